@@ -1,4 +1,5 @@
-//! Fused AdamW over one tensor: Adam with decoupled weight decay, in one sweep over the elements.
+//! Fused AdamW over one tensor, Adam with decoupled weight decay, in one pass over the elements, as
+//! `ggml_opt_step_adamw`.
 //! <https://arxiv.org/abs/1711.05101>
 
 use crate::isa::Isa;
@@ -10,7 +11,7 @@ use crate::shape::{self, ShapeError};
 /// f32 once, on use: `1 - 0.999` in f32 has a relative error of 1.3e-5.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Step {
-    /// Multiplies gradients first.
+    /// Multiplies each gradient before it is used.
     pub factor: f64,
     /// `1 - beta1`: weight of a gradient in the first moment.
     pub share_1: f64,
@@ -43,6 +44,7 @@ impl Step {
 }
 
 on_lanes! {
+    /// Updates both moments and the weight.
     fn update<L>(_l; step: Step, gradient: &[f32], first: &mut [f32], second: &mut [f32], weight: &mut [f32]) {
         let Step { factor, share_1, share_2, rate, root, epsilon, decay } = step;
         let [factor, share_1, share_2] = [factor, share_1, share_2].map(|x| x as f32);
@@ -50,8 +52,8 @@ on_lanes! {
         let means = first.iter_mut().zip(second);
         for ((gradient, (first, second)), weight) in gradient.iter().zip(means).zip(weight) {
             let gradient = gradient * factor;
-            // As increments (lerp): `beta` and `1 - beta`, each rounded to f32, do not add to 1,
-            // and rounding `1 - decay` would change the decay by a hundredth.
+            // As increments (lerp): `beta` and `1 - beta`, each rounded to f32, do not sum to 1,
+            // and rounding `1 - decay` would change the decay by one percent.
             *first += (gradient - *first) * share_1;
             *second += (gradient * gradient - *second) * share_2;
             *weight -= *weight * decay + *first / (second.sqrt() / root + epsilon) * rate;
@@ -59,7 +61,7 @@ on_lanes! {
     }
 }
 
-/// One step of a tensor, on this thread: updates both moments and the weight.
+/// One optimizer step of a tensor, on this thread: updates both moments and the weight.
 ///
 /// # Errors
 /// Returns an error if the lengths differ.
@@ -85,47 +87,47 @@ pub fn sum_of_squares(gradient: &[f32]) -> f32 {
 mod tests {
     use super::*;
 
-    /// A tensor's weight and moments after some steps of PyTorch's AdamW in f64, from
+    /// A tensor's weight and moments after `steps` steps of PyTorch's AdamW in f64, from
     /// `tests/fixtures/training/adamw.py`.
-    struct After {
+    struct Expected {
         steps: usize,
         weight: [f64; 3],
         first: [f64; 3],
         second: [f64; 3],
     }
 
-    const AFTER: &[After] = &[
-        After {
+    const EXPECTED: &[Expected] = &[
+        Expected {
             steps: 1,
             weight: [0.9997980000089214, -0.010199878522543192, 0.3001994119204357],
             first: [0.022418235242366785, 1.9742317817872384e-06, -0.42606539726257314],
             second: [5.025772713820969e-05, 3.8975911282188195e-13, 0.018153172274451453],
         },
-        After {
+        Expected {
             steps: 2,
             weight: [0.9996020979933364, -0.010384996337354683, 0.3003899496700641],
             first: [0.03501288250088691, 2.7252724248683073e-06, -0.6355896759033202],
             second: [7.221955593983112e-05, 4.79327715732933e-13, 0.024492014059218543],
         },
-        After {
+        Expected {
             steps: 10,
             weight: [0.9987614724598816, -0.011225826831661963, 0.3003385077796927],
             first: [0.053605030796588675, 5.5202259450793e-06, 0.43966828429309296],
             second: [0.00023222338378317897, 2.7313358250294953e-12, 0.19474821589646252],
         },
-        After {
+        Expected {
             steps: 100,
             weight: [0.9923425838418637, -0.017940159585499382, 0.29480047847518703],
             first: [0.07089675886552735, 6.820242427738363e-06, 0.8964525046916747],
             second: [0.0022908700816845996, 2.2840338556249093e-11, 1.8999808860911704],
         },
-        After {
+        Expected {
             steps: 1000,
             weight: [0.9320699315266207, -0.07580697609407208, 0.23478853925196191],
             first: [0.05986895274009751, 4.2246025363455505e-06, 2.617850178214822],
             second: [0.0147299130736686, 1.4710351188073475e-10, 13.325791961188576],
         },
-        After {
+        Expected {
             steps: 5000,
             weight: [0.664872952520768, -0.33483357849677986, -0.02675232017621643],
             first: [0.06445634162679126, 3.4232140634735613e-06, 1.996096862814084],
@@ -133,10 +135,14 @@ mod tests {
         },
     ];
 
-    /// The gradient of a step, with different magnitudes and signs: as in the script.
+    /// The gradient of a step, with different magnitudes and signs, as in the script.
     fn gradient(step: usize) -> [f32; 3] {
-        let drawn = |prime: usize| (step * prime % 1009) as f32 / 1009.0 - 0.4;
-        [drawn(7919), 1e-4 * drawn(104_729), 30.0 * drawn(1_299_709)]
+        let pseudo_random = |prime: usize| (step * prime % 1009) as f32 / 1009.0 - 0.4;
+        [
+            pseudo_random(7919),
+            1e-4 * pseudo_random(104_729),
+            30.0 * pseudo_random(1_299_709),
+        ]
     }
 
     #[test]
@@ -144,29 +150,29 @@ mod tests {
         for isa in Isa::available() {
             let mut weight = [1.0, -0.01, 0.3];
             let (mut first, mut second) = ([0.0; 3], [0.0; 3]);
-            let mut made = 0;
-            for after in AFTER {
-                for number in made + 1..=after.steps {
+            let mut steps_done = 0;
+            for expected in EXPECTED {
+                for number in steps_done + 1..=expected.steps {
                     let step = Step::new(number, [0.9, 0.999], 1e-8, 2e-4, 0.01);
                     let step = Step { factor: 0.5, ..step };
                     update(isa, step, &gradient(number), &mut first, &mut second, &mut weight);
                 }
-                made = after.steps;
-                let near = |what: &str, found: [f32; 3], expected: [f64; 3], tolerance: f64| {
-                    for (found, expected) in found.into_iter().zip(expected) {
-                        let error = (f64::from(found) - expected).abs() / expected.abs();
+                steps_done = expected.steps;
+                let assert_near = |what: &str, actual: [f32; 3], expected: [f64; 3], tolerance: f64| {
+                    for (actual, expected) in actual.into_iter().zip(expected) {
+                        let error = (f64::from(actual) - expected).abs() / expected.abs();
                         assert!(
                             error < tolerance,
-                            "{isa:?}, step {made}: {what} is {found}, not {expected}: {error:.1e}"
+                            "{isa:?}, step {steps_done}: {what} is {actual}, not {expected}: {error:.1e}"
                         );
                     }
                 };
                 // An f32 rounding error, as in `1 - 0.999f32`, would be 1.3e-5.
-                near("the first moment", first, after.first, 2e-6);
-                near("the second moment", second, after.second, 2e-6);
-                near("the weight", weight, after.weight, 2e-5);
+                assert_near("the first moment", first, expected.first, 2e-6);
+                assert_near("the second moment", second, expected.second, 2e-6);
+                assert_near("the weight", weight, expected.weight, 2e-5);
             }
-            assert!(made >= 5000, "{made}");
+            assert!(steps_done >= 5000, "{steps_done}");
         }
     }
 }

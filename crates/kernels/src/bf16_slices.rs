@@ -10,19 +10,20 @@ use bytemuck::Pod;
 use half::bf16;
 use std::sync::OnceLock;
 
-/// Elements per chunk of work.
-const CHUNK: usize = 16 * 1024;
+/// Elements of a work chunk.
+const WORK_CHUNK: usize = 16 * 1024;
 
-/// Whether [`MatmulPrecision::Bf16`](crate::MatmulPrecision::Bf16) is to be preferred to `F32`: the
-/// CPU has bf16 instructions, and they are faster, or `HEARTH_ISA` names them. Without them it is
-/// computed with f32 products of rounded factors: the same result up to the order of sums, but
-/// slower.
+/// Returns `true` if [`MatmulPrecision::Bf16`](crate::MatmulPrecision::Bf16) is preferable to
+/// `F32`: the CPU has bf16 instructions, and they are faster, or `HEARTH_ISA` names them. Without
+/// them, `Bf16` is computed with f32 products of rounded factors: the same result up to the order
+/// of sums, but slower.
 pub fn bf16_is_fast() -> bool {
     static FAST: OnceLock<bool> = OnceLock::new();
     *FAST.get_or_init(|| Isa::best().prefers_bf16())
 }
 
-/// The bits of the nearest bf16, ties to even; NaN stays NaN.
+/// The bits of the nearest bf16, ties to even; NaN stays NaN. As ggml's
+/// `ggml_compute_fp32_to_bf16`.
 #[inline(always)]
 pub(crate) fn narrow(x: f32) -> u16 {
     let bits = x.to_bits();
@@ -31,7 +32,7 @@ pub(crate) fn narrow(x: f32) -> u16 {
     ((if x.is_nan() { quiet } else { rounded }) >> 16) as u16
 }
 
-/// The f32 of these bf16 bits, exactly.
+/// The f32 of these bf16 bits, exactly. As ggml's `ggml_compute_bf16_to_fp32`.
 #[inline(always)]
 pub(crate) fn widen(x: u16) -> f32 {
     f32::from_bits(u32::from(x) << 16)
@@ -47,6 +48,7 @@ on_lanes! {
 }
 
 on_lanes! {
+    /// Widens each bf16 to f32.
     fn widen_all<L>(_l; x: &[u16], out: &mut [f32]) {
         for (x, out) in x.iter().zip(out) {
             *out = widen(*x);
@@ -97,8 +99,8 @@ impl SavedElement for bf16 {
 pub fn to_bf16(x: &[f32], out: &mut [bf16]) -> Result<(), ShapeError> {
     shape::length("the output in bf16", out.len(), Some(x.len()))?;
     let isa = Isa::best();
-    team::run_over(out, CHUNK, &|chunk, out| {
-        bf16::save(isa, &x[chunk * CHUNK..][..out.len()], out)
+    team::run_over(out, WORK_CHUNK, &|work_chunk, out| {
+        bf16::save(isa, &x[work_chunk * WORK_CHUNK..][..out.len()], out)
     });
     Ok(())
 }
@@ -110,8 +112,8 @@ pub fn to_bf16(x: &[f32], out: &mut [bf16]) -> Result<(), ShapeError> {
 pub fn to_f32(x: &[bf16], out: &mut [f32]) -> Result<(), ShapeError> {
     shape::length("the output in f32", out.len(), Some(x.len()))?;
     let isa = Isa::best();
-    team::run_over(out, CHUNK, &|chunk, out| {
-        bf16::load(isa, &x[chunk * CHUNK..][..out.len()], out);
+    team::run_over(out, WORK_CHUNK, &|work_chunk, out| {
+        bf16::load(isa, &x[work_chunk * WORK_CHUNK..][..out.len()], out);
     });
     Ok(())
 }

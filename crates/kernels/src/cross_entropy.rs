@@ -1,5 +1,5 @@
-//! Fused linear cross-entropy: output layer and loss in chunks of rows, so that the logits of all
-//! rows never exist at once.
+//! Fused linear cross-entropy: computes the output layer and the loss for one *logit chunk* of rows
+//! after another, so that the logits of all rows never exist at once.
 //!
 //! Untrained rows are skipped. The gradient, if requested, is computed from the same logits as the
 //! loss.
@@ -14,12 +14,12 @@ use crate::shape::{self, ShapeError};
 use crate::softmax::{self, IGNORE_INDEX};
 use crate::team;
 
-/// Maximum bytes of logits at once, unless [`MIN_ROWS`] need more.
+/// Maximum bytes of a logit chunk, unless [`MIN_ROWS`] need more.
 const MAX_LOGIT_BYTES: usize = 32 * 1024 * 1024;
-/// Rows of a chunk are a multiple of this: whole GEMM tiles.
+/// Logit chunks have a multiple of this many rows: whole GEMM tiles.
 const TILE: usize = 12;
-/// Minimum rows of a chunk: with fewer, dequantizing the weight would cost more than multiplying
-/// with it. A vocabulary of 262144 then has 36 MiB of logits.
+/// Minimum rows of a logit chunk: with fewer, dequantizing the weight would cost more than
+/// multiplying with it. With a vocabulary of 262144, they take 36 MiB.
 const MIN_ROWS: usize = 3 * TILE;
 
 /// Targets of rows of hidden states.
@@ -62,13 +62,13 @@ pub fn linear_cross_entropy(
     losses: &mut [f32],
     dx: Option<&mut [f32]>,
 ) -> Result<Loss, ShapeError> {
-    let rows = rows_a_chunk(output.weight.rows());
-    chunked(rows, x, norm, output, targets, precision, losses, dx)
+    let rows = rows_per_logit_chunk(output.weight.rows());
+    in_logit_chunks(rows, x, norm, output, targets, precision, losses, dx)
 }
 
-/// [`linear_cross_entropy`] in chunks of `rows_a_chunk` trained rows.
-fn chunked(
-    rows_a_chunk: usize,
+/// [`linear_cross_entropy`] in logit chunks of `chunk_rows` trained rows.
+fn in_logit_chunks(
+    chunk_rows: usize,
     x: &[f32],
     norm: Option<Norm>,
     output: &Linear,
@@ -102,7 +102,7 @@ fn chunked(
     let trained: Vec<usize> = (0..tokens).filter(|row| targets.ids[*row] != IGNORE_INDEX).collect();
     let weight = |row: usize| targets.weights.map_or(1.0, |weights| weights[row]);
     let mut adapter: Option<LoraGradient> = None;
-    for rows in trained.chunks(rows_a_chunk) {
+    for rows in trained.chunks(chunk_rows) {
         let hidden: Vec<f32> = rows.iter().flat_map(|row| &x[row * cols..][..cols]).copied().collect();
         let input = Input::new(&hidden, cols, norm, precision)?;
         let mut logits = Scratch::new(rows.len() * vocab);
@@ -144,12 +144,13 @@ fn chunked(
     })
 }
 
-/// Rows of a chunk: depends only on the vocabulary, so that sums do not depend on the machine.
-fn rows_a_chunk(vocab: usize) -> usize {
+/// Rows of a logit chunk. Depends only on the vocabulary, so that sums do not depend on the
+/// machine.
+fn rows_per_logit_chunk(vocab: usize) -> usize {
     (MAX_LOGIT_BYTES / size_of::<f32>() / vocab.max(1) / TILE * TILE).max(MIN_ROWS)
 }
 
-/// Computes the losses of rows, and replaces their logits by the gradient if there is a scale.
+/// Computes the losses of rows of logits. If there is a scale, replaces the logits by the gradient.
 fn row_losses(
     logits: &mut [f32],
     rows: &[usize],
@@ -159,14 +160,14 @@ fn row_losses(
 ) {
     let (isa, vocab) = (Isa::best(), logits.len() / rows.len().max(1));
     let losses = team::Scattered::new(losses);
-    team::run_over(logits, vocab, &|at, logits| {
-        let (row, target) = (rows[at], ids[rows[at]] as usize);
+    team::run_over(logits, vocab, &|index, logits| {
+        let (row, target) = (rows[index], ids[rows[index]] as usize);
         let loss = match scale(row) {
             Some(scale) => softmax::cross_entropy_row(isa, logits, target, scale),
             None => softmax::cross_entropy_loss_of_row(isa, logits, target),
         };
-        // SAFETY: each row belongs to one chunk.
-        let row_loss = unsafe { losses.slice(at, 1) };
+        // SAFETY: each row belongs to one work chunk.
+        let row_loss = unsafe { losses.slice(index, 1) };
         row_loss[0] = loss;
     });
 }
@@ -182,13 +183,14 @@ mod tests {
     const COLS: usize = 24;
     const ROWS: usize = 50;
 
-    struct Found {
+    struct Outcome {
         loss: Loss,
         losses: Vec<f32>,
         dx: Vec<f32>,
     }
 
-    fn found(rows_a_chunk: usize, ids: &[u32], weights: Option<&[f32]>) -> Result<Found, ShapeError> {
+    /// Loss and gradient in logit chunks of `chunk_rows` rows.
+    fn loss_in_chunks(chunk_rows: usize, ids: &[u32], weights: Option<&[f32]>) -> Result<Outcome, ShapeError> {
         let (x, weight) = (noise(1, ids.len() * COLS), noise(2, VOCAB * COLS));
         let matrix = Matrix::new(Quant::F32, Layout::Plain, VOCAB, COLS, bytemuck::cast_slice(&weight))?;
         let (a, b) = (noise(3, 2 * COLS), noise(4, 2 * VOCAB));
@@ -210,8 +212,8 @@ mod tests {
         };
         let (mut losses, mut dx) = (vec![f32::NAN; ids.len()], vec![f32::NAN; x.len()]);
         let run = |losses: &mut [f32], dx| {
-            chunked(
-                rows_a_chunk,
+            in_logit_chunks(
+                chunk_rows,
                 &x,
                 None,
                 &output,
@@ -222,9 +224,13 @@ mod tests {
             )
         };
         let loss = run(&mut losses, Some(&mut dx))?;
-        let mut alone = vec![f32::NAN; ids.len()];
-        assert_eq!(run(&mut alone, None)?.sum, loss.sum, "the loss without a gradient");
-        Ok(Found { loss, losses, dx })
+        let mut losses_only = vec![f32::NAN; ids.len()];
+        assert_eq!(
+            run(&mut losses_only, None)?.sum,
+            loss.sum,
+            "the loss without a gradient"
+        );
+        Ok(Outcome { loss, losses, dx })
     }
 
     #[test]
@@ -233,23 +239,23 @@ mod tests {
             .map(|row| if row % 3 == 1 { IGNORE_INDEX } else { row % 40 })
             .collect();
         let weights = noise(5, ROWS);
-        let [whole, cut] = [ROWS, 12].map(|rows| found(rows, &ids, Some(&weights)).unwrap());
+        let [whole, chunked] = [ROWS, 12].map(|rows| loss_in_chunks(rows, &ids, Some(&weights)).unwrap());
         assert_eq!(
             (&whole.losses, &whole.dx, whole.loss.sum),
-            (&cut.losses, &cut.dx, cut.loss.sum)
+            (&chunked.losses, &chunked.dx, chunked.loss.sum)
         );
         assert_eq!(whole.loss.trained, 33);
-        let (whole_a, cut_a) = (whole.loss.adapter.unwrap().a, cut.loss.adapter.unwrap().a);
+        let (whole_a, chunked_a) = (whole.loss.adapter.unwrap().a, chunked.loss.adapter.unwrap().a);
         let wide_a = crate::reference::wide(&whole_a);
-        assert!(crate::reference::relative_error(&cut_a, &wide_a) < 1e-6);
+        assert!(crate::reference::relative_error(&chunked_a, &wide_a) < 1e-6);
         for (row, id) in ids.iter().enumerate() {
             let dx = &whole.dx[row * COLS..][..COLS];
-            let nothing = whole.losses[row] == 0.0 && dx.iter().all(|x| *x == 0.0);
-            assert_eq!(nothing, *id == IGNORE_INDEX, "row {row}");
+            let is_zero = whole.losses[row] == 0.0 && dx.iter().all(|x| *x == 0.0);
+            assert_eq!(is_zero, *id == IGNORE_INDEX, "row {row}");
         }
-        let none = found(12, &[IGNORE_INDEX; 4], None).unwrap();
+        let untrained = loss_in_chunks(12, &[IGNORE_INDEX; 4], None).unwrap();
         assert_eq!(
-            (none.loss.sum, none.loss.trained, none.dx),
+            (untrained.loss.sum, untrained.loss.trained, untrained.dx),
             (0.0, 0, vec![0.0; 4 * COLS])
         );
     }
@@ -257,9 +263,9 @@ mod tests {
     #[test]
     fn invalid_targets_and_sizes_are_errors() {
         assert!(matches!(
-            found(12, &[1, 40], None),
+            loss_in_chunks(12, &[1, 40], None),
             Err(ShapeError::Index { index: 40, .. })
         ));
-        assert!(found(12, &[1, 2], Some(&[1.0])).is_err());
+        assert!(loss_in_chunks(12, &[1, 2], Some(&[1.0])).is_err());
     }
 }

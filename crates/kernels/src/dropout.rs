@@ -1,10 +1,10 @@
-//! Stateless dropout: whether an element is dropped depends only on the seed and its row and
-//! column, so that backward drops the same elements as forward, for any number of threads.
+//! Stateless dropout: whether an element is dropped depends only on the seed, its row and its
+//! column, so that backward drops the same elements as forward, with any number of threads.
 //! <https://jmlr.org/papers/v15/srivastava14a.html>
 
 use crate::isa::Isa;
 use crate::lanes::on_lanes;
-use crate::norm::rows_a_chunk;
+use crate::norm::rows_per_work_chunk;
 use crate::shape::ShapeError;
 use crate::team;
 
@@ -18,7 +18,7 @@ pub struct Dropout {
     pub rate: f32,
 }
 
-/// 64-bit hash: the finaliser of SplitMix64.
+/// 64-bit hash: the finalizer of SplitMix64.
 fn mix(x: u64) -> u64 {
     let x = (x ^ x >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let x = (x ^ x >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -26,16 +26,17 @@ fn mix(x: u64) -> u64 {
 }
 
 on_lanes! {
-    /// Drops elements of a row: those whose hash is below `least`.
-    fn drop_row<L>(_l; row: &mut [f32], keys: [u32; 2], least: u32, scale: f32) {
+    /// Drops the elements of a row whose hash is below `threshold`, and multiplies the others by
+    /// `scale`.
+    fn drop_row<L>(_l; row: &mut [f32], keys: [u32; 2], threshold: u32, scale: f32) {
         for (column, x) in row.iter_mut().enumerate() {
-            // The finaliser of MurmurHash3 between two keys.
+            // The finalizer of MurmurHash3 between two keys.
             let hash = (column as u32).wrapping_mul(0x9e37_79b9) ^ keys[0];
             let hash = (hash ^ hash >> 16).wrapping_mul(0x85eb_ca6b);
             let hash = (hash ^ hash >> 13).wrapping_add(keys[1]).wrapping_mul(0xc2b2_ae35);
             let hash = hash ^ hash >> 16;
             // 31 bits, so that a signed comparison suffices.
-            *x = if (hash >> 1) as i32 >= least as i32 { *x * scale } else { 0.0 };
+            *x = if (hash >> 1) as i32 >= threshold as i32 { *x * scale } else { 0.0 };
         }
     }
 }
@@ -54,13 +55,13 @@ impl Dropout {
 
     /// Applies dropout to `x`, rows of `cols`.
     pub fn drop_in_place(self, x: &mut [f32], cols: usize) {
-        let (isa, rows) = (Isa::best(), rows_a_chunk(cols));
-        let least = (f64::from(self.rate) * f64::from(1_u32 << 31)) as u32;
+        let (isa, rows) = (Isa::best(), rows_per_work_chunk(cols));
+        let threshold = (f64::from(self.rate) * f64::from(1_u32 << 31)) as u32;
         let scale = 1.0 / (1.0 - self.rate);
-        team::run_over(x, rows * cols, &|chunk, x| {
+        team::run_over(x, rows * cols, &|work_chunk, x| {
             for (row, x) in x.chunks_exact_mut(cols.max(1)).enumerate() {
-                let key = mix(self.seed.wrapping_add(mix((chunk * rows + row) as u64 + 1)));
-                drop_row(isa, x, [key as u32, (key >> 32) as u32], least, scale);
+                let key = mix(self.seed.wrapping_add(mix((work_chunk * rows + row) as u64 + 1)));
+                drop_row(isa, x, [key as u32, (key >> 32) as u32], threshold, scale);
             }
         });
     }

@@ -1,8 +1,8 @@
 //! Dequantization of frozen weights into rhs panels of a GEMM.
 //!
-//! Forward multiplies by `W^T`: columns of a panel are rows of the weight. The gradient of the
+//! Forward multiplies by `W^T`: the columns of a panel are rows of the weight. The gradient of the
 //! input multiplies by `W`. Both read the weight as stored and write panels in the order of use, so
-//! nothing dequantized outlives its chunk.
+//! dequantized weights live only as long as a work chunk.
 
 use crate::blocks::GROUP;
 use crate::gemm::{Factor, NR, interleave};
@@ -14,14 +14,14 @@ use crate::packed::ROWS;
 use crate::shape::{Outcome, ShapeError};
 use std::ops::Range;
 
-/// Weights of a row dequantized at a time: the largest block.
+/// Weights of a row that are dequantized at a time: the largest block.
 const SPAN: usize = 256;
 /// Row stride: [`SPAN`] plus a cache line, because rows a power of two apart would evict each other
 /// from the cache.
 const STRIDE: usize = SPAN + 16;
 
 on_lanes! {
-    /// Packs one row, or a pair of rows, as a step of a panel.
+    /// Packs a row, or a pair of rows, as one step of a panel.
     fn interleave_rows<L>[E: Factor][E](_l; first: &[f32], second: &[f32], out: &mut [E]) {
         for ((first, second), out) in first.iter().zip(second).zip(out) {
             *out = E::from_pair(*first, *second);
@@ -58,7 +58,7 @@ impl<'a> Expand<'a> {
         }
     }
 
-    /// Minimum panels per call of [`Expand::inputs`]: an unpacked block is not split.
+    /// Minimum panels per call of [`Expand::inputs`], since an unpacked block is not split.
     pub fn panels(&self) -> usize {
         if self.matrix.packed_rows() == self.matrix.rows() {
             1
@@ -82,6 +82,8 @@ impl<'a> Expand<'a> {
         }
     }
 
+    /// [`Expand::outputs`] of group `group` of packed rows, to sixteen columns of a panel from
+    /// `column` on.
     fn packed_outputs<E: Factor>(
         &self,
         depth: Range<usize>,
@@ -100,6 +102,8 @@ impl<'a> Expand<'a> {
         })
     }
 
+    /// [`Expand::outputs`] of up to sixteen unpacked rows, to the columns of a panel from `column`
+    /// on.
     fn plain_outputs<E: Factor>(
         &self,
         depth: Range<usize>,
@@ -110,30 +114,32 @@ impl<'a> Expand<'a> {
         let count = ROWS.min(self.matrix.rows() - first);
         let mut rows = [0.0; ROWS * STRIDE];
         for (start, out) in depth.clone().step_by(SPAN).zip(out.chunks_mut(SPAN / E::DEPTH * NR)) {
-            let part = start..depth.end.min(start + SPAN);
+            let span = start..depth.end.min(start + SPAN);
             for r in 0..count {
-                let row = &mut rows[r * STRIDE..][..part.len()];
-                self.matrix.dequantize_part(first + r, part.clone(), row)?;
-                self.scaled(row);
+                let row = &mut rows[r * STRIDE..][..span.len()];
+                self.matrix.dequantize_part(first + r, span.clone(), row)?;
+                self.apply_scale(row);
             }
-            transpose(Isa::best(), &rows, count, part.len(), column, out);
+            transpose(Isa::best(), &rows, count, span.len(), column, out);
         }
         Ok(())
     }
 
     /// Packs panels of `W`: rows `depth` of the weight, columns from `first` on.
     pub fn inputs<E: Factor>(&self, depth: Range<usize>, first: usize, out: &mut [E], outcome: &Outcome) {
-        let packed = self.matrix.packed_rows().clamp(depth.start, depth.end);
+        let packed_end = self.matrix.packed_rows().clamp(depth.start, depth.end);
         let steps = depth.len().div_ceil(E::DEPTH);
         for (panel, out) in out.chunks_exact_mut((steps * NR).max(1)).enumerate() {
             let tile = first / GROUP + panel;
-            outcome.note(self.packed_inputs(depth.start..packed, tile, out));
+            outcome.note(self.packed_inputs(depth.start..packed_end, tile, out));
         }
-        if packed < depth.end {
-            outcome.note(self.plain_inputs(packed..depth.end, first, (packed - depth.start) / E::DEPTH, steps, out));
+        if packed_end < depth.end {
+            let from = (packed_end - depth.start) / E::DEPTH;
+            outcome.note(self.plain_inputs(packed_end..depth.end, first, from, steps, out));
         }
     }
 
+    /// [`Expand::inputs`] of packed rows, for the panel of tile `tile`.
     fn packed_inputs<E: Factor>(&self, rows: Range<usize>, tile: usize, out: &mut [E]) -> Result<(), ShapeError> {
         if rows.is_empty() {
             return Ok(());
@@ -150,7 +156,7 @@ impl<'a> Expand<'a> {
         })
     }
 
-    /// [`Expand::inputs`] of unpacked rows, starting at step `from` of each panel.
+    /// [`Expand::inputs`] of unpacked rows, from step `from` of each panel on.
     fn plain_inputs<E: Factor>(
         &self,
         rows: Range<usize>,
@@ -161,30 +167,27 @@ impl<'a> Expand<'a> {
     ) -> Result<(), ShapeError> {
         let (isa, panels) = (Isa::best(), out.len() / (steps * NR));
         let cols = first..self.matrix.cols().min(first + panels * NR);
-        let mut parts = [vec![0.0; cols.len()], vec![0.0; cols.len()]];
+        let mut pair = [vec![0.0; cols.len()], vec![0.0; cols.len()]];
         for (step, row) in rows.clone().step_by(E::DEPTH).enumerate() {
-            for (i, part) in parts.iter_mut().enumerate().take(E::DEPTH) {
+            for (i, weights) in pair.iter_mut().enumerate().take(E::DEPTH) {
                 if row + i < rows.end {
-                    self.matrix.dequantize_part(row + i, cols.clone(), part)?;
-                    self.scaled(part);
+                    self.matrix.dequantize_part(row + i, cols.clone(), weights)?;
+                    self.apply_scale(weights);
                 } else {
-                    part.fill(0.0);
+                    weights.fill(0.0);
                 }
             }
-            let pieces = parts[0].chunks(NR).zip(parts[E::DEPTH - 1].chunks(NR));
-            for (panel, (one, other)) in pieces.enumerate() {
-                interleave_rows(
-                    isa,
-                    one,
-                    other,
-                    &mut out[(panel * steps + from + step) * NR..][..one.len()],
-                );
+            let panel_rows = pair[0].chunks(NR).zip(pair[E::DEPTH - 1].chunks(NR));
+            for (panel, (first, second)) in panel_rows.enumerate() {
+                let out = &mut out[(panel * steps + from + step) * NR..][..first.len()];
+                interleave_rows(isa, first, second, out);
             }
         }
         Ok(())
     }
 
-    fn scaled(&self, row: &mut [f32]) {
+    /// Multiplies dequantized weights by the scale.
+    fn apply_scale(&self, row: &mut [f32]) {
         if self.scale != 1.0 {
             row.iter_mut().for_each(|x| *x *= self.scale);
         }

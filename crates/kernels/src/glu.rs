@@ -19,8 +19,8 @@ pub enum Activation {
 const ROOT_2_PI: f32 = 0.797_884_6;
 /// The cubic term of the tanh form of GELU.
 const CUBIC: f32 = 0.044_715;
-/// Elements of a chunk of work.
-pub(crate) const CHUNK: usize = 4096;
+/// Elements of a work chunk.
+pub(crate) const WORK_CHUNK: usize = 4096;
 
 /// The activation of 16 gates and its derivative.
 #[inline(always)]
@@ -30,17 +30,17 @@ fn value_and_derivative<L: Lanes>(l: L, activation: Activation, x: L::Floats) ->
         Activation::Silu => {
             let s = sigmoid(l, x);
             // (x s)' = s + x s (1 - s)
-            (l.mul(x, s), l.mul_add(l.mul(x, s), l.sub(one, s), s))
+            (l.mul(x, s), l.fma(l.mul(x, s), l.sub(one, s), s))
         }
         Activation::GeluTanh => {
             let square = l.mul(x, x);
-            let inner = l.mul(l.mul(x, l.splat(ROOT_2_PI)), l.mul_add(square, l.splat(CUBIC), one));
+            let inner = l.mul(l.mul(x, l.splat(ROOT_2_PI)), l.fma(square, l.splat(CUBIC), one));
             let t = tanh(l, inner);
             let half = l.mul(l.splat(0.5), l.add(one, t));
-            let inner_derivative = l.mul(l.splat(ROOT_2_PI), l.mul_add(square, l.splat(3.0 * CUBIC), one));
-            // (x h)' = h + x / 2 (1 - t^2) inner'
-            let rise = l.mul(l.mul(l.mul(l.splat(0.5), x), l.sub(one, l.mul(t, t))), inner_derivative);
-            (l.mul(x, half), l.add(half, rise))
+            let inner_derivative = l.mul(l.splat(ROOT_2_PI), l.fma(square, l.splat(3.0 * CUBIC), one));
+            // (x half)' = half + x / 2 (1 - t^2) inner'
+            let tanh_term = l.mul(l.mul(l.mul(l.splat(0.5), x), l.sub(one, l.mul(t, t))), inner_derivative);
+            (l.mul(x, half), l.add(half, tanh_term))
         }
     }
 }
@@ -90,20 +90,20 @@ on_lanes! {
     }
 }
 
-/// One chunk of [`glu_in_place`].
-pub(crate) fn chunk_in_place(isa: Isa, activation: Activation, gate: &[f32], up: &mut [f32]) {
+/// [`glu_in_place`] on this thread alone.
+pub(crate) fn glu_in_place_serial(isa: Isa, activation: Activation, gate: &[f32], up: &mut [f32]) {
     forward(isa, activation, gate, up);
 }
 
-/// `activation(gate) * up`, overwriting `up`.
+/// `activation(gate) * up`, overwriting `up`: `ggml_swiglu_split` or `ggml_geglu_split`.
 ///
 /// # Errors
 /// Returns an error if the lengths differ.
 pub fn glu_in_place(activation: Activation, gate: &[f32], up: &mut [f32]) -> Result<(), ShapeError> {
     shape::length("the gate", gate.len(), Some(up.len()))?;
     let isa = Isa::best();
-    team::run_over(up, CHUNK, &|chunk, up| {
-        forward(isa, activation, &gate[chunk * CHUNK..][..up.len()], up)
+    team::run_over(up, WORK_CHUNK, &|work_chunk, up| {
+        forward(isa, activation, &gate[work_chunk * WORK_CHUNK..][..up.len()], up)
     });
     Ok(())
 }
@@ -123,10 +123,10 @@ pub fn glu_backward_in_place(
     shape::length("up", up.len(), Some(dh.len()))?;
     let isa = Isa::best();
     let gate = team::Scattered::new(gate);
-    team::run_over(up, CHUNK, &|chunk, up| {
-        // SAFETY: chunks do not overlap, and each runs once.
-        let gate = unsafe { gate.slice(chunk * CHUNK, up.len()) };
-        backward(isa, activation, &dh[chunk * CHUNK..][..up.len()], gate, up);
+    team::run_over(up, WORK_CHUNK, &|work_chunk, up| {
+        // SAFETY: work chunks do not overlap, and each runs once.
+        let gate = unsafe { gate.slice(work_chunk * WORK_CHUNK, up.len()) };
+        backward(isa, activation, &dh[work_chunk * WORK_CHUNK..][..up.len()], gate, up);
     });
     Ok(())
 }
@@ -140,15 +140,15 @@ pub fn glu_from_saved<K: SavedElement>(
     [gate, up]: [&[K]; 2],
     h: &mut [f32],
 ) -> Result<(), ShapeError> {
-    for (what, found) in [("the gate", gate.len()), ("up", up.len())] {
-        shape::length(what, found, Some(h.len()))?;
+    for (what, length) in [("the gate", gate.len()), ("up", up.len())] {
+        shape::length(what, length, Some(h.len()))?;
     }
     let isa = Isa::best();
-    team::run_over(h, CHUNK, &|chunk, h| {
-        let (at, mut gates) = (chunk * CHUNK, [0.0; CHUNK]);
+    team::run_over(h, WORK_CHUNK, &|work_chunk, h| {
+        let (start, mut gates) = (work_chunk * WORK_CHUNK, [0.0; WORK_CHUNK]);
         let gates = &mut gates[..h.len()];
-        K::load(isa, &gate[at..][..h.len()], gates);
-        K::load(isa, &up[at..][..h.len()], h);
+        K::load(isa, &gate[start..][..h.len()], gates);
+        K::load(isa, &up[start..][..h.len()], h);
         forward(isa, activation, gates, h);
     });
     Ok(())
@@ -166,20 +166,20 @@ pub fn glu_backward_from_saved<K: SavedElement>(
     d_gate: &mut [f32],
     d_up: &mut [f32],
 ) -> Result<(), ShapeError> {
-    for (what, found) in [("the gate", gate.len()), ("up", up.len())] {
-        shape::length(what, found, Some(dh.len()))?;
+    for (what, length) in [("the gate", gate.len()), ("up", up.len())] {
+        shape::length(what, length, Some(dh.len()))?;
     }
     shape::length("the gradient of the gate", d_gate.len(), Some(dh.len()))?;
     shape::length("the gradient of up", d_up.len(), Some(dh.len()))?;
     let isa = Isa::best();
     let d_gate = team::Scattered::new(d_gate);
-    team::run_over(d_up, CHUNK, &|chunk, d_up| {
-        let at = chunk * CHUNK;
-        // SAFETY: chunks do not overlap, and each runs once.
-        let d_gate = unsafe { d_gate.slice(at, d_up.len()) };
-        K::load(isa, &gate[at..][..d_up.len()], d_gate);
-        K::load(isa, &up[at..][..d_up.len()], d_up);
-        backward(isa, activation, &dh[at..][..d_up.len()], d_gate, d_up);
+    team::run_over(d_up, WORK_CHUNK, &|work_chunk, d_up| {
+        let start = work_chunk * WORK_CHUNK;
+        // SAFETY: work chunks do not overlap, and each runs once.
+        let d_gate = unsafe { d_gate.slice(start, d_up.len()) };
+        K::load(isa, &gate[start..][..d_up.len()], d_gate);
+        K::load(isa, &up[start..][..d_up.len()], d_up);
+        backward(isa, activation, &dh[start..][..d_up.len()], d_gate, d_up);
     });
     Ok(())
 }

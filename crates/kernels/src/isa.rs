@@ -1,4 +1,4 @@
-//! Instruction set (ISA): detected once; `HEARTH_ISA` names another.
+//! Instruction sets (ISA): detected once, or selected by `HEARTH_ISA`.
 
 #[cfg(target_arch = "x86_64")]
 use crate::lanes::{Avx2, Avx512, Avx512Bf16, AvxVnni};
@@ -16,7 +16,7 @@ const VARIABLE: &str = "HEARTH_ISA";
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Isa(Set);
 
-/// Defines the instruction sets, in order of preference: the target that has it, the token, its
+/// Defines the instruction sets, the best last. For each: the targets that have it, its token, its
 /// name in `HEARTH_ISA` (features joined by `+`), and its name in the user interface.
 macro_rules! sets {
     ($d:tt $($(#[$cfg:meta])? $set:ident($token:ty) $name:literal $label:literal)+) => {
@@ -38,9 +38,9 @@ macro_rules! sets {
         impl Isa {
             /// All instruction sets that this machine supports, `scalar` first.
             pub fn available() -> Vec<Self> {
-                let mut all = Vec::new();
-                $($(#[$cfg])? all.extend(<$token>::detect().map(|token| Self(Set::$set(token))));)+
-                all
+                let mut available = Vec::new();
+                $($(#[$cfg])? available.extend(<$token>::detect().map(|token| Self(Set::$set(token))));)+
+                available
             }
 
             /// Its name in `HEARTH_ISA`: a set of features, joined by `+`.
@@ -78,7 +78,8 @@ sets! {
 }
 pub(crate) use on_set;
 
-/// Whether the CPU is one of Intel's. Asked once: in a virtual machine the instruction is slow.
+/// Returns `true` if the CPU is from Intel. The result is cached, because `cpuid` is slow in
+/// virtual machines.
 #[cfg(target_arch = "x86_64")]
 pub(crate) fn is_intel() -> bool {
     static INTEL: OnceLock<bool> = OnceLock::new();
@@ -123,9 +124,9 @@ impl Isa {
     /// The instruction set of this [`Isa::name`], in which `-` may stand for `+`.
     fn named(name: &str) -> Result<Self, IsaError> {
         let available = Self::available();
-        let wanted = name.replace('-', "+");
-        let found = available.iter().find(|isa| isa.name() == wanted);
-        found.copied().ok_or_else(|| IsaError {
+        let normalized = name.replace('-', "+");
+        let isa = available.iter().find(|isa| isa.name() == normalized);
+        isa.copied().ok_or_else(|| IsaError {
             requested: name.to_owned(),
             available: available.iter().map(|isa| isa.name()).collect::<Vec<_>>().join(", "),
         })
@@ -146,12 +147,13 @@ impl Isa {
         }
     }
 
-    /// Whether it is scalar code.
+    /// Returns `true` for scalar code.
     pub(crate) fn is_scalar(self) -> bool {
         matches!(self.0, Set::Scalar(_))
     }
 
-    /// Whether it multiplies in bf16 faster than in f32, or `HEARTH_ISA` names it.
+    /// Returns `true` if it has bf16 products and they are faster than f32 products or requested by
+    /// `HEARTH_ISA`.
     pub(crate) fn prefers_bf16(self) -> bool {
         #[cfg(target_arch = "x86_64")]
         return self
@@ -172,7 +174,7 @@ impl Isa {
 mod tests {
     use super::*;
 
-    /// Fails if the requested set is not available, and on ARM if NEON is not detected.
+    /// Fails if the requested set is not available, or on ARM if NEON is not detected.
     #[test]
     fn requested_isa_is_used() {
         let (best, requested) = (Isa::best(), Isa::requested().expect("it is available"));
@@ -190,7 +192,7 @@ mod tests {
         }
         let error = Isa::named("avx1024").unwrap_err().to_string();
         assert!(error.contains("\"avx1024\"") && error.contains("scalar"), "{error}");
-        let foreign = if cfg!(target_arch = "x86_64") { "neon" } else { "avx2" };
-        assert!(Isa::named(foreign).is_err());
+        let other_target = if cfg!(target_arch = "x86_64") { "neon" } else { "avx2" };
+        assert!(Isa::named(other_target).is_err());
     }
 }

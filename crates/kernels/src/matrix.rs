@@ -1,4 +1,4 @@
-//! Frozen weight matrices: blocks in the file's layout, or packed for the CPU.
+//! Frozen weight matrices, in the file's layout or packed for the CPU.
 
 use crate::blocks::{Float, Quant, with_format};
 use crate::gemv::Element;
@@ -14,20 +14,20 @@ use std::sync::atomic::{AtomicBool, Ordering};
 pub enum Layout {
     /// Row by row, as in the file.
     Plain,
-    /// Groups of sixteen rows interleaved, then the rows that do not fill a group, as in the file.
+    /// Groups of sixteen interleaved rows, then the rows that do not fill a group, as in the file.
     Rows16,
 }
 
-/// Bytes per chunk of packing or checking.
-const BYTES_A_CHUNK: usize = 64 * 1024;
+/// Bytes of a work chunk of packing or checking.
+const BYTES_PER_WORK_CHUNK: usize = 64 * 1024;
 
 /// Version of the packed layout. Increment when the output of [`pack`] changes, so that cached
 /// packed weights are not reused.
 pub const LAYOUT_VERSION: u32 = 4;
 
-/// Identifier of the layouts that [`pack`] gives to matrices: which formats are packed (blocks,
-/// 16-bit and 32-bit floats), and [`LAYOUT_VERSION`]. Instruction sets that use the same layouts
-/// share packed weights.
+/// Identifier of the layouts that [`pack`] uses on this machine: a digit each for blocks, 16-bit
+/// and 32-bit floats, 1 if they are packed, then [`LAYOUT_VERSION`]. Instruction sets that use the
+/// same layouts share packed weights.
 pub fn layout_id() -> String {
     layout_id_on(Isa::best())
 }
@@ -38,7 +38,7 @@ fn layout_id_on(isa: Isa) -> String {
     format!("rows{ROWS}-{blocks}{halves}{floats}-{LAYOUT_VERSION}")
 }
 
-/// The layout that [`pack`] gives a matrix on this machine.
+/// The layout that [`pack`] uses for a matrix on this machine.
 pub fn layout(quant: Quant, rows: usize, cols: usize) -> Layout {
     layout_on(Isa::best(), quant, rows, cols)
 }
@@ -51,7 +51,7 @@ fn layout_on(isa: Isa, quant: Quant, rows: usize, cols: usize) -> Layout {
     }
 }
 
-/// Packs a file's rows for this machine, if that is faster.
+/// Packs rows in the file's layout for this machine, if that makes products faster.
 ///
 /// # Errors
 /// If `bytes` are not `rows` rows of `cols` weights.
@@ -96,36 +96,36 @@ fn pack_as(
 ) -> Result<(), ShapeError> {
     let matrix = Matrix::new(quant, Layout::Plain, rows, cols, bytes)?;
     shape::length("a packed matrix", out.len(), Some(bytes.len()))?;
-    let group = matrix.row_bytes * ROWS;
-    let whole = match layout {
+    let group_bytes = matrix.row_bytes * ROWS;
+    let packed_bytes = match layout {
         Layout::Plain => 0,
-        Layout::Rows16 => matrix.groups() * group,
+        Layout::Rows16 => matrix.groups() * group_bytes,
     };
-    out[whole..].copy_from_slice(&bytes[whole..]);
-    if whole == 0 {
+    out[packed_bytes..].copy_from_slice(&bytes[packed_bytes..]);
+    if packed_bytes == 0 {
         return Ok(());
     }
-    let groups_a_chunk = (BYTES_A_CHUNK / group).max(1);
+    let size = (BYTES_PER_WORK_CHUNK / group_bytes).max(1) * group_bytes;
     let outcome = Outcome::default();
-    team::run_over(&mut out[..whole], groups_a_chunk * group, &|chunk, out| {
-        let from = bytes[chunk * groups_a_chunk * group..].chunks_exact(group);
-        for (from, to) in from.zip(out.chunks_exact_mut(group)) {
-            outcome.note(packed::pack_group(quant, cols, from, to));
+    team::run_over(&mut out[..packed_bytes], size, &|work_chunk, out| {
+        let groups = bytes[work_chunk * size..].chunks_exact(group_bytes);
+        for (group, out) in groups.zip(out.chunks_exact_mut(group_bytes)) {
+            outcome.note(packed::pack_group(quant, cols, group, out));
         }
     });
     outcome.into_result()
 }
 
-/// Whether all scales of rows of `cols` weights are finite. Bytes after the last whole row are
-/// ignored.
+/// Returns `true` if all scales of rows of `cols` weights are finite. Bytes after the last whole
+/// row are ignored.
 pub fn is_finite(quant: Quant, cols: usize, bytes: &[u8]) -> bool {
-    let Some(row) = quant.row_bytes(cols).filter(|row| *row > 0) else {
+    let Some(row_bytes) = quant.row_bytes(cols).filter(|row_bytes| *row_bytes > 0) else {
         return true;
     };
-    let size = (BYTES_A_CHUNK / row).max(1) * row;
+    let size = (BYTES_PER_WORK_CHUNK / row_bytes).max(1) * row_bytes;
     let finite = AtomicBool::new(true);
-    team::run(bytes.len().div_ceil(size), &|chunk| {
-        let rows = &bytes[chunk * size..];
+    team::run(bytes.len().div_ceil(size), &|work_chunk| {
+        let rows = &bytes[work_chunk * size..];
         if quant.has_bad_scale(&rows[..size.min(rows.len())]) {
             finite.store(false, Ordering::Relaxed);
         }
@@ -219,22 +219,23 @@ impl<'a> Matrix<'a> {
         PackedFloats::new(self.cols, self.packed_bytes())
     }
 
+    /// The bytes of the packed rows.
     fn packed_bytes(&self) -> &'a [u8] {
         &self.bytes[..self.packed_rows() * self.row_bytes]
     }
 
-    /// Calls `work` with the packed rows, of which there may be none. The format is dispatched once
-    /// for everything that `work` dequantizes.
+    /// Calls `f` with the packed rows, of which there may be none. The format is dispatched once
+    /// for all rows that `f` dequantizes.
     ///
     /// # Errors
-    /// Returns the errors of `work`.
+    /// Returns the errors of `f`.
     pub(crate) fn with_packed(
         &self,
-        work: impl FnOnce(&dyn PackedRows) -> Result<(), ShapeError>,
+        f: impl FnOnce(&dyn PackedRows) -> Result<(), ShapeError>,
     ) -> Result<(), ShapeError> {
         with_format!(self.quant,
-            float F => work(&self.packed_floats::<F>()),
-            block _B => work(&self.packed()?)
+            float F => f(&self.packed_floats::<F>()),
+            block _B => f(&self.packed()?)
         )
     }
 
@@ -280,8 +281,10 @@ impl<'a> Matrix<'a> {
     /// If there is no such row, or the columns are not whole blocks of the length of `out`.
     pub(crate) fn dequantize_part(&self, row: usize, cols: Range<usize>, out: &mut [f32]) -> Result<(), ShapeError> {
         let (elements, bytes) = (self.quant.block_elements(), self.quant.block_bytes());
-        let part = cols.start / elements * bytes..cols.end / elements * bytes;
-        Ok(self.quant.dequantize_row(&self.plain_rows(row..row + 1)[part], out)?)
+        let byte_range = cols.start / elements * bytes..cols.end / elements * bytes;
+        Ok(self
+            .quant
+            .dequantize_row(&self.plain_rows(row..row + 1)[byte_range], out)?)
     }
 
     /// Dequantizes a range of rows.
@@ -297,10 +300,10 @@ impl<'a> Matrix<'a> {
             });
         }
         shape::length("rows in f32", out.len(), rows.len().checked_mul(self.cols))?;
-        self.each_row(out, |row| rows.start + row)
+        self.dequantize_to(out, |row| rows.start + row)
     }
 
-    /// Dequantizes the rows `ids`, times `scale`: the embedding lookup.
+    /// Dequantizes the rows `ids`, times `scale`: the embedding lookup, `ggml_get_rows`.
     ///
     /// # Errors
     /// If a row is out of range, or `out` has a different length.
@@ -313,7 +316,7 @@ impl<'a> Matrix<'a> {
             });
         }
         shape::length("rows in f32", out.len(), ids.len().checked_mul(self.cols))?;
-        self.each_row(out, |row| ids[row] as usize)?;
+        self.dequantize_to(out, |row| ids[row] as usize)?;
         if scale != 1.0 {
             out.iter_mut().for_each(|x| *x *= scale);
         }
@@ -321,12 +324,12 @@ impl<'a> Matrix<'a> {
     }
 
     /// Dequantizes row `source(i)` to row `i` of `out`.
-    fn each_row(&self, out: &mut [f32], source: impl Fn(usize) -> usize + Sync) -> Result<(), ShapeError> {
-        let rows_a_chunk = crate::norm::rows_a_chunk(self.cols);
+    fn dequantize_to(&self, out: &mut [f32], source: impl Fn(usize) -> usize + Sync) -> Result<(), ShapeError> {
+        let chunk_rows = crate::norm::rows_per_work_chunk(self.cols);
         let outcome = Outcome::default();
-        team::run_over(out, rows_a_chunk * self.cols, &|chunk, out| {
+        team::run_over(out, chunk_rows * self.cols, &|work_chunk, out| {
             for (row, out) in out.chunks_exact_mut(self.cols.max(1)).enumerate() {
-                outcome.note(self.dequantize_row(source(chunk * rows_a_chunk + row), out));
+                outcome.note(self.dequantize_row(source(work_chunk * chunk_rows + row), out));
             }
         });
         outcome.into_result()
@@ -339,20 +342,20 @@ mod tests {
 
     #[test]
     fn instruction_sets_with_the_same_layout_share_packed_weights() {
-        let pack = |isa, quant: Quant| {
+        let pack_quant = |isa, quant: Quant| {
             let bytes: Vec<u8> = (0..quant.row_bytes(32).unwrap() * 16).map(|i| i as u8).collect();
             pack_on(isa, quant, 16, 32, &bytes).unwrap()
         };
-        let packed = |isa| {
+        let id_and_packed = |isa| {
             let quants = [Quant::Q8_0, Quant::F16, Quant::F32];
-            (layout_id_on(isa), quants.map(|quant| pack(isa, quant)))
+            (layout_id_on(isa), quants.map(|quant| pack_quant(isa, quant)))
         };
         for (a, b) in Isa::available()
             .into_iter()
             .flat_map(|a| Isa::available().into_iter().map(move |b| (a, b)))
         {
-            let (a, b) = (packed(a), packed(b));
-            assert_eq!(a.0 == b.0, a.1 == b.1);
+            let ((id_a, packed_a), (id_b, packed_b)) = (id_and_packed(a), id_and_packed(b));
+            assert_eq!(id_a == id_b, packed_a == packed_b);
         }
     }
 
@@ -364,15 +367,15 @@ mod tests {
                 .flat_map(|upper| [vec![0; size - 2], upper.to_le_bytes().to_vec()].concat())
                 .collect();
             for pattern in patterns.chunks_exact(size) {
-                let mut expanded = [0.0];
-                quant.dequantize_row(pattern, &mut expanded).unwrap();
+                let mut weight = [0.0];
+                quant.dequantize_row(pattern, &mut weight).unwrap();
                 assert_eq!(
                     is_finite(quant, 1, pattern),
-                    expanded[0].is_finite(),
+                    weight[0].is_finite(),
                     "{quant} {pattern:?}"
                 );
             }
-            // Among others, in the last row.
+            // A non-finite weight in the last row.
             let mut rows = vec![0; 64 * 1024 * size];
             assert!(is_finite(quant, 32, &rows));
             let end = rows.len();

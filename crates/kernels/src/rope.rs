@@ -1,7 +1,7 @@
 //! Rotary position embedding. <https://arxiv.org/abs/2104.09864>
 //!
-//! Pair `i` of a head is rotated by `position / scale * base^(-2 i / dims) / factor[i]`. Which two
-//! elements are a pair depends on the architecture; elements from `dims` on are unchanged.
+//! Pair `i` of a head is rotated by `position / scale * base^(-2 i / dims) / factor[i]` radians.
+//! The architecture determines the two elements of a pair; elements from `dims` on are unchanged.
 
 use std::sync::{Arc, OnceLock};
 
@@ -14,10 +14,11 @@ pub enum Pairing {
     Halves,
 }
 
-/// Positions of a page, whose angles are computed on first use of the page.
-const PAGE: usize = 256;
-/// Maximum cached pages: a context of a million tokens. Angles beyond are recomputed each time.
-const PAGES: usize = 4096;
+/// Positions of a block of the cache, whose sines and cosines are computed on first use.
+const CACHE_BLOCK: usize = 256;
+/// Maximum cached blocks: a context of a million tokens. Angles of later positions are recomputed
+/// each time.
+const CACHE_BLOCKS: usize = 4096;
 
 /// RoPE parameters: pairing and frequencies. Clones share the cached angles.
 #[derive(Clone)]
@@ -25,8 +26,8 @@ pub struct Rope {
     pairing: Pairing,
     /// Radians per position of each pair.
     frequencies: Arc<[f64]>,
-    /// Cosines of the pairs, then sines, for each position of a page.
-    pages: Arc<[OnceLock<Box<[f32]>>]>,
+    /// For each position of a block, the cosines of the pairs, then the sines.
+    cache: Arc<[OnceLock<Box<[f32]>>]>,
 }
 
 impl std::fmt::Debug for Rope {
@@ -48,7 +49,7 @@ impl Rope {
         Self {
             pairing,
             frequencies: (0..dims / 2).map(frequency).collect(),
-            pages: (0..PAGES).map(|_| OnceLock::new()).collect(),
+            cache: (0..CACHE_BLOCKS).map(|_| OnceLock::new()).collect(),
         }
     }
 
@@ -57,7 +58,7 @@ impl Rope {
         2 * self.frequencies.len()
     }
 
-    /// The pairing.
+    /// The pairing of elements.
     pub fn pairing(&self) -> Pairing {
         self.pairing
     }
@@ -69,49 +70,51 @@ impl Rope {
             .map(move |frequency| frequency * f64::from(position))
     }
 
-    /// Calls `then` with the cosines and the sines of a position's pairs.
-    pub(crate) fn with_angles<R>(&self, position: u32, then: impl FnOnce(&[f32], &[f32]) -> R) -> R {
-        let (page, within) = (position as usize / PAGE, position as usize % PAGE);
+    /// Calls `f` with the cosines and the sines of the pairs at a position.
+    pub(crate) fn with_angles<R>(&self, position: u32, f: impl FnOnce(&[f32], &[f32]) -> R) -> R {
+        let (block, position_in_block) = (position as usize / CACHE_BLOCK, position as usize % CACHE_BLOCK);
         let pairs = self.frequencies.len();
-        match self.pages.get(page) {
-            Some(slot) => {
-                let page = slot.get_or_init(|| {
-                    let first = page * PAGE;
-                    (first..first + PAGE)
+        match self.cache.get(block) {
+            Some(angles) => {
+                let angles = angles.get_or_init(|| {
+                    let first = block * CACHE_BLOCK;
+                    (first..first + CACHE_BLOCK)
                         .flat_map(|position| self.cosines_and_sines(position as u32))
                         .collect()
                 });
-                let (cosines, sines) = page[2 * pairs * within..][..2 * pairs].split_at(pairs);
-                then(cosines, sines)
+                let (cosines, sines) = angles[2 * pairs * position_in_block..][..2 * pairs].split_at(pairs);
+                f(cosines, sines)
             }
             None => {
                 let angles: Vec<f32> = self.cosines_and_sines(position).collect();
                 let (cosines, sines) = angles.split_at(pairs);
-                then(cosines, sines)
+                f(cosines, sines)
             }
         }
     }
 
+    /// The cosines of the pairs at a position, then the sines.
     fn cosines_and_sines(&self, position: u32) -> impl Iterator<Item = f32> {
         let cosines = self.angles(position).map(|angle| angle.cos() as f32);
         cosines.chain(self.angles(position).map(|angle| angle.sin() as f32))
     }
 
-    /// Rotates heads of width `head_dim` at `position`, in place. In heads narrower than
-    /// [`Rope::dims`] only the pairs that exist are rotated.
+    /// Rotates heads of width `head_dim` at `position`, in place, as `ggml_rope_ext` without YaRN.
+    /// In heads narrower than [`Rope::dims`] only the pairs that exist are rotated.
     pub fn rotate_in_place(&self, heads: &mut [f32], head_dim: usize, position: u32) {
         self.with_angles(position, |cosines, sines| {
             self.apply(heads, head_dim, cosines, sines, 1.0)
         });
     }
 
-    /// The gradient of [`Rope::rotate_in_place`], the inverse rotation.
+    /// The gradient of [`Rope::rotate_in_place`], the inverse rotation, as `ggml_rope_ext_back`.
     pub fn rotate_backward_in_place(&self, heads: &mut [f32], head_dim: usize, position: u32) {
         self.with_angles(position, |cosines, sines| {
             self.apply(heads, head_dim, cosines, sines, -1.0)
         });
     }
 
+    /// Rotates heads by the angles with these cosines and with these sines times `sign`.
     fn apply(&self, heads: &mut [f32], head_dim: usize, cosines: &[f32], sines: &[f32], sign: f32) {
         let dims = self.dims().min(head_dim - head_dim % 2);
         for head in heads.chunks_exact_mut(head_dim.max(1)) {
@@ -133,6 +136,7 @@ impl Rope {
     }
 }
 
+/// Rotates the vector `[a, b]`.
 #[inline(always)]
 fn rotate_pair([a, b]: [f32; 2], cos: f32, sin: f32) -> [f32; 2] {
     [a * cos - b * sin, a * sin + b * cos]

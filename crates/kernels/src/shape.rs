@@ -9,17 +9,17 @@ pub enum ShapeError {
     /// A slice of invalid length.
     #[error("{what}: expected {expected} elements, got {found}")]
     Length {
-        /// Which slice.
+        /// Name of the slice.
         what: &'static str,
         /// The required length.
         expected: usize,
-        /// Its length.
+        /// The length of the slice.
         found: usize,
     },
     /// A size that must be a multiple of another.
     #[error("{what} is {found}, which is not a multiple of {of}")]
     Multiple {
-        /// Which size.
+        /// Name of the size.
         what: &'static str,
         /// Its value.
         found: usize,
@@ -29,7 +29,7 @@ pub enum ShapeError {
     /// An index out of range.
     #[error("{what} is {index}, but there are only {count}")]
     Index {
-        /// Which index.
+        /// Name of the index.
         what: &'static str,
         /// Its value.
         index: usize,
@@ -39,13 +39,13 @@ pub enum ShapeError {
     /// Sizes whose product overflows `usize`.
     #[error("{what} is too large for this machine")]
     TooLarge {
-        /// The item that is too large.
+        /// Name of the item that is too large.
         what: &'static str,
     },
     /// A packed layout that the format does not have.
     #[error("a matrix in {quant} cannot be packed in groups of sixteen rows")]
     Layout {
-        /// Its format.
+        /// The format of the matrix.
         quant: Quant,
     },
     /// A dropout rate out of range.
@@ -83,11 +83,12 @@ pub(crate) fn rows(what: &'static str, length: usize, width: usize) -> Result<us
     Ok(length.checked_div(width).unwrap_or(0))
 }
 
-/// Collects the errors of chunks of work; only the first is stored.
+/// Collects the errors of work chunks; only the first is stored.
 #[derive(Default)]
 pub(crate) struct Outcome(Mutex<Option<ShapeError>>);
 
 impl Outcome {
+    /// Stores the error of `result` if it is the first one.
     pub fn note(&self, result: Result<(), ShapeError>) {
         if let Err(error) = result {
             self.0
@@ -97,6 +98,7 @@ impl Outcome {
         }
     }
 
+    /// Returns the first error.
     pub fn into_result(self) -> Result<(), ShapeError> {
         match self.0.into_inner().unwrap_or_else(PoisonError::into_inner) {
             Some(error) => Err(error),

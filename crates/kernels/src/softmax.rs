@@ -1,4 +1,4 @@
-//! Exponentials of a row, and cross-entropy over rows of logits.
+//! Reductions and exponentials of a row, and cross-entropy over rows of logits.
 
 use crate::isa::Isa;
 use crate::lanes::{WIDTH, exp, on_lanes};
@@ -6,6 +6,7 @@ use crate::shape::{self, ShapeError};
 use crate::team;
 
 on_lanes! {
+    /// The maximum, as ggml's `ggml_vec_max_f32`.
     pub(crate) fn row_max<L>(l; x: &[f32]) -> f32 {
         let (whole, rest) = x.as_chunks::<WIDTH>();
         let maximum = whole.iter().fold(l.splat(f32::NEG_INFINITY), |maximum, x| l.max(maximum, l.load(x)));
@@ -14,7 +15,7 @@ on_lanes! {
 }
 
 on_lanes! {
-    /// Replaces `x` by `e^(x - maximum)` and returns the sum.
+    /// Replaces `x` by `e^(x - maximum)` and returns the sum, as ggml's `ggml_vec_soft_max_f32`.
     pub(crate) fn exp_in_place<L>(l; x: &mut [f32], maximum: f32) -> f32 {
         let maximum = l.splat(maximum);
         let (whole, rest) = x.as_chunks_mut::<WIDTH>();
@@ -31,15 +32,16 @@ on_lanes! {
             l.store(e, &mut padded);
             rest.copy_from_slice(&padded[..rest.len()]);
         }
-        l.sum(sum) + rest.iter().sum::<f32>()
+        l.reduce_add(sum) + rest.iter().sum::<f32>()
     }
 }
 
 on_lanes! {
+    /// The dot product, as ggml's `ggml_vec_dot_f32`.
     pub(crate) fn dot<L>(l; a: &[f32], b: &[f32]) -> f32 {
         let ((a, a_rest), (b, b_rest)) = (a.as_chunks::<WIDTH>(), b.as_chunks::<WIDTH>());
-        let sum = a.iter().zip(b).fold(l.splat(0.0), |sum, (a, b)| l.mul_add(l.load(a), l.load(b), sum));
-        l.sum(sum) + a_rest.iter().zip(b_rest).map(|(a, b)| a * b).sum::<f32>()
+        let sum = a.iter().zip(b).fold(l.splat(0.0), |sum, (a, b)| l.fma(l.load(a), l.load(b), sum));
+        l.reduce_add(sum) + a_rest.iter().zip(b_rest).map(|(a, b)| a * b).sum::<f32>()
     }
 }
 
@@ -47,7 +49,7 @@ on_lanes! {
 pub const IGNORE_INDEX: u32 = u32::MAX;
 
 /// Cross-entropy of rows of logits `[T, vocab]` against one target each: writes each row's loss
-/// `-ln p(target)`, and replaces the logits by the gradient of the sum of the losses times `scale`:
+/// `-ln p(target)`, and replaces the logits by the gradient of the sum of the losses times `scale`,
 /// `scale * (p - onehot)`. A row whose target is [`IGNORE_INDEX`] has loss 0 and zero gradient.
 ///
 /// # Errors
@@ -67,7 +69,7 @@ pub fn cross_entropy_backward_in_place(
     let isa = Isa::best();
     let losses = team::Scattered::new(losses);
     team::run_over(logits, vocab, &|row, logits| {
-        // SAFETY: each row belongs to one chunk.
+        // SAFETY: each row belongs to one work chunk.
         let loss = &mut unsafe { losses.slice(row, 1) }[0];
         if targets[row] == IGNORE_INDEX {
             *loss = 0.0;
@@ -95,7 +97,7 @@ pub(crate) fn check_targets(targets: &[u32], vocab: usize) -> Result<(), ShapeEr
 }
 
 on_lanes! {
-    /// Multiplies `x` by `factor`.
+    /// Multiplies `x` by `factor`, as ggml's `ggml_vec_scale_f32`.
     fn scale_by<L>(_l; x: &mut [f32], factor: f32) {
         for x in x {
             *x *= factor;
@@ -123,6 +125,6 @@ pub(crate) fn cross_entropy_loss_of_row(isa: Isa, logits: &mut [f32], target: us
 /// # Errors
 /// Returns an error if the sizes do not match or a target is not below `vocab`.
 pub fn cross_entropy(logits: &[f32], targets: &[u32], losses: &mut [f32]) -> Result<(), ShapeError> {
-    let mut copy = logits.to_vec();
-    cross_entropy_backward_in_place(&mut copy, targets, 1.0, losses)
+    let mut gradient = logits.to_vec();
+    cross_entropy_backward_in_place(&mut gradient, targets, 1.0, losses)
 }

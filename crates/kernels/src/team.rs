@@ -2,14 +2,14 @@
 //!
 //! Decoding a token dispatches work some 150 times in a few milliseconds, so the latency of a
 //! dispatch matters as much as the work. Workers spin, then yield, then park; an [`Awake`] guard
-//! held during a forward pass prevents parking between dispatches, but not for longer than they may
-//! take: a GPU may be at work meanwhile.
+//! held during a forward pass prevents parking between dispatches. Even then they park after some
+//! milliseconds without work, because the caller may be waiting for a GPU.
 //!
-//! Each thread starts with its own range of chunks and processes it in order, so that it streams
-//! from memory; idle threads steal chunks from the end of another's range.
+//! A run consists of *work chunks* with consecutive indices; in this module, a chunk is a work
+//! chunk. Each thread starts with its own range of chunks and processes it in order, so that it
+//! streams from memory; idle threads steal chunks from the end of another thread's range.
 //!
-//! Callers split sums by chunk index, so results never depend on which thread took a chunk, or
-//! when.
+//! Callers split sums by chunk index, so results do not depend on the thread that takes a chunk.
 
 pub mod trace;
 
@@ -26,71 +26,73 @@ use std::thread;
 const SPINS: u32 = 4096;
 /// Yields before a worker parks, unless an [`Awake`] guard exists.
 const YIELDS: u32 = 64;
-/// Spins between two yields of a worker kept awake by a guard, so that a busy machine gets the core
-/// back.
+/// Spins between two yields of a worker that a guard keeps awake, so that a busy machine gets the
+/// core back.
 const SPINS_PER_YIELD: u32 = 512;
-/// Spins before a worker parks although a guard keeps it awake: some milliseconds, longer than what
-/// one thread does alone in a forward pass on the CPU.
+/// Spins before a worker parks although a guard keeps it awake: some milliseconds, longer than the
+/// serial parts of a forward pass on the CPU.
 const SPINS_AWAKE: u32 = 1 << 17;
 
-/// The work of a run: called with the index of a chunk.
+/// The work of a run: called with the index of each chunk.
 type Work<'a> = dyn Fn(usize) + Sync + 'a;
 
-/// A thread's range of chunks not yet taken: start in the lower half, end in the upper one. Aligned
-/// to avoid false sharing.
+/// The range of chunks of a thread that no thread has taken: start in the lower half, end in the
+/// upper half. Aligned to avoid false sharing.
 #[derive(Default)]
 #[repr(align(128))]
-struct Untaken(AtomicU64);
+struct ChunkRange(AtomicU64);
 
-impl Untaken {
-    /// Publishes a range. The line is in the cache of the thread that took from it last; a release
-    /// store does not wait for it.
+impl ChunkRange {
+    /// Publishes a range. The cache line may be owned by the thread that last took a chunk from it;
+    /// a release store does not wait for the line.
     fn set(&self, chunks: Range<usize>) {
         self.0
             .store(chunks.start as u64 | (chunks.end as u64) << 32, Ordering::Release);
     }
 
-    /// Takes the chunk that `which` removes from the remaining range.
+    /// Takes the chunk that `pop` removes from the range; `None` if the range is empty.
     #[inline]
-    fn take(&self, which: fn(&mut Range<u32>) -> u32) -> Option<usize> {
-        let mut now = self.0.load(Ordering::Acquire);
+    fn take(&self, pop: fn(&mut Range<u32>) -> u32) -> Option<usize> {
+        let mut current = self.0.load(Ordering::Acquire);
         loop {
-            let mut left = now as u32..(now >> 32) as u32;
-            if left.is_empty() {
+            let mut range = current as u32..(current >> 32) as u32;
+            if range.is_empty() {
                 return None;
             }
-            let chunk = which(&mut left);
-            let next = u64::from(left.start) | u64::from(left.end) << 32;
+            let chunk = pop(&mut range);
+            let new = u64::from(range.start) | u64::from(range.end) << 32;
             match self
                 .0
-                .compare_exchange_weak(now, next, Ordering::AcqRel, Ordering::Acquire)
+                .compare_exchange_weak(current, new, Ordering::AcqRel, Ordering::Acquire)
             {
                 Ok(_) => return Some(chunk as usize),
-                Err(other) => now = other,
+                Err(actual) => current = actual,
             }
         }
     }
 }
 
-fn first(left: &mut Range<u32>) -> u32 {
-    left.start += 1;
-    left.start - 1
+/// Removes and returns the first chunk of a range, which is not empty.
+fn pop_front(range: &mut Range<u32>) -> u32 {
+    range.start += 1;
+    range.start - 1
 }
 
-fn last(left: &mut Range<u32>) -> u32 {
-    left.end -= 1;
-    left.end
+/// Removes and returns the last chunk of a range, which is not empty.
+fn pop_back(range: &mut Range<u32>) -> u32 {
+    range.end -= 1;
+    range.end
 }
 
-/// A value in separate cache lines, so that writes to its neighbors do not delay its readers (false
+/// A value in its own cache lines, so that writes to its neighbors do not delay its readers (false
 /// sharing).
 #[derive(Default)]
 #[repr(align(128))]
-struct OwnLines<T>(T);
+struct CacheAligned<T>(T);
 
 /// The data that a worker reads when a run starts.
 struct Run {
-    /// Number of runs: an idle worker looks for chunks again when it changes.
+    /// Number of runs so far: when it changes, idle workers look for chunks again.
     number: AtomicUsize,
     /// The work. Written only while no chunk is unfinished, read only by the holder of an
     /// unfinished one.
@@ -99,39 +101,40 @@ struct Run {
 
 /// State shared by the threads of a team.
 struct Shared {
-    /// A range for each possible thread.
-    untaken: Box<[Untaken]>,
+    /// The chunks of each possible thread.
+    ranges: Box<[ChunkRange]>,
     /// The current run, written only at its start.
-    current: OwnLines<Run>,
+    current: CacheAligned<Run>,
     /// Number of chunks that no thread has reported as finished.
-    unfinished: OwnLines<AtomicUsize>,
+    unfinished: CacheAligned<AtomicUsize>,
     /// Payload of the first panic of a chunk.
     panic: Mutex<Option<Box<dyn Any + Send>>>,
     /// Number of threads, including the caller.
     size: AtomicUsize,
+    /// Number of [`Awake`] guards.
     guards: AtomicUsize,
-    /// Number of idle workers that wait for `bell`.
+    /// Number of idle workers that wait for `wake_idle`.
     parked: AtomicUsize,
-    /// Lowest index of the surplus workers that wait for `surplus_bell`; [`NONE`] means none waits.
+    /// Lowest index of the surplus workers that wait for `wake_surplus`; [`NONE`] means none waits.
     surplus_from: AtomicUsize,
     quit: AtomicBool,
     lock: Mutex<()>,
-    bell: Condvar,
-    surplus_bell: Condvar,
+    wake_idle: Condvar,
+    wake_surplus: Condvar,
 }
 
 /// See [`Shared::surplus_from`].
 const NONE: usize = usize::MAX;
 
-// SAFETY: `Run::work` is the only part that is not Sync; taking a chunk orders its reads after its
-// write (see `run_chunks`).
+// SAFETY: `Run::work` is the only part that is not Sync; taking a chunk orders the reads of the
+// work after its write (see `run_chunks`).
 unsafe impl Sync for Shared {}
 // SAFETY: the target of `work` is Sync and is dereferenced only while `Team::run` keeps it alive.
 unsafe impl Send for Shared {}
 
 thread_local! {
-    /// Whether this thread is inside a chunk; a nested run is then executed inline.
-    static IN_CHUNK: Cell<bool> = const { Cell::new(false) };
+    /// `true` while this thread executes a chunk; a nested run is then executed inline.
+    static IN_WORK_CHUNK: Cell<bool> = const { Cell::new(false) };
 }
 
 /// Locks, ignoring poison: no mutex here guards state that a panic could leave inconsistent.
@@ -141,17 +144,17 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Shared {
     /// Takes a chunk for thread `index` of `threads`: from the start of the thread's own range,
-    /// else from the end of another thread's. `None` means that none is left.
+    /// else from the end of another thread's. `None` means that all chunks are taken.
     #[inline]
     fn take(&self, index: usize, threads: usize) -> Option<usize> {
-        let all = &self.untaken[..threads];
-        all[index]
-            .take(first)
-            .or_else(|| (1..threads).find_map(|by| all[(index + by) % threads].take(last)))
+        let ranges = &self.ranges[..threads];
+        ranges[index]
+            .take(pop_front)
+            .or_else(|| (1..threads).find_map(|offset| ranges[(index + offset) % threads].take(pop_back)))
     }
 
-    /// Runs chunks as thread `index` until none is left, and reports them as finished together: a
-    /// counter that all threads wrote after each chunk would be waited for.
+    /// Runs chunks as thread `index` until all are taken, then reports the finished ones together:
+    /// threads would contend for a counter that is updated after each chunk.
     fn run_chunks(&self, index: usize, threads: usize) {
         let mut finished = 0;
         while let Some(chunk) = self.take(index, threads) {
@@ -172,59 +175,63 @@ impl Shared {
     fn wake(&self, threads: usize) {
         if self.parked.load(Ordering::SeqCst) > 0 {
             drop(lock(&self.lock));
-            self.bell.notify_all();
+            self.wake_idle.notify_all();
         }
         // Surplus workers sleep through the runs of fewer threads.
         if self.surplus_from.load(Ordering::SeqCst) < threads {
             let guard = lock(&self.lock);
             self.surplus_from.store(NONE, Ordering::SeqCst);
             drop(guard);
-            self.surplus_bell.notify_all();
+            self.wake_surplus.notify_all();
         }
     }
 
+    /// Returns `true` if worker `index` is beyond the size of the team.
     fn is_surplus(&self, index: usize) -> bool {
         index >= self.size.load(Ordering::SeqCst) && !self.quit.load(Ordering::SeqCst)
     }
 
-    /// Whether worker `index`, which found no chunk in run `seen`, may park, if `tired` also while
-    /// a guard exists. A surplus worker parks elsewhere.
-    fn may_park(&self, index: usize, seen: usize, tired: bool) -> bool {
-        let kept_awake = !tired && self.guards.load(Ordering::SeqCst) > 0;
-        let idle = self.current.0.number.load(Ordering::SeqCst) == seen && !kept_awake;
+    /// Returns `true` if worker `index`, which has found no more chunks in run `last_run`, may
+    /// park. Guards keep it awake unless `ignore_guards`. A surplus worker parks in
+    /// [`park_surplus`](Self::park_surplus).
+    fn may_park(&self, index: usize, last_run: usize, ignore_guards: bool) -> bool {
+        let kept_awake = !ignore_guards && self.guards.load(Ordering::SeqCst) > 0;
+        let idle = self.current.0.number.load(Ordering::SeqCst) == last_run && !kept_awake;
         idle && !self.is_surplus(index) && !self.quit.load(Ordering::SeqCst)
     }
 
-    fn park(&self, index: usize, seen: usize, tired: bool) {
+    /// Waits while worker `index` may park; see [`may_park`](Self::may_park).
+    fn park(&self, index: usize, last_run: usize, ignore_guards: bool) {
         self.parked.fetch_add(1, Ordering::SeqCst);
-        self.wait(&self.bell, || self.may_park(index, seen, tired));
+        self.wait(&self.wake_idle, || self.may_park(index, last_run, ignore_guards));
         self.parked.fetch_sub(1, Ordering::SeqCst);
     }
 
     /// Waits until worker `index` is no longer surplus and a run begins.
     fn park_surplus(&self, index: usize) {
-        self.wait(&self.surplus_bell, || {
+        self.wait(&self.wake_surplus, || {
             if !self.is_surplus(index) {
                 return false;
             }
             self.surplus_from.fetch_min(index, Ordering::SeqCst);
-            // Again, since a run that grew the team before may not have seen this worker.
+            // Checks again: a run that grew the team before may not have seen this worker.
             self.is_surplus(index)
         });
     }
 
-    /// Waits while `waits`, which is called with the lock held.
-    fn wait(&self, bell: &Condvar, waits: impl Fn() -> bool) {
+    /// Waits while `should_wait` returns true. It is called with the lock held.
+    fn wait(&self, condvar: &Condvar, should_wait: impl Fn() -> bool) {
         let mut guard = lock(&self.lock);
-        while waits() {
-            guard = bell.wait(guard).unwrap_or_else(|poisoned| poisoned.into_inner());
+        while should_wait() {
+            guard = condvar.wait(guard).unwrap_or_else(|poisoned| poisoned.into_inner());
         }
     }
 
+    /// Main loop of worker `index`.
     fn work(&self, index: usize) {
-        IN_CHUNK.set(true);
-        let mut idle = 0_u32;
-        let mut seen = 0;
+        IN_WORK_CHUNK.set(true);
+        let mut spins = 0_u32;
+        let mut last_run = 0;
         while !self.quit.load(Ordering::Relaxed) {
             let size = self.size.load(Ordering::Relaxed);
             if index >= size {
@@ -232,25 +239,25 @@ impl Shared {
                 continue;
             }
             let run = self.current.0.number.load(Ordering::Acquire);
-            if run != seen {
-                seen = run;
+            if run != last_run {
+                last_run = run;
                 self.run_chunks(index, size);
-                idle = 0;
+                spins = 0;
                 continue;
             }
-            idle = idle.saturating_add(1);
-            if idle < SPINS {
+            spins = spins.saturating_add(1);
+            if spins < SPINS {
                 std::hint::spin_loop();
-            } else if idle < SPINS_AWAKE && self.guards.load(Ordering::Relaxed) > 0 {
-                match idle % SPINS_PER_YIELD {
+            } else if spins < SPINS_AWAKE && self.guards.load(Ordering::Relaxed) > 0 {
+                match spins % SPINS_PER_YIELD {
                     0 => thread::yield_now(),
                     _ => std::hint::spin_loop(),
                 }
-            } else if idle < SPINS + YIELDS {
+            } else if spins < SPINS + YIELDS {
                 thread::yield_now();
             } else {
-                self.park(index, seen, idle >= SPINS_AWAKE);
-                idle = 0;
+                self.park(index, last_run, spins >= SPINS_AWAKE);
+                spins = 0;
             }
         }
     }
@@ -264,26 +271,26 @@ pub struct Team {
 }
 
 impl Team {
-    /// A team of `threads` threads, including the caller; clamped to between one and the number of
-    /// hardware threads, because threads that wait for a core delay the others. Workers start on
-    /// first use.
+    /// A team of `threads` threads, including the caller. The number is clamped to between one and
+    /// the number of hardware threads, because threads that wait for a core delay the others.
+    /// Workers start on first use.
     pub fn new(threads: usize) -> Self {
         let shared = Shared {
-            untaken: (0..cores()).map(|_| Untaken::default()).collect(),
-            current: OwnLines(Run {
+            ranges: (0..max_threads()).map(|_| ChunkRange::default()).collect(),
+            current: CacheAligned(Run {
                 number: AtomicUsize::new(0),
                 work: UnsafeCell::new(&|_| ()),
             }),
-            unfinished: OwnLines::default(),
+            unfinished: CacheAligned::default(),
             panic: Mutex::new(None),
-            size: AtomicUsize::new(fitting(threads)),
+            size: AtomicUsize::new(clamp_threads(threads)),
             guards: AtomicUsize::new(0),
             parked: AtomicUsize::new(0),
             surplus_from: AtomicUsize::new(NONE),
             quit: AtomicBool::new(false),
             lock: Mutex::new(()),
-            bell: Condvar::new(),
-            surplus_bell: Condvar::new(),
+            wake_idle: Condvar::new(),
+            wake_surplus: Condvar::new(),
         };
         Self {
             shared: Arc::new(shared),
@@ -299,7 +306,7 @@ impl Team {
     /// Sets the number of threads from the next run on; see [`Team::new`]. Costs nothing until
     /// then: workers that become surplus park, and the next run of more threads wakes them.
     pub fn set_threads(&self, threads: usize) {
-        self.shared.size.store(fitting(threads), Ordering::SeqCst);
+        self.shared.size.store(clamp_threads(threads), Ordering::SeqCst);
     }
 
     /// Keeps the workers awake until the guard is dropped.
@@ -310,16 +317,17 @@ impl Team {
     }
 
     /// Calls `work` once with every index below `chunks`, on any thread of the team, and returns
-    /// when all are done. Nested runs are executed inline; concurrent calls wait for each other.
+    /// when all calls have returned. Nested runs are executed inline; concurrent calls wait for
+    /// each other.
     ///
     /// # Panics
-    /// If a chunk panics: the panic resumes in the caller after the other chunks are done.
+    /// If a chunk panics: the panic resumes in the caller after the other chunks have finished.
     pub fn run(&self, chunks: usize, work: &Work<'_>) {
         let threads = self.threads();
         if trace::run(chunks, work) {
             return;
         }
-        if chunks <= 1 || threads == 1 || IN_CHUNK.get() || u32::try_from(chunks).is_err() {
+        if chunks <= 1 || threads == 1 || IN_WORK_CHUNK.get() || u32::try_from(chunks).is_err() {
             (0..chunks).for_each(work);
             return;
         }
@@ -334,18 +342,18 @@ impl Team {
             *shared.current.0.work.get() = std::mem::transmute::<*const Work<'_>, *const Work<'static>>(work);
         }
         shared.unfinished.0.store(chunks, Ordering::Relaxed);
-        for (thread, untaken) in shared.untaken.iter().enumerate().take(threads) {
-            untaken.set(thread * chunks / threads..(thread + 1) * chunks / threads);
+        for (thread, range) in shared.ranges.iter().enumerate().take(threads) {
+            range.set(thread * chunks / threads..(thread + 1) * chunks / threads);
         }
         shared.current.0.number.fetch_add(1, Ordering::SeqCst);
         shared.wake(threads);
-        IN_CHUNK.set(true);
+        IN_WORK_CHUNK.set(true);
         shared.run_chunks(0, threads);
-        IN_CHUNK.set(false);
-        let mut waited = 0_u32;
+        IN_WORK_CHUNK.set(false);
+        let mut spins = 0_u32;
         while shared.unfinished.0.load(Ordering::Acquire) != 0 {
-            waited = waited.saturating_add(1);
-            if waited < SPINS {
+            spins = spins.saturating_add(1);
+            if spins < SPINS {
                 std::hint::spin_loop()
             } else {
                 thread::yield_now()
@@ -358,7 +366,7 @@ impl Team {
         }
     }
 
-    /// Starts missing workers. If one cannot be started, the others do its share.
+    /// Starts missing workers. If one cannot be started, the other threads take its chunks.
     fn start(&self, workers: &mut Vec<thread::JoinHandle<()>>) {
         for index in workers.len() + 1..self.threads() {
             let shared = self.shared.clone();
@@ -377,8 +385,8 @@ impl Drop for Team {
     fn drop(&mut self) {
         self.shared.quit.store(true, Ordering::SeqCst);
         drop(lock(&self.shared.lock));
-        self.shared.bell.notify_all();
-        self.shared.surplus_bell.notify_all();
+        self.shared.wake_idle.notify_all();
+        self.shared.wake_surplus.notify_all();
         for worker in lock(&self.workers).drain(..) {
             // A worker catches every panic of its chunks, so there is no error to report.
             let _ = worker.join();
@@ -395,30 +403,32 @@ impl Drop for Awake<'_> {
     }
 }
 
-/// Minimum number of threads, set by [`oversubscribe`].
+/// Lower bound of [`max_threads`], set by [`oversubscribe`].
 static MIN_THREADS: AtomicUsize = AtomicUsize::new(1);
 
-/// Allows a team this many threads even if there are fewer hardware threads, for tests and
+/// Allows a team to have this many threads even if there are fewer hardware threads, for tests and
 /// simulations. Must be called before any team is used.
 #[doc(hidden)]
 pub fn oversubscribe(threads: usize) {
     MIN_THREADS.fetch_max(threads, Ordering::Relaxed);
 }
 
-/// Maximum number of threads of a team: the hardware threads, or [`oversubscribe`].
-fn cores() -> usize {
-    static CORES: LazyLock<usize> = LazyLock::new(|| {
-        let found = thread::available_parallelism().map_or(1, usize::from);
-        found.max(MIN_THREADS.load(Ordering::Relaxed))
+/// Maximum number of threads of a team: the hardware threads, or the number set by
+/// [`oversubscribe`] if that is higher.
+fn max_threads() -> usize {
+    static MAX_THREADS: LazyLock<usize> = LazyLock::new(|| {
+        let available = thread::available_parallelism().map_or(1, usize::from);
+        available.max(MIN_THREADS.load(Ordering::Relaxed))
     });
-    *CORES
+    *MAX_THREADS
 }
 
-fn fitting(threads: usize) -> usize {
-    threads.clamp(1, cores())
+/// Clamps a number of threads to the range that a team may have.
+fn clamp_threads(threads: usize) -> usize {
+    threads.clamp(1, max_threads())
 }
 
-static GLOBAL: LazyLock<Team> = LazyLock::new(|| Team::new(cores()));
+static GLOBAL: LazyLock<Team> = LazyLock::new(|| Team::new(max_threads()));
 
 /// See [`Team::set_threads`].
 pub fn set_threads(threads: usize) {
@@ -443,29 +453,29 @@ pub fn run(chunks: usize, work: &Work<'_>) {
     GLOBAL.run(chunks, work);
 }
 
-/// Splits `data` into chunks of `size` elements (the last may be shorter) and calls `work` with the
-/// index and elements of each.
+/// Splits `data` into work chunks of `size` elements (the last may be shorter) and calls `work`
+/// with the index and elements of each.
 ///
 /// # Panics
 /// If a chunk panics.
 pub fn run_over<T: Send>(data: &mut [T], size: usize, work: &(dyn Fn(usize, &mut [T]) + Sync)) {
-    let (size, all) = (size.max(1), Scattered::new(data));
-    run(all.len().div_ceil(size), &|chunk| {
+    let (size, data) = (size.max(1), Scattered::new(data));
+    run(data.len().div_ceil(size), &|chunk| {
         let start = chunk * size;
         // SAFETY: chunks do not overlap, and each index is used once.
-        work(chunk, unsafe { all.slice(start, size.min(all.len() - start)) });
+        work(chunk, unsafe { data.slice(start, size.min(data.len() - start)) });
     });
 }
 
-/// A slice whose disjoint parts are written by several threads.
+/// A slice whose disjoint parts several threads write.
 pub(crate) struct Scattered<'a, T> {
     start: *mut T,
     length: usize,
     slice: std::marker::PhantomData<&'a mut [T]>,
 }
 
-// SAFETY: callers of `slice` guarantee that live parts do not overlap, so each element is used by
-// one thread.
+// SAFETY: callers of `slice` guarantee that live parts do not overlap, so only one thread at a time
+// uses an element.
 unsafe impl<T: Send> Sync for Scattered<'_, T> {}
 
 impl<'a, T> Scattered<'a, T> {
@@ -506,7 +516,8 @@ mod tests {
     use super::*;
     use std::sync::atomic::AtomicU32;
 
-    fn counts(team: &Team, chunks: usize) -> Vec<u32> {
+    /// Number of calls for each chunk of a run.
+    fn count_calls(team: &Team, chunks: usize) -> Vec<u32> {
         let counts: Vec<AtomicU32> = (0..chunks).map(|_| AtomicU32::new(0)).collect();
         team.run(chunks, &|chunk| {
             counts[chunk].fetch_add(1, Ordering::Relaxed);
@@ -520,7 +531,7 @@ mod tests {
             let team = Team::new(threads);
             for chunks in [0, 1, 2, 3, 17, 1000] {
                 assert_eq!(
-                    counts(&team, chunks),
+                    count_calls(&team, chunks),
                     vec![1; chunks],
                     "{threads} threads, {chunks} chunks"
                 );
@@ -533,7 +544,7 @@ mod tests {
         let team = Team::new(2);
         let _awake = team.enter();
         for run in 0..20_000 {
-            assert_eq!(counts(&team, 2 + run % 5), vec![1; 2 + run % 5]);
+            assert_eq!(count_calls(&team, 2 + run % 5), vec![1; 2 + run % 5]);
         }
     }
 
@@ -541,25 +552,25 @@ mod tests {
     fn a_panic_reaches_the_caller_and_the_team_survives() {
         let team = Team::new(2);
         for _ in 0..50 {
-            let caught = catch_unwind(AssertUnwindSafe(|| {
+            let result = catch_unwind(AssertUnwindSafe(|| {
                 team.run(8, &|chunk| assert!(chunk != 5, "chunk five"));
             }));
-            let message = caught.expect_err("the panic of chunk 5");
+            let message = result.expect_err("the panic of chunk 5");
             assert!(format!("{:?}", message.downcast_ref::<&str>()).contains("chunk five"));
-            assert_eq!(counts(&team, 8), vec![1; 8]);
+            assert_eq!(count_calls(&team, 8), vec![1; 8]);
         }
     }
 
     #[test]
     fn nested_runs_are_inline() {
         let team = Team::new(2);
-        let done = AtomicU32::new(0);
+        let calls = AtomicU32::new(0);
         team.run(4, &|_| {
             team.run(4, &|_| {
-                done.fetch_add(1, Ordering::Relaxed);
+                calls.fetch_add(1, Ordering::Relaxed);
             });
         });
-        assert_eq!(done.into_inner(), 16);
+        assert_eq!(calls.into_inner(), 16);
     }
 
     #[test]
@@ -567,7 +578,7 @@ mod tests {
         let team = Team::new(2);
         thread::scope(|scope| {
             for _ in 0..4 {
-                scope.spawn(|| (0..500).for_each(|_| assert_eq!(counts(&team, 9), vec![1; 9])));
+                scope.spawn(|| (0..500).for_each(|_| assert_eq!(count_calls(&team, 9), vec![1; 9])));
             }
         });
     }
@@ -577,8 +588,8 @@ mod tests {
         let team = Team::new(2);
         for threads in [1, 2, 1, 4, 2, 0] {
             team.set_threads(threads);
-            assert!((1..=cores()).contains(&team.threads()));
-            assert_eq!(counts(&team, 33), vec![1; 33]);
+            assert!((1..=max_threads()).contains(&team.threads()));
+            assert_eq!(count_calls(&team, 33), vec![1; 33]);
         }
     }
 
@@ -586,7 +597,7 @@ mod tests {
     fn parked_workers_wake() {
         let team = Team::new(2);
         for _ in 0..5 {
-            assert_eq!(counts(&team, 3), vec![1; 3]);
+            assert_eq!(count_calls(&team, 3), vec![1; 3]);
             while team.shared.parked.load(Ordering::SeqCst) == 0 && team.threads() > 1 {
                 thread::yield_now();
             }
@@ -601,18 +612,18 @@ mod tests {
         }
         for _ in 0..20 {
             team.set_threads(2);
-            assert_eq!(counts(&team, 9), vec![1; 9]);
+            assert_eq!(count_calls(&team, 9), vec![1; 9]);
             team.set_threads(1);
-            // One that was parked as idle notices here that it is surplus.
+            // A worker that was parked as idle notices here that it is surplus.
             drop(team.enter());
             while team.shared.surplus_from.load(Ordering::SeqCst) == NONE {
                 thread::yield_now();
             }
-            assert_eq!(counts(&team, 9), vec![1; 9]);
+            assert_eq!(count_calls(&team, 9), vec![1; 9]);
             let _awake = team.enter();
             assert_eq!(team.shared.surplus_from.load(Ordering::SeqCst), 1);
             team.set_threads(2);
-            // Only both together can pass.
+            // Both threads must run at the same time to pass.
             let barrier = std::sync::Barrier::new(2);
             team.run(2, &|_| {
                 barrier.wait();
@@ -625,7 +636,7 @@ mod tests {
         let team = Team::new(2);
         let _awake = team.enter();
         for _ in 0..3 {
-            assert_eq!(counts(&team, 3), vec![1; 3]);
+            assert_eq!(count_calls(&team, 3), vec![1; 3]);
             while team.shared.parked.load(Ordering::SeqCst) == 0 && team.threads() > 1 {
                 thread::yield_now();
             }

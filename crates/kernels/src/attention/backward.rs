@@ -19,22 +19,23 @@ use crate::shape::{self, ShapeError};
 use crate::softmax;
 use crate::team;
 
-/// Deltas that a chunk of work computes.
+/// Deltas that a work chunk computes.
 const DELTAS: usize = 256;
-/// Maximum groups of keys. The query gradient has a partial for each visible group: on average half
-/// of them in long sequences.
-const GROUPS: usize = 8;
+/// Maximum groups of keys. The query gradient has a partial for each visible group: in long
+/// sequences, for half of the groups on average.
+const MAX_GROUPS: usize = 8;
 
-/// Inputs of both halves of the backward pass.
+/// Inputs of both halves of the backward: the gradients of keys and values, and the gradients of
+/// queries.
 struct Backward<'a> {
     pass: Pass<'a, f32>,
     /// The pass's store with keys and values swapped.
     swapped: &'a KvStore<f32>,
     blocks: Vec<Block>,
-    /// For each block: its scaled queries, then its output gradient, both transposed; shared by all
+    /// For each block, its scaled queries, then its output gradient, both transposed; shared by all
     /// spans.
     rows: Scratch<f32>,
-    /// Stride between the rows of two blocks.
+    /// Stride between two blocks in `rows`.
     stride: usize,
     /// Log-sum-exp of each row, `[T, heads]`.
     lse: &'a [f32],
@@ -45,7 +46,7 @@ struct Backward<'a> {
 on_lanes! {
     /// Replaces a row's scores by its probabilities, and the probability gradients by score
     /// gradients.
-    fn score_grads_of<L>(l; scores: &mut [f32], gradients: &mut [f32], lse: f32, delta: f32) {
+    fn softmax_backward_in_place<L>(l; scores: &mut [f32], gradients: &mut [f32], lse: f32, delta: f32) {
         let (lse, delta) = (l.splat(lse), l.splat(delta));
         for (x, d) in scores.as_chunks_mut().0.iter_mut().zip(gradients.as_chunks_mut().0) {
             let p = exp(l, l.sub(l.load(x), lse));
@@ -62,6 +63,7 @@ struct Scratchpad {
 }
 
 impl Scratchpad {
+    /// Zeros.
     fn new() -> Self {
         Self {
             probabilities: [[0.0; KEYS]; ROWS],
@@ -71,19 +73,20 @@ impl Scratchpad {
 }
 
 impl Backward<'_> {
-    /// A block's scaled queries and its output gradient, transposed, `[head_dim, size]`, and
+    /// The scaled queries of a block and its output gradient, transposed, `[head_dim, size]`, and
     /// `size`.
-    fn rows(&self, number: usize) -> (&[f32], &[f32], usize) {
-        let size = block_rows(self.blocks[number].rows.len());
+    fn rows(&self, block: usize) -> (&[f32], &[f32], usize) {
+        let size = block_rows(self.blocks[block].rows.len());
         let length = self.pass.heads.head_dim * size;
-        let (queries, d_out) = self.rows[number * self.stride..][..2 * length].split_at(length);
+        let (queries, d_out) = self.rows[block * self.stride..][..2 * length].split_at(length);
         (queries, d_out, size)
     }
 
-    /// Computes a block's probabilities and score gradients over a span it can at least partly see.
-    fn score_grads(&self, isa: Isa, number: usize, span: &Span, scratchpad: &mut Scratchpad) {
-        let (block, (queries, d_out, size)) = (&self.blocks[number], self.rows(number));
-        let (head, used) = (block.kv_head, span.tiles() * WIDTH);
+    /// Computes the probabilities and score gradients of a block over a span of which a part is
+    /// visible to it.
+    fn score_grads(&self, isa: Isa, block_index: usize, span: &Span, scratchpad: &mut Scratchpad) {
+        let (block, (queries, d_out, size)) = (&self.blocks[block_index], self.rows(block_index));
+        let (head, lane_count) = (block.kv_head, span.tiles() * WIDTH);
         tiles::scores(
             isa,
             self.pass.store,
@@ -95,45 +98,52 @@ impl Backward<'_> {
         );
         tiles::scores(isa, self.swapped, head, span, d_out, size, &mut scratchpad.score_grads);
         for (r, row) in block.rows.clone().enumerate() {
-            let (p, s) = (
-                &mut scratchpad.probabilities[r][..used],
-                &mut scratchpad.score_grads[r][..used],
+            let (p, ds) = (
+                &mut scratchpad.probabilities[r][..lane_count],
+                &mut scratchpad.score_grads[r][..lane_count],
             );
-            let (token, query_head) = self.pass.of_row(head, row);
-            let at = token * self.pass.heads.heads + query_head;
-            score_grads_of(isa, p, s, self.lse[at], self.delta[at]);
-            let lanes = self.pass.lanes(head, row, span);
-            for part in [p, s] {
-                part[..lanes.start].fill(0.0);
-                part[lanes.end..].fill(0.0);
+            let (token, query_head) = self.pass.token_and_head(head, row);
+            let index = token * self.pass.heads.heads + query_head;
+            softmax_backward_in_place(isa, p, ds, self.lse[index], self.delta[index]);
+            let lanes = self.pass.visible_lanes(head, row, span);
+            for row in [p, ds] {
+                row[..lanes.start].fill(0.0);
+                row[lanes.end..].fill(0.0);
             }
         }
     }
 
-    /// Writes the key and value gradients of a group of spans, and the group's partial query
-    /// gradients, unscaled: one per block that sees any of the keys, block after block.
-    fn group(&self, isa: Isa, kv_head: usize, spans: &[Span], parts: &QueryGrads, out: &team::Scattered<f32>) {
+    /// Writes the key and value gradients of a group of spans, and the partial query gradients of
+    /// the group, unscaled: one for each block to which any of the keys is visible.
+    fn write_group(
+        &self,
+        isa: Isa,
+        kv_head: usize,
+        spans: &[Span],
+        query_grads: &QueryGrads,
+        out: &team::Scattered<f32>,
+    ) {
         let (heads, dim, value_width) = (self.pass.heads, self.pass.heads.head_dim, self.swapped.value_width());
         let (tile, tiles) = (dim * WIDTH, spans.iter().map(Span::tiles).sum::<usize>());
         let [mut keys, mut values] = [(); 2].map(|()| vec![0.0; tiles * tile]);
         let mut scratchpad = Scratchpad::new();
-        for (number, block) in self
+        for (block_index, block) in self
             .blocks
             .iter()
             .enumerate()
             .filter(|(_, block)| block.kv_head == kv_head)
         {
-            let (queries, d_out, size) = self.rows(number);
-            let mut part = None;
-            for span in spans.iter().filter_map(|span| self.pass.seen(block, span)) {
-                let part = part.get_or_insert_with(|| {
-                    // SAFETY: each group has its own partial for each block, and its heads have
+            let (queries, d_out, size) = self.rows(block_index);
+            let mut partial = None;
+            for span in spans.iter().filter_map(|span| self.pass.visible_part(block, span)) {
+                let partial = partial.get_or_insert_with(|| {
+                    // SAFETY: each group has its own partial for each block, and KV heads have
                     // different blocks.
-                    let part = unsafe { parts.part(number) };
-                    part.fill(0.0);
-                    part
+                    let partial = unsafe { query_grads.partial(block_index) };
+                    partial.fill(0.0);
+                    partial
                 });
-                self.score_grads(isa, number, &span, &mut scratchpad);
+                self.score_grads(isa, block_index, &span, &mut scratchpad);
                 tiles::accumulate_values(
                     isa,
                     self.swapped,
@@ -141,20 +151,20 @@ impl Backward<'_> {
                     &span,
                     &scratchpad.score_grads,
                     size,
-                    &mut part[..size * value_width],
+                    &mut partial[..size * value_width],
                 );
                 let at = (span.tile - spans[0].tile) * tile..(span.tile - spans[0].tile + span.tiles()) * tile;
-                tiles::scatter_keys(isa, &scratchpad.score_grads, queries, size, &mut keys[at.clone()]);
-                tiles::scatter_keys(isa, &scratchpad.probabilities, d_out, size, &mut values[at]);
+                tiles::accumulate_keys(isa, &scratchpad.score_grads, queries, size, &mut keys[at.clone()]);
+                tiles::accumulate_keys(isa, &scratchpad.probabilities, d_out, size, &mut values[at]);
             }
         }
         for span in spans {
             for key in 0..span.count {
                 let row = (span.first + key) * heads.qkv_width() + kv_head * dim;
                 let lane = (span.tile - spans[0].tile) * WIDTH + span.skip + key;
-                for (at, sums) in [(heads.keys_at(), &keys), (heads.values_at(), &values)] {
+                for (offset, sums) in [(heads.keys_offset(), &keys), (heads.values_offset(), &values)] {
                     // SAFETY: each key belongs to one span.
-                    let out = unsafe { out.slice(row + at, dim) };
+                    let out = unsafe { out.slice(row + offset, dim) };
                     let sums = sums[lane / WIDTH * tile..].iter().skip(lane % WIDTH).step_by(WIDTH);
                     out.iter_mut().zip(sums).for_each(|(out, sum)| *out = *sum);
                 }
@@ -163,31 +173,39 @@ impl Backward<'_> {
     }
 
     /// Writes the gradient of a block's queries: the sum of its partials.
-    fn queries(&self, number: usize, groups: &[&[Span]], parts: &[QueryGrads], out: &team::Scattered<f32>) {
-        let (heads, value_width, block) = (self.pass.heads, self.swapped.value_width(), &self.blocks[number]);
-        let of_block = groups.iter().zip(parts).filter(|(spans, _)| {
-            let mut seen = spans.iter().filter_map(|span| self.pass.seen(block, span));
-            seen.next().is_some()
+    fn write_queries(
+        &self,
+        block_index: usize,
+        groups: &[&[Span]],
+        query_grads: &[QueryGrads],
+        out: &team::Scattered<f32>,
+    ) {
+        let (heads, value_width, block) = (self.pass.heads, self.swapped.value_width(), &self.blocks[block_index]);
+        let visible_groups = groups.iter().zip(query_grads).filter(|(spans, _)| {
+            let mut visible = spans.iter().filter_map(|span| self.pass.visible_part(block, span));
+            visible.next().is_some()
         });
         // SAFETY: all partials have been written, and each block reads its own.
-        let parts: Vec<&[f32]> = of_block.map(|(_, parts)| &*unsafe { parts.part(number) }).collect();
+        let partials: Vec<&[f32]> = visible_groups
+            .map(|(_, query_grads)| &*unsafe { query_grads.partial(block_index) })
+            .collect();
         for (r, row) in block.rows.clone().enumerate() {
-            let (token, head) = self.pass.of_row(block.kv_head, row);
+            let (token, head) = self.pass.token_and_head(block.kv_head, row);
             // SAFETY: each query's row belongs to one block.
             let out = unsafe { out.slice(token * heads.qkv_width() + head * heads.head_dim, heads.head_dim) };
             out.fill(0.0);
-            for part in &parts {
-                let part = &part[r * value_width..][..heads.head_dim];
-                out.iter_mut().zip(part).for_each(|(out, sum)| *out += sum);
+            for partial in &partials {
+                let partial = &partial[r * value_width..][..heads.head_dim];
+                out.iter_mut().zip(partial).for_each(|(out, sum)| *out += sum);
             }
             out.iter_mut().for_each(|out| *out *= heads.scale);
         }
     }
 }
 
-/// A group's partial query gradients: `stride` elements for each block.
+/// The partial query gradients of a group: `stride` elements for each block.
 struct QueryGrads<'a> {
-    all: &'a team::Scattered<'a, f32>,
+    buffer: &'a team::Scattered<'a, f32>,
     first: usize,
     stride: usize,
 }
@@ -198,14 +216,14 @@ impl QueryGrads<'_> {
     /// # Safety
     /// No other reference to this block's partial exists.
     #[allow(clippy::mut_from_ref)] // As for `Scattered`.
-    unsafe fn part(&self, block: usize) -> &mut [f32] {
+    unsafe fn partial(&self, block: usize) -> &mut [f32] {
         // SAFETY: guaranteed by the caller.
-        unsafe { self.all.slice(self.first + block * self.stride, self.stride) }
+        unsafe { self.buffer.slice(self.first + block * self.stride, self.stride) }
     }
 }
 
-/// The gradient of [`super::attend_batch`] at `qkv` (normalized and rotated), from the results of
-/// [`super::attend_batch_with_lse`], `out` and `lse`, and the output gradient
+/// The gradient of [`super::attend_batch`] at `qkv` (normalized and rotated), from the results
+/// `out` and `lse` of [`super::attend_batch_with_lse`] and the output gradient
 /// `d_out [T, heads * head_dim]`. Writes every element of `d_qkv`.
 ///
 /// # Errors
@@ -226,9 +244,9 @@ pub fn attend_batch_backward(
     check_lse(heads, tokens, lse)?;
     shape::length("the gradient of Q, K and V", d_qkv.len(), Some(qkv.len()))?;
     let (isa, dim) = (Isa::best(), heads.head_dim);
-    let store = KvStore::of_batch(heads, qkv, [heads.keys_at(), heads.values_at()]);
-    let swapped = KvStore::of_batch(heads, qkv, [heads.values_at(), heads.keys_at()]);
-    let sees = |token: usize| heads.sees(starts[token] as usize, token);
+    let store = KvStore::from_batch(heads, qkv, [heads.keys_offset(), heads.values_offset()]);
+    let swapped = KvStore::from_batch(heads, qkv, [heads.values_offset(), heads.keys_offset()]);
+    let visible_keys = |token: usize| heads.visible_keys(starts[token] as usize, token);
     let spans = Spans::in_order(tokens);
     let sequences = [Sequence {
         tokens: 0..tokens,
@@ -239,11 +257,11 @@ pub fn attend_batch_backward(
         qkv,
         store: &store,
         sequences: &sequences,
-        sees: &sees,
+        visible_keys: &visible_keys,
     };
     let mut delta = vec![0.0; tokens * heads.heads];
-    team::run_over(&mut delta, DELTAS, &|chunk, delta| {
-        let [out, d_out] = [out, d_out].map(|x| x[chunk * DELTAS * dim..].chunks_exact(dim));
+    team::run_over(&mut delta, DELTAS, &|work_chunk, delta| {
+        let [out, d_out] = [out, d_out].map(|x| x[work_chunk * DELTAS * dim..].chunks_exact(dim));
         for ((out, d_out), delta) in out.zip(d_out).zip(delta) {
             *delta = softmax::dot(isa, out, d_out);
         }
@@ -251,17 +269,17 @@ pub fn attend_batch_backward(
     let blocks = pass.blocks();
     let stride = 2 * dim * block_rows(tokens * heads.group());
     let mut rows = Scratch::new(blocks.len() * stride);
-    team::run_over(&mut rows, stride, &|number, out| {
-        let Block { kv_head, rows, .. } = &blocks[number];
+    team::run_over(&mut rows, stride, &|block, out| {
+        let Block { kv_head, rows, .. } = &blocks[block];
         let size = block_rows(rows.len());
-        let (queries, to) = out[..2 * dim * size].split_at_mut(dim * size);
-        let of_rows = rows.clone().map(|row| pass.query(*kv_head, row));
-        tiles::transpose(of_rows, size, heads.scale, queries);
+        let (queries, block_d_out) = out[..2 * dim * size].split_at_mut(dim * size);
+        let row_queries = rows.clone().map(|row| pass.query(*kv_head, row));
+        tiles::transpose(row_queries, size, heads.scale, queries);
         let d_out_of = |row| {
-            let (token, head) = pass.of_row(*kv_head, row);
+            let (token, head) = pass.token_and_head(*kv_head, row);
             &d_out[(token * heads.heads + head) * dim..][..dim]
         };
-        tiles::transpose(rows.clone().map(d_out_of), size, 1.0, to);
+        tiles::transpose(rows.clone().map(d_out_of), size, 1.0, block_d_out);
     });
     let backward = Backward {
         pass,
@@ -272,24 +290,28 @@ pub fn attend_batch_backward(
         lse,
         delta: &delta,
     };
-    let groups: Vec<&[Span]> = spans.spans.chunks(spans.spans.len().div_ceil(GROUPS).max(1)).collect();
+    let groups: Vec<&[Span]> = spans
+        .spans
+        .chunks(spans.spans.len().div_ceil(MAX_GROUPS).max(1))
+        .collect();
     let stride = block_rows(tokens * heads.group()) * swapped.value_width();
-    let mut all = Scratch::new(groups.len() * backward.blocks.len() * stride);
-    let all = team::Scattered::new(&mut all);
-    let parts = (0..groups.len()).map(|group| QueryGrads {
-        all: &all,
+    let mut buffer = Scratch::new(groups.len() * backward.blocks.len() * stride);
+    let buffer = team::Scattered::new(&mut buffer);
+    let query_grads = (0..groups.len()).map(|group| QueryGrads {
+        buffer: &buffer,
         first: group * backward.blocks.len() * stride,
         stride,
     });
-    let parts: Vec<QueryGrads> = parts.collect();
+    let query_grads: Vec<QueryGrads> = query_grads.collect();
     let out = team::Scattered::new(d_qkv);
-    // Most rows see the first keys: start with the longest chunks, so that threads finish together.
-    team::run(groups.len() * heads.kv_heads, &|chunk| {
-        let (group, kv_head) = (chunk / heads.kv_heads, chunk % heads.kv_heads);
-        backward.group(isa, kv_head, groups[group], &parts[group], &out);
+    // The first keys are visible to the most rows: start with them, so that threads finish
+    // together.
+    team::run(groups.len() * heads.kv_heads, &|work_chunk| {
+        let (group, kv_head) = (work_chunk / heads.kv_heads, work_chunk % heads.kv_heads);
+        backward.write_group(isa, kv_head, groups[group], &query_grads[group], &out);
     });
-    team::run(backward.blocks.len(), &|number| {
-        backward.queries(number, &groups, &parts, &out)
+    team::run(backward.blocks.len(), &|block| {
+        backward.write_queries(block, &groups, &query_grads, &out)
     });
     Ok(())
 }

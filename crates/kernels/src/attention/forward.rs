@@ -10,8 +10,8 @@ use crate::softmax;
 use crate::team;
 use std::ops::Range;
 
-/// Threads also divide the splits of the keys if a block of rows may have more than this share of
-/// all splits, or if there are fewer blocks than threads.
+/// Threads also divide the splits of a block if it may have more than one part in this many, or in
+/// the number of threads, of all splits.
 const FEW_BLOCKS: usize = 16;
 
 /// Inputs that all blocks of rows share.
@@ -21,19 +21,19 @@ pub(super) struct Pass<'a, E> {
     pub store: &'a KvStore<E>,
     /// The sequences, in the order of their tokens in the batch.
     pub sequences: &'a [Sequence<'a>],
-    /// Causal and window mask: the positions that a token of the batch sees in its sequence.
-    pub sees: &'a (dyn Fn(usize) -> Range<usize> + Sync),
+    /// The mask: the positions of its sequence that are visible to a token of the batch.
+    pub visible_keys: &'a (dyn Fn(usize) -> Range<usize> + Sync),
 }
 
-/// Consecutive tokens of the batch that see the same keys.
+/// Consecutive tokens of the batch that belong to one sequence.
 pub(super) struct Sequence<'a> {
     /// Tokens of the batch.
     pub tokens: Range<usize>,
     pub spans: &'a Spans,
 }
 
-/// Rows of one sequence and KV head: row `r` is token `r / group` of the batch and query head
-/// `r % group` of those that share the KV head.
+/// Rows of one sequence and KV head. Row `r` is token `r / group` of the batch and query head
+/// `r % group` of the heads that share the KV head.
 #[derive(Clone)]
 pub(super) struct Block {
     /// Index of the sequence.
@@ -46,12 +46,12 @@ impl<E> Pass<'_, E> {
     /// All rows, in blocks.
     pub fn blocks(&self) -> Vec<Block> {
         let (group, mut blocks) = (self.heads.group(), Vec::new());
-        for (number, sequence) in self.sequences.iter().enumerate() {
+        for (index, sequence) in self.sequences.iter().enumerate() {
             let (first, end) = (sequence.tokens.start * group, sequence.tokens.end * group);
             let size = block_rows(end - first);
             for kv_head in 0..self.heads.kv_heads {
                 blocks.extend((first..end).step_by(size).map(|first| Block {
-                    sequence: number,
+                    sequence: index,
                     kv_head,
                     rows: first..(first + size).min(end),
                 }));
@@ -61,14 +61,14 @@ impl<E> Pass<'_, E> {
     }
 
     /// The token and the query head of a row.
-    pub fn of_row(&self, kv_head: usize, row: usize) -> (usize, usize) {
+    pub fn token_and_head(&self, kv_head: usize, row: usize) -> (usize, usize) {
         let group = self.heads.group();
         (row / group, kv_head * group + row % group)
     }
 
     /// The query of a row.
     pub fn query(&self, kv_head: usize, row: usize) -> &[f32] {
-        let (token, head) = self.of_row(kv_head, row);
+        let (token, head) = self.token_and_head(kv_head, row);
         &self.qkv[token * self.heads.qkv_width() + head * self.heads.head_dim..][..self.heads.head_dim]
     }
 
@@ -82,33 +82,33 @@ impl<E> Pass<'_, E> {
         E::queries(isa, rows, self.heads.head_dim, size, self.heads.scale)
     }
 
-    /// The part of a span that any row of a block sees; `None` if none does. Keys masked for the
-    /// whole block are skipped.
-    pub fn seen(&self, block: &Block, span: &Span) -> Option<Span> {
-        let token = |row| self.of_row(block.kv_head, row).0;
+    /// The part of a span that is visible to any row of a block; `None` if no row sees any of it.
+    /// So keys that are masked for the whole block are skipped.
+    pub fn visible_part(&self, block: &Block, span: &Span) -> Option<Span> {
+        let token = |row| self.token_and_head(block.kv_head, row).0;
         let tokens = token(block.rows.start)..token(block.rows.end - 1) + 1;
-        let sees = tokens.map(self.sees).map(|sees| {
-            let end = sees.end.min(span.first + span.count);
-            (sees.start.max(span.first), end)
+        let visible = tokens.map(self.visible_keys).map(|keys| {
+            let end = keys.end.min(span.first + span.count);
+            (keys.start.max(span.first), end)
         });
-        let seen = sees.filter(|(first, end)| first < end);
-        let (first, end) = seen.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)))?;
+        let not_empty = visible.filter(|(first, end)| first < end);
+        let (first, end) = not_empty.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)))?;
         Some(span.part(first, end))
     }
 
-    /// The lanes of a span that a row sees.
-    pub fn lanes(&self, kv_head: usize, row: usize, span: &Span) -> Range<usize> {
-        let sees = (self.sees)(self.of_row(kv_head, row).0);
+    /// The lanes of a span that are visible to a row.
+    pub fn visible_lanes(&self, kv_head: usize, row: usize, span: &Span) -> Range<usize> {
+        let keys = (self.visible_keys)(self.token_and_head(kv_head, row).0);
         let lane = |key: usize| key.clamp(span.first, span.first + span.count) - span.first + span.skip;
-        lane(sees.start)..lane(sees.end)
+        lane(keys.start)..lane(keys.end)
     }
 }
 
-/// The partial softmax of a block's rows over some keys, not yet divided by its sums.
+/// The partial attention of a block's rows over some keys, not yet divided by the sums.
 struct Partial {
     /// Maximum score of each row.
     max: [f32; ROWS],
-    /// Sums of `exp(score - max)`; 0 if a row sees no key.
+    /// Sums of `exp(score - max)`; 0 if no key is visible to the row.
     sums: [f32; ROWS],
     /// Values weighted by `exp(score - max)`, `[rows, value_width]`.
     values: Vec<f32>,
@@ -124,6 +124,7 @@ impl Partial {
         }
     }
 
+    /// Removes all keys.
     fn clear(&mut self) {
         self.max = [f32::NEG_INFINITY; ROWS];
         self.sums = [0.0; ROWS];
@@ -131,26 +132,26 @@ impl Partial {
     }
 
     /// Adds the keys of the next split. Splits are merged in the order of their positions, so that
-    /// a row's bits do not depend on the assignment of splits to threads.
+    /// the bits of a row do not depend on the assignment of splits to threads.
     fn merge(&mut self, next: &Partial, rows: usize, value_width: usize) {
         for r in 0..rows {
-            // Compares equal to 0 only: NaN sums are merged.
+            // Skips zero sums only: NaN sums are merged.
             if next.sums[r] == 0.0 {
                 continue;
             }
             let max = self.max[r].max(next.max[r]);
-            let (ours, theirs) = ((self.max[r] - max).exp(), (next.max[r] - max).exp());
+            let (factor, next_factor) = ((self.max[r] - max).exp(), (next.max[r] - max).exp());
             self.max[r] = max;
-            self.sums[r] = ours * self.sums[r] + theirs * next.sums[r];
+            self.sums[r] = factor * self.sums[r] + next_factor * next.sums[r];
             let values = self.values[r * value_width..][..value_width].iter_mut();
             for (x, next) in values.zip(&next.values[r * value_width..][..value_width]) {
-                *x = ours * *x + theirs * next;
+                *x = factor * *x + next_factor * next;
             }
         }
     }
 
     /// Returns the result of merging this into an empty partial, bit for bit.
-    fn alone(mut self, rows: usize, value_width: usize) -> Self {
+    fn merged_into_empty(mut self, rows: usize, value_width: usize) -> Self {
         for (values, sum) in self.values.chunks_exact_mut(value_width).zip(self.sums).take(rows) {
             if sum == 0.0 {
                 values.fill(0.0)
@@ -162,8 +163,8 @@ impl Partial {
         self
     }
 
-    /// Divides by the sums and calls `write` with each row's output and log-sum-exp. A row that
-    /// sees no key gives zeros.
+    /// Divides by the sums and calls `write` with the output and the log-sum-exp of each row. Rows
+    /// to which no key is visible give zeros.
     fn finish(mut self, rows: usize, value_width: usize, mut write: impl FnMut(usize, &[f32], f32)) {
         for (r, values) in self.values.chunks_exact_mut(value_width).enumerate().take(rows) {
             let sum = if self.sums[r] == 0.0 { 1.0 } else { self.sums[r] };
@@ -174,14 +175,14 @@ impl Partial {
     }
 }
 
-/// The splits in which a block sees any key, in order.
-fn seen_splits<'a, E>(pass: &Pass<E>, block: &Block, splits: &[&'a [Span]]) -> Vec<&'a [Span]> {
-    let seen = |split: &&&[Span]| split.iter().any(|span| pass.seen(block, span).is_some());
-    splits.iter().filter(seen).copied().collect()
+/// The splits with any key that is visible to a block, in order.
+fn visible_splits<'a, E>(pass: &Pass<E>, block: &Block, splits: &[&'a [Span]]) -> Vec<&'a [Span]> {
+    let is_visible = |split: &&&[Span]| split.iter().any(|span| pass.visible_part(block, span).is_some());
+    splits.iter().filter(is_visible).copied().collect()
 }
 
 /// Adds a block's attention over the spans of one split to `partial`.
-fn over_split<E: KvElement>(
+fn attend_split<E: KvElement>(
     isa: Isa,
     pass: &Pass<E>,
     block: &Block,
@@ -192,29 +193,29 @@ fn over_split<E: KvElement>(
     let value_width = pass.store.value_width();
     let size = block_rows(block.rows.len());
     let mut scores: Scores = [[0.0; KEYS]; ROWS];
-    for span in split.iter().filter_map(|span| pass.seen(block, span)) {
-        let lanes = |row: usize| pass.lanes(block.kv_head, row, &span);
+    for span in split.iter().filter_map(|span| pass.visible_part(block, span)) {
+        let lanes = |row: usize| pass.visible_lanes(block.kv_head, row, &span);
         E::scores(isa, pass.store, block.kv_head, &span, queries, size, &mut scores);
-        let used = span.tiles() * crate::lanes::WIDTH;
+        let lane_count = span.tiles() * crate::lanes::WIDTH;
         for (r, row) in block.rows.clone().enumerate() {
-            let (lanes, scores) = (lanes(row), &mut scores[r][..used]);
+            let (lanes, scores) = (lanes(row), &mut scores[r][..lane_count]);
             if lanes.is_empty() {
                 scores.fill(0.0);
                 continue;
             }
             scores[..lanes.start].fill(0.0);
             scores[lanes.end..].fill(0.0);
-            let seen = &mut scores[lanes];
-            let max = softmax::row_max(isa, seen).max(partial.max[r]);
+            let visible = &mut scores[lanes];
+            let max = softmax::row_max(isa, visible).max(partial.max[r]);
             if max > partial.max[r] {
-                let shrink = (partial.max[r] - max).exp();
-                partial.sums[r] *= shrink;
+                let factor = (partial.max[r] - max).exp();
+                partial.sums[r] *= factor;
                 partial.values[r * value_width..][..value_width]
                     .iter_mut()
-                    .for_each(|x| *x *= shrink);
+                    .for_each(|x| *x *= factor);
                 partial.max[r] = max;
             }
-            partial.sums[r] += softmax::exp_in_place(isa, seen, max);
+            partial.sums[r] += softmax::exp_in_place(isa, visible, max);
         }
         E::accumulate_values(
             isa,
@@ -228,11 +229,11 @@ fn over_split<E: KvElement>(
     }
 }
 
-/// Computes all blocks: `out [T, heads * head_dim]` and, if requested, the log-sum-exp of each row,
-/// `[T, heads]`.
+/// Computes all blocks: writes `out [T, heads * head_dim]` and, if requested, the log-sum-exp of
+/// each row, `[T, heads]`.
 ///
 /// Keys are summed in splits of [`SPLIT`](super::spans::SPLIT) positions, which are merged in
-/// order: the bits of a row depend only on its position and its sequence.
+/// order, so that the bits of a row depend only on its position and its sequence.
 pub(super) fn run<E: KvElement>(pass: &Pass<E>, out: &mut [f32], lse: Option<&mut [f32]>) {
     let (isa, blocks, dim, value_width) = (
         Isa::best(),
@@ -241,11 +242,11 @@ pub(super) fn run<E: KvElement>(pass: &Pass<E>, out: &mut [f32], lse: Option<&mu
         pass.store.value_width(),
     );
     let splits: Vec<_> = pass.sequences.iter().map(|sequence| sequence.spans.splits()).collect();
-    let splits_of = |block: &Block| seen_splits(pass, block, &splits[block.sequence]);
+    let splits_of = |block: &Block| visible_splits(pass, block, &splits[block.sequence]);
     let (out, lse) = (team::Scattered::new(out), lse.map(team::Scattered::new));
     let finish = |block: &Block, partial: Partial| {
         partial.finish(block.rows.len(), value_width, |r, values, log_sum_exp| {
-            let (token, head) = pass.of_row(block.kv_head, block.rows.start + r);
+            let (token, head) = pass.token_and_head(block.kv_head, block.rows.start + r);
             // SAFETY: each row is written once.
             unsafe { out.slice((token * pass.heads.heads + head) * dim, dim) }.copy_from_slice(&values[..dim]);
             if let Some(lse) = &lse {
@@ -256,47 +257,48 @@ pub(super) fn run<E: KvElement>(pass: &Pass<E>, out: &mut [f32], lse: Option<&mu
         });
     };
     let empty = |block: &Block| Partial::empty(block_rows(block.rows.len()), value_width);
-    let most = splits.iter().map(Vec::len).max().unwrap_or(0);
-    let all: usize = blocks.iter().map(|block| splits[block.sequence].len()).sum();
-    // Both ways sum in the same order.
-    if most <= 1 || all >= most * FEW_BLOCKS.max(team::threads()) {
+    let max_splits = splits.iter().map(Vec::len).max().unwrap_or(0);
+    let total_splits: usize = blocks.iter().map(|block| splits[block.sequence].len()).sum();
+    // Both branches sum in the same order.
+    if max_splits <= 1 || total_splits >= max_splits * FEW_BLOCKS.max(team::threads()) {
         // The last tokens see the most keys: start with them, so that threads finish together.
-        team::run(blocks.len(), &|chunk| {
-            let block = &blocks[blocks.len() - 1 - chunk];
+        team::run(blocks.len(), &|work_chunk| {
+            let block = &blocks[blocks.len() - 1 - work_chunk];
             let queries = pass.queries(isa, block);
             let splits = splits_of(block);
-            let mut part = empty(block);
+            let mut partial = empty(block);
             if let [split] = splits[..] {
-                over_split(isa, pass, block, &queries, split, &mut part);
-                return finish(block, part.alone(block.rows.len(), value_width));
+                attend_split(isa, pass, block, &queries, split, &mut partial);
+                return finish(block, partial.merged_into_empty(block.rows.len(), value_width));
             }
             let mut whole = empty(block);
             for split in splits {
-                part.clear();
-                over_split(isa, pass, block, &queries, split, &mut part);
-                whole.merge(&part, block.rows.len(), value_width);
+                partial.clear();
+                attend_split(isa, pass, block, &queries, split, &mut partial);
+                whole.merge(&partial, block.rows.len(), value_width);
             }
             finish(block, whole);
         });
         return;
     }
     let queries: Vec<E::Queries> = blocks.iter().map(|block| pass.queries(isa, block)).collect();
-    let mut parts = Vec::new();
-    for (number, block) in blocks.iter().enumerate() {
-        parts.extend(splits_of(block).into_iter().map(|split| (number, split, None)));
+    // Index of a block, one of its splits, and their partial attention.
+    let mut partials = Vec::new();
+    for (index, block) in blocks.iter().enumerate() {
+        partials.extend(splits_of(block).into_iter().map(|split| (index, split, None)));
     }
-    team::run_over(&mut parts, 1, &|_, part| {
-        let (number, split, partial) = &mut part[0];
-        let block = &blocks[*number];
+    team::run_over(&mut partials, 1, &|_, partials| {
+        let (index, split, partial) = &mut partials[0];
+        let block = &blocks[*index];
         let partial = partial.insert(empty(block));
-        over_split(isa, pass, block, &queries[*number], split, partial);
+        attend_split(isa, pass, block, &queries[*index], split, partial);
     });
-    let mut parts = parts.iter().peekable();
-    for (number, block) in blocks.iter().enumerate() {
+    let mut partials = partials.iter().peekable();
+    for (index, block) in blocks.iter().enumerate() {
         let mut whole = empty(block);
-        while let Some((_, _, part)) = parts.next_if(|(of, _, _)| *of == number) {
-            if let Some(part) = part {
-                whole.merge(part, block.rows.len(), value_width);
+        while let Some((_, _, partial)) = partials.next_if(|(block_index, _, _)| *block_index == index) {
+            if let Some(partial) = partial {
+                whole.merge(partial, block.rows.len(), value_width);
             }
         }
         finish(block, whole);
@@ -312,12 +314,13 @@ pub struct CachedRows<'a> {
     pub spans: &'a Spans,
 }
 
-/// Attention over the KV cache: `qkv`, normalized and rotated rows of a batch whose keys and values
-/// are already in the cache, to `out [T, heads * head_dim]`. `sequences` divides the rows among the
-/// sequences that they continue, in order.
+/// Attention over the KV cache, as `ggml_flash_attn_ext` with a causal mask: computes
+/// `out [T, heads * head_dim]` from `qkv`, normalized and rotated rows of a batch whose keys and
+/// values are already in the cache. `sequences` divides the rows among the sequences that they
+/// continue, in order.
 ///
 /// # Errors
-/// Returns an error if the sizes do not match, or a cell that a row sees does not exist.
+/// Returns an error if the sizes do not match, or a cell that is visible to a row does not exist.
 pub fn attend(
     qkv: &[f32],
     heads: &Heads,
@@ -334,51 +337,51 @@ pub fn attend(
     )?;
     let rows = sequences
         .iter()
-        .try_fold(0_usize, |sum, part| sum.checked_add(part.rows));
+        .try_fold(0_usize, |sum, cached| sum.checked_add(cached.rows));
     shape::length("the rows of a batch", tokens, rows)?;
     let mut positions = Vec::with_capacity(tokens);
-    let mut parts = Vec::with_capacity(sequences.len());
+    let mut batch_sequences = Vec::with_capacity(sequences.len());
     for &CachedRows { rows, spans } in sequences {
         check_sequence(heads, layer, rows, spans)?;
         let first = positions.len();
         positions.extend(spans.end() - rows..spans.end());
-        parts.push(Sequence {
+        batch_sequences.push(Sequence {
             tokens: first..positions.len(),
             spans,
         });
     }
-    let sees = |token: usize| heads.sees(0, positions[token]);
+    let visible_keys = |token: usize| heads.visible_keys(0, positions[token]);
     with_store!(&layer.0, store => {
         let pass = Pass {
             heads,
             qkv,
             store,
-            sequences: &parts,
-            sees: &sees,
+            sequences: &batch_sequences,
+            visible_keys: &visible_keys,
         };
         run(&pass, out, None);
     });
     Ok(())
 }
 
-/// Checks that the cells seen by the last `rows` tokens of a sequence exist.
+/// Checks that the cells exist that are visible to the last `rows` tokens of a sequence.
 fn check_sequence(heads: &Heads, layer: &KvLayer, rows: usize, spans: &Spans) -> Result<(), ShapeError> {
-    if spans.cells > layer.cells() {
+    if spans.min_cells > layer.cells() {
         return Err(ShapeError::Index {
             what: "a cell",
-            index: spans.cells - 1,
+            index: spans.min_cells - 1,
             count: layer.cells(),
         });
     }
     let first = spans.end().checked_sub(rows);
-    let Some(first) = first.filter(|_| spans.covered >= spans.end()) else {
-        return shape::length("a sequence's cells", spans.covered, Some(spans.end().max(rows)));
+    let Some(first) = first.filter(|_| spans.cells_end >= spans.end()) else {
+        return shape::length("a sequence's cells", spans.cells_end, Some(spans.end().max(rows)));
     };
-    if rows > 0 && heads.sees(0, first).start < spans.first() {
+    if rows > 0 && heads.visible_keys(0, first).start < spans.first() {
         Err(ShapeError::Index {
             what: "the first cell of a sequence",
             index: spans.first(),
-            count: heads.sees(0, first).start + 1,
+            count: heads.visible_keys(0, first).start + 1,
         })
     } else {
         Ok(())
@@ -402,18 +405,18 @@ pub(super) fn check_starts(starts: &[u32], tokens: usize) -> Result<(), ShapeErr
     }
 }
 
-/// Attention of a batch over itself, in f32: `qkv` (normalized and rotated) to
-/// `out [T, heads * head_dim]`. The batch is a concatenation of sequences; `starts` has for each
-/// token the first token of its sequence. Causal within each sequence.
+/// Attention of a batch over itself, in f32: computes `out [T, heads * head_dim]` from normalized
+/// and rotated `qkv`. The batch is a concatenation of sequences; `starts` has for each token the
+/// first token of its sequence. Causal within each sequence.
 ///
 /// # Errors
 /// Returns an error if the sizes do not match.
 pub fn attend_batch(qkv: &[f32], heads: &Heads, starts: &[u32], out: &mut [f32]) -> Result<(), ShapeError> {
     check_starts(starts, heads.tokens(qkv)?)?;
-    batch(
+    attend_batch_masked(
         qkv,
         heads,
-        &|token| heads.sees(starts[token] as usize, token),
+        &|token| heads.visible_keys(starts[token] as usize, token),
         out,
         None,
     )
@@ -434,10 +437,10 @@ pub fn attend_batch_both_ways(
     let tokens = heads.tokens(qkv)?;
     check_starts(starts, tokens)?;
     check_ends(ends, tokens)?;
-    batch(
+    attend_batch_masked(
         qkv,
         heads,
-        &|token| heads.sees_both_ways(starts[token] as usize..ends[token] as usize, token),
+        &|token| heads.visible_keys_both_ways(starts[token] as usize..ends[token] as usize, token),
         out,
         None,
     )
@@ -446,11 +449,11 @@ pub fn attend_batch_both_ways(
 /// Checks that no token's sequence ends before or at the token, or after the batch.
 fn check_ends(ends: &[u32], tokens: usize) -> Result<(), ShapeError> {
     shape::length("the ends of sequences", ends.len(), Some(tokens))?;
-    let wrong = ends
+    let invalid = ends
         .iter()
         .enumerate()
         .find(|(token, end)| !(token + 1..=tokens).contains(&(**end as usize)));
-    match wrong {
+    match invalid {
         Some((_, end)) => Err(ShapeError::Index {
             what: "the end of a sequence",
             index: *end as usize,
@@ -473,14 +476,15 @@ pub fn attend_batch_with_lse(
     lse: &mut [f32],
 ) -> Result<(), ShapeError> {
     check_starts(starts, heads.tokens(qkv)?)?;
-    let sees = |token: usize| heads.sees(starts[token] as usize, token);
-    batch(qkv, heads, &sees, out, Some(lse))
+    let visible_keys = |token: usize| heads.visible_keys(starts[token] as usize, token);
+    attend_batch_masked(qkv, heads, &visible_keys, out, Some(lse))
 }
 
-fn batch(
+/// Attention of a batch over itself with any mask.
+fn attend_batch_masked(
     qkv: &[f32],
     heads: &Heads,
-    sees: &(dyn Fn(usize) -> Range<usize> + Sync),
+    visible_keys: &(dyn Fn(usize) -> Range<usize> + Sync),
     out: &mut [f32],
     lse: Option<&mut [f32]>,
 ) -> Result<(), ShapeError> {
@@ -493,7 +497,7 @@ fn batch(
     if let Some(lse) = &lse {
         check_lse(heads, tokens, lse)?;
     }
-    let store = KvStore::of_batch(heads, qkv, [heads.keys_at(), heads.values_at()]);
+    let store = KvStore::from_batch(heads, qkv, [heads.keys_offset(), heads.values_offset()]);
     let spans = Spans::in_order(tokens);
     let sequences = [Sequence {
         tokens: 0..tokens,
@@ -505,7 +509,7 @@ fn batch(
             qkv,
             store: &store,
             sequences: &sequences,
-            sees,
+            visible_keys,
         },
         out,
         lse,

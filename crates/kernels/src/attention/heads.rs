@@ -35,25 +35,25 @@ impl Heads {
     }
 
     /// Offset of the keys in a row of Q, K and V.
-    pub(super) fn keys_at(&self) -> usize {
+    pub(super) fn keys_offset(&self) -> usize {
         self.heads * self.head_dim
     }
 
     /// Offset of the values in a row of Q, K and V.
-    pub(super) fn values_at(&self) -> usize {
+    pub(super) fn values_offset(&self) -> usize {
         (self.heads + self.kv_heads) * self.head_dim
     }
 
-    /// Causal and window mask: the keys that the token at `index` sees in a sequence that begins at
-    /// `start`.
-    pub(super) fn sees(&self, start: usize, index: usize) -> Range<usize> {
+    /// Causal mask with a sliding window: the keys visible to the token at `index` in a sequence
+    /// that begins at `start`.
+    pub(super) fn visible_keys(&self, start: usize, index: usize) -> Range<usize> {
         let first = self.window.map_or(0, |window| (index + 1).saturating_sub(window));
         start.max(first)..index + 1
     }
 
-    /// The keys that the token at `index` sees in a sequence `tokens` without a causal mask: with a
-    /// window, those up to half of it away on either side.
-    pub(super) fn sees_both_ways(&self, tokens: Range<usize>, index: usize) -> Range<usize> {
+    /// The keys visible to the token at `index` in a sequence `tokens` without a causal mask: all
+    /// keys, or with a window those at most half a window away.
+    pub(super) fn visible_keys_both_ways(&self, tokens: Range<usize>, index: usize) -> Range<usize> {
         let half = self.window.map_or(usize::MAX, |window| window / 2);
         let end = index.saturating_add(half).saturating_add(1);
         tokens.start.max(index.saturating_sub(half))..tokens.end.min(end)

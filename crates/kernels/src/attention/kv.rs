@@ -19,15 +19,15 @@ const MIN_SHARED_TOKENS: usize = 16;
 /// Maximum stored multiple of a scale.
 pub(super) const I8_MAX: f32 = 127.0;
 
-/// Element of a stored key or value: the bits of an f16 or a multiple of a scale in the KV cache,
-/// f32 in training.
+/// Element of a stored key or value: in the KV cache, the bits of an f16 or an integer multiple of
+/// a scale; in training, an f32.
 pub(super) trait KvElement: Copy + Default + Send + Sync {
-    /// Whether elements are multiples of a scale.
+    /// `true` if elements are multiples of a scale.
     const SCALED: bool = false;
-    /// Neighbors in a sum that are stored contiguously: elements of a key, and values of the same
-    /// number of cells.
+    /// Number of neighboring summands that are stored contiguously: elements of a key, or the same
+    /// element of the values of neighboring cells.
     const INTERLEAVE: usize = 1;
-    /// Query rows in the form that scores need.
+    /// Query rows, converted for [`KvElement::scores`].
     type Queries: Sync;
 
     /// Stores sixteen elements, rounded to nearest.
@@ -70,8 +70,8 @@ pub enum KvFormat {
     /// 16-bit floats.
     #[default]
     F16,
-    /// 8-bit multiples of an f16 scale that up to 32 neighbors of a head share: their maximum
-    /// magnitude is 127 times the scale.
+    /// 8-bit multiples of an f16 scale, which up to 32 neighboring elements of a head share. The
+    /// largest magnitude is 127 times the scale.
     Q8_0,
 }
 
@@ -138,12 +138,12 @@ impl KvLayer {
 
     /// Cells of a tile, the unit of [`KvLayer::tiles`].
     pub const TILE: usize = WIDTH;
-    /// Version of the memory layout; raised with each change, so that saved bytes of an older
+    /// Version of the memory layout; incremented with each change, so that saved bytes of an older
     /// layout are not misread.
     pub const LAYOUT: u32 = 3;
 
-    /// The stored bytes of these tiles as contiguous slices: keys, values, key scales, value
-    /// scales, each head by head. They contain no other cell.
+    /// The stored bytes of these tiles, and of no other cell, as contiguous slices: keys, values,
+    /// key scales, value scales, each head by head.
     ///
     /// # Errors
     /// Returns an error if the tiles are out of range.
@@ -151,8 +151,7 @@ impl KvLayer {
         with_store!(&self.0, store => store.tiles(tiles))
     }
 
-    /// [`KvLayer::tiles`], mutable. Any bytes are valid elements; the caller ensures that they are
-    /// the intended ones.
+    /// [`KvLayer::tiles`], mutable. Any bytes are valid elements.
     ///
     /// # Errors
     /// As [`KvLayer::tiles`].
@@ -186,16 +185,18 @@ struct Lengths {
 }
 
 impl Lengths {
+    /// The lengths for this shape.
     fn new<E: KvElement>(cells: usize, kv_heads: usize, head_dim: usize) -> Self {
-        // Sizes from a file are estimated before they are allocated.
+        // Saturates, because sizes from a file are estimated before they are allocated.
         let heads = cells.div_ceil(WIDTH).saturating_mul(WIDTH).saturating_mul(kv_heads);
         Self {
             keys: heads.saturating_mul(key_width::<E>(head_dim)),
             values: heads.saturating_mul(head_dim.next_multiple_of(WIDTH)),
-            scales: heads.saturating_mul(blocks::<E>(head_dim)),
+            scales: heads.saturating_mul(scale_blocks::<E>(head_dim)),
         }
     }
 
+    /// Bytes of all elements and scales.
     fn bytes<E>(&self) -> usize {
         let elements = self.keys.saturating_add(self.values).saturating_mul(size_of::<E>());
         elements.saturating_add(self.scales.saturating_mul(2 * size_of::<u16>()))
@@ -207,8 +208,8 @@ fn key_width<E: KvElement>(head_dim: usize) -> usize {
     head_dim.next_multiple_of(E::INTERLEAVE)
 }
 
-/// Scale blocks of a head; 0 in formats without scales.
-fn blocks<E: KvElement>(head_dim: usize) -> usize {
+/// Number of blocks of a head that have a scale; 0 in formats without scales.
+fn scale_blocks<E: KvElement>(head_dim: usize) -> usize {
     if E::SCALED { head_dim.div_ceil(BLOCK) } else { 0 }
 }
 
@@ -217,10 +218,10 @@ fn blocks<E: KvElement>(head_dim: usize) -> usize {
 /// Sixteen cells form a tile. In a tile, the keys of a head are `[head_dim][16]`, so that a vector
 /// holds one element of sixteen keys, and its values are `[16][head_dim]`, with `head_dim`
 /// zero-padded to whole vectors. Bytes are stored in pairs, keys as `[head_dim / 2][16][2]` and
-/// values as `[8][head_dim][2]`: neighbors in a sum, multiplied and added by one instruction. All
+/// values as `[8][head_dim][2]`: neighboring summands, multiplied and added by one instruction. All
 /// tiles of a head are contiguous, and so are the heads, so that attention reads long streams.
 /// Scales of keys and of values are f16, `[blocks][16]`: one vector has the scales of sixteen
-/// cells. Raise [`KvLayer::LAYOUT`] when any of this changes.
+/// cells. Increment [`KvLayer::LAYOUT`] when this layout changes.
 #[derive(Clone, Debug)]
 pub(super) struct KvStore<E> {
     keys: Vec<E>,
@@ -233,6 +234,7 @@ pub(super) struct KvStore<E> {
 }
 
 impl<E: KvElement> KvStore<E> {
+    /// Creates zeroed cells.
     pub fn new(cells: usize, kv_heads: usize, head_dim: usize) -> Self {
         let lengths = Lengths::new::<E>(cells, kv_heads, head_dim);
         Self {
@@ -246,8 +248,8 @@ impl<E: KvElement> KvStore<E> {
         }
     }
 
-    /// Lengths of one head in the store, and of its tiles before the range's start and before its
-    /// end.
+    /// Lengths of one head: of all its tiles, of the tiles before the start of the range, and of
+    /// those before its end.
     fn lengths(&self, tiles: Range<usize>) -> Result<[Lengths; 3], ShapeError> {
         match self.tile_count() {
             count if tiles.start > tiles.end || tiles.end > count => Err(ShapeError::Index {
@@ -261,13 +263,15 @@ impl<E: KvElement> KvStore<E> {
         }
     }
 
+    /// See [`KvLayer::tiles`].
     fn tiles(&self, tiles: Range<usize>) -> Result<Vec<&[u8]>, ShapeError>
     where
         E: Pod,
     {
-        fn per_head<T: Pod>(all: &[T], head: usize, part: Range<usize>) -> impl Iterator<Item = &[u8]> {
-            all.chunks_exact(head.max(1))
-                .map(move |head| cast_slice(&head[part.clone()]))
+        fn per_head<T: Pod>(elements: &[T], head_len: usize, range: Range<usize>) -> impl Iterator<Item = &[u8]> {
+            elements
+                .chunks_exact(head_len.max(1))
+                .map(move |head| cast_slice(&head[range.clone()]))
         }
         let [head, start, end] = self.lengths(tiles)?;
         let keys = per_head(&self.keys, head.keys, start.keys..end.keys);
@@ -279,13 +283,19 @@ impl<E: KvElement> KvStore<E> {
         Ok(elements.chain(scales).collect())
     }
 
+    /// See [`KvLayer::tiles_mut`].
     fn tiles_mut(&mut self, tiles: Range<usize>) -> Result<Vec<&mut [u8]>, ShapeError>
     where
         E: Pod,
     {
-        fn per_head<T: Pod>(all: &mut [T], head: usize, part: Range<usize>) -> impl Iterator<Item = &mut [u8]> {
-            all.chunks_exact_mut(head.max(1))
-                .map(move |head| cast_slice_mut(&mut head[part.clone()]))
+        fn per_head<T: Pod>(
+            elements: &mut [T],
+            head_len: usize,
+            range: Range<usize>,
+        ) -> impl Iterator<Item = &mut [u8]> {
+            elements
+                .chunks_exact_mut(head_len.max(1))
+                .map(move |head| cast_slice_mut(&mut head[range.clone()]))
         }
         let [head, start, end] = self.lengths(tiles)?;
         let keys = per_head(&mut self.keys, head.keys, start.keys..end.keys);
@@ -297,9 +307,10 @@ impl<E: KvElement> KvStore<E> {
         Ok(elements.chain(scales).collect())
     }
 
+    /// See [`KvLayer::copy_page`].
     fn copy_page(&mut self, from: u32, to: u32) -> Result<(), ShapeError> {
-        fn per_head<T: Copy>(all: &mut [T], head: usize, from: Range<usize>, to: usize) {
-            for head in all.chunks_exact_mut(head.max(1)) {
+        fn per_head<T: Copy>(elements: &mut [T], head_len: usize, from: Range<usize>, to: usize) {
+            for head in elements.chunks_exact_mut(head_len.max(1)) {
                 head.copy_within(from.clone(), to);
             }
         }
@@ -317,7 +328,7 @@ impl<E: KvElement> KvStore<E> {
         Ok(())
     }
 
-    /// Tiles of a head.
+    /// Number of tiles of a head.
     fn tile_count(&self) -> usize {
         self.cells.div_ceil(WIDTH)
     }
@@ -333,14 +344,14 @@ impl<E: KvElement> KvStore<E> {
         self.head_dim.next_multiple_of(WIDTH)
     }
 
-    /// The keys of a head in a tile, `[head_dim / together][16][together]`.
+    /// The keys of a head in a tile, `[head_dim / INTERLEAVE][16][INTERLEAVE]`.
     #[inline(always)]
     pub(super) fn keys(&self, tile: usize, head: usize) -> &[E] {
         let size = key_width::<E>(self.head_dim) * WIDTH;
         &self.keys[self.tile_index(tile, head) * size..][..size]
     }
 
-    /// The values of a head in a tile, `[16 / together][value_width][together]`.
+    /// The values of a head in a tile, `[16 / INTERLEAVE][value_width][INTERLEAVE]`.
     #[inline(always)]
     pub(super) fn values(&self, tile: usize, head: usize) -> &[E] {
         let size = self.value_width() * WIDTH;
@@ -350,14 +361,14 @@ impl<E: KvElement> KvStore<E> {
     /// Scales of a head's keys in a tile, one vector per block.
     #[inline(always)]
     pub(super) fn key_scales(&self, tile: usize, head: usize) -> &[[u16; WIDTH]] {
-        let blocks = blocks::<E>(self.head_dim);
+        let blocks = scale_blocks::<E>(self.head_dim);
         &self.key_scales.as_chunks().0[self.tile_index(tile, head) * blocks..][..blocks]
     }
 
     /// Scales of a head's values in a tile, one vector per block.
     #[inline(always)]
     pub(super) fn value_scales(&self, tile: usize, head: usize) -> &[[u16; WIDTH]] {
-        let blocks = blocks::<E>(self.head_dim);
+        let blocks = scale_blocks::<E>(self.head_dim);
         &self.value_scales.as_chunks().0[self.tile_index(tile, head) * blocks..][..blocks]
     }
 
@@ -367,6 +378,7 @@ impl<E: KvElement> KvStore<E> {
         shape::length("a row of heads in the cache", self.kv_heads, Some(heads.kv_heads))
     }
 
+    /// See [`KvLayer::write`].
     fn write(&mut self, heads: &Heads, cells: &[u32], qkv: &[f32]) -> Result<(), ShapeError> {
         let tokens = heads.tokens(qkv)?;
         self.check(heads)?;
@@ -385,25 +397,27 @@ impl<E: KvElement> KvStore<E> {
             team::Scattered::new(&mut self.values),
         );
         let scales = [&mut self.key_scales, &mut self.value_scales].map(|scales| team::Scattered::new(scales));
-        // A row multiplies also the values that it does not see, by 0, and 0 times NaN is NaN. A
-        // NaN in a cell is therefore moved to its key, whose score reaches only the rows that see
-        // it. A batch without a cache has no such protection: it is trained on, and a NaN ends the
-        // run.
+        // Values of masked cells are multiplied by 0, and 0 times NaN is NaN. So a cell with a NaN
+        // in its key or value is stored with a NaN key and a zero value: only rows that see the
+        // cell become NaN. Batches without a cache are not protected: they occur in training, where
+        // a NaN ends the run.
         let (nans, zeros) = (vec![f32::NAN; dim], vec![0.0; dim]);
-        // Keys and values of a head are a region each, which one chunk writes.
-        let write_region = |chunk: usize| {
-            let (head, which) = (chunk / 2, chunk % 2);
-            // SAFETY: each region belongs to one chunk.
-            let scales = unsafe { scales[which].slice(head * lengths.scales, lengths.scales) };
+        // The keys of a head are a region (part 0), and so are its values (part 1). A work chunk
+        // writes one region.
+        let write_region = |work_chunk: usize| {
+            let (head, part) = (work_chunk / 2, work_chunk % 2);
+            // SAFETY: each region belongs to one work chunk.
+            let scales = unsafe { scales[part].slice(head * lengths.scales, lengths.scales) };
             let rows = qkv.chunks_exact(width).map(|row| {
-                let [key, value] = [heads.keys_at(), heads.values_at()].map(|at| &row[at + head * dim..][..dim]);
-                let is_nan = [key, value]
+                let [key, value] =
+                    [heads.keys_offset(), heads.values_offset()].map(|at| &row[at + head * dim..][..dim]);
+                let has_nan = [key, value]
                     .iter()
-                    .any(|row| row.iter().fold(false, |nan, x| nan | x.is_nan()));
-                if is_nan { (&nans[..], &zeros[..]) } else { (key, value) }
+                    .any(|row| row.iter().fold(false, |has_nan, x| has_nan | x.is_nan()));
+                if has_nan { (&nans[..], &zeros[..]) } else { (key, value) }
             });
             let rows = rows.zip(cells.iter().map(|cell| *cell as usize));
-            if which == 0 {
+            if part == 0 {
                 // SAFETY: as above.
                 let keys = unsafe { keys.slice(head * lengths.keys, lengths.keys) };
                 rows.for_each(|((key, _), cell)| write_key::<E>(isa, key, cell, keys, scales));
@@ -425,8 +439,8 @@ impl<E: KvElement> KvStore<E> {
 /// Writes the key of a cell to the keys and scales of its head.
 fn write_key<E: KvElement>(isa: Isa, key: &[f32], cell: usize, keys: &mut [E], scales: &mut [u16]) {
     let (tile, lane, size) = (cell / WIDTH, cell % WIDTH, key_width::<E>(key.len()) * WIDTH);
-    let scales_of_tile = blocks::<E>(key.len()) * WIDTH;
-    let scales = &mut scales[tile * scales_of_tile..][..scales_of_tile];
+    let tile_scales = scale_blocks::<E>(key.len()) * WIDTH;
+    let scales = &mut scales[tile * tile_scales..][..tile_scales];
     let columns = keys[tile * size..][..size].chunks_mut(BLOCK * WIDTH);
     for (block, (key, columns)) in key.chunks(BLOCK).zip(columns).enumerate() {
         let mut stored = [E::default(); BLOCK];
@@ -444,22 +458,22 @@ fn write_key<E: KvElement>(isa: Isa, key: &[f32], cell: usize, keys: &mut [E], s
 /// Writes the value of a cell to the values and scales of its head.
 fn write_value<E: KvElement>(isa: Isa, value: &[f32], cell: usize, values: &mut [E], scales: &mut [u16]) {
     let (tile, lane, width) = (cell / WIDTH, cell % WIDTH, value.len().next_multiple_of(WIDTH));
-    let scales_of_tile = blocks::<E>(value.len()) * WIDTH;
-    let scales = &mut scales[tile * scales_of_tile..][..scales_of_tile];
+    let tile_scales = scale_blocks::<E>(value.len()) * WIDTH;
+    let scales = &mut scales[tile * tile_scales..][..tile_scales];
     let rows = &mut values[tile * WIDTH * width..][..WIDTH * width];
     if lane == 0 {
-        // Other lanes are multiplied by 0 before they are written, which keeps a NaN of the page's
-        // last owner.
+        // Clears the tile: lanes that are not written yet are multiplied by 0, and they may contain
+        // a NaN of the page's previous owner.
         rows.fill(E::default());
         scales.fill(0);
     }
     let rows = &mut rows[lane / E::INTERLEAVE * E::INTERLEAVE * width..][..E::INTERLEAVE * width];
-    let parts = rows.chunks_mut(E::INTERLEAVE * BLOCK);
-    for (block, (value, rows)) in value.chunks(BLOCK).zip(parts).enumerate() {
+    let row_blocks = rows.chunks_mut(E::INTERLEAVE * BLOCK);
+    for (block, (value, rows)) in value.chunks(BLOCK).zip(row_blocks).enumerate() {
         let mut stored = [E::default(); BLOCK];
         let scale = store_block::<E>(isa, value, &mut stored);
         let row = rows.iter_mut().skip(lane % E::INTERLEAVE).step_by(E::INTERLEAVE);
-        row.zip(stored).for_each(|(to, element)| *to = element);
+        row.zip(stored).for_each(|(out, element)| *out = element);
         if E::SCALED {
             scales[block * WIDTH + lane] = scale;
         }
@@ -467,8 +481,8 @@ fn write_value<E: KvElement>(isa: Isa, value: &[f32], cell: usize, values: &mut 
 }
 
 impl KvStore<f32> {
-    /// Keys and values of a batch; `parts` are their offsets in a row of Q, K and V.
-    pub(super) fn of_batch(heads: &Heads, qkv: &[f32], parts: [usize; 2]) -> Self {
+    /// Keys and values of a batch; `offsets` are the offsets of both in a row of Q, K and V.
+    pub(super) fn from_batch(heads: &Heads, qkv: &[f32], offsets: [usize; 2]) -> Self {
         let (width, dim) = (heads.qkv_width(), heads.head_dim);
         let tokens = qkv.len() / width;
         let mut store = Self::new(tokens, heads.kv_heads, dim);
@@ -476,11 +490,11 @@ impl KvStore<f32> {
         let values = team::Scattered::new(&mut store.values);
         team::run_over(&mut store.keys, dim * WIDTH, &|tile_index, keys| {
             let (head, tile) = (tile_index / tiles, tile_index % tiles);
-            // SAFETY: each tile belongs to one chunk.
+            // SAFETY: each tile belongs to one work chunk.
             let values = unsafe { values.slice(tile_index * value_width * WIDTH, value_width * WIDTH) };
             let rows = qkv[tile * WIDTH * width..].chunks_exact(width).take(WIDTH);
             for (lane, (row, value)) in rows.zip(values.chunks_exact_mut(value_width)).enumerate() {
-                let [row_keys, row_values] = parts.map(|at| &row[at + head * dim..][..dim]);
+                let [row_keys, row_values] = offsets.map(|at| &row[at + head * dim..][..dim]);
                 value[..dim].copy_from_slice(row_values);
                 for (key, column) in row_keys.iter().zip(keys.chunks_exact_mut(WIDTH)) {
                     column[lane] = *key;
@@ -500,18 +514,18 @@ fn padded(x: &[f32]) -> [f32; WIDTH] {
 }
 
 on_lanes! {
-    /// Stores a block, zero-padded to whole vectors, and returns its scale, 0 in formats without
-    /// scales. Either all elements are NaN or none is.
+    /// Stores a block, zero-padded to whole vectors, and returns the bits of its scale, 0 in
+    /// formats without scales. Either all elements are NaN or none is.
     fn store_block<L>[E: KvElement][E](l; x: &[f32], out: &mut [E]) -> u16 {
         let (mut factor, mut scale) = (1.0, f16::ZERO);
         if E::SCALED {
-            let mut most = l.splat(0.0);
+            let mut max = l.splat(0.0);
             for x in x.chunks(WIDTH) {
                 let x = l.load(&padded(x));
-                most = l.max(most, l.max(x, l.sub(l.splat(0.0), x)));
+                max = l.max(max, l.max(x, l.sub(l.splat(0.0), x)));
             }
             // Avoids infinity; see `tiles::clamp_to_f16`.
-            scale = match l.reduce_max(most) / I8_MAX {
+            scale = match l.reduce_max(max) / I8_MAX {
                 _ if x[0].is_nan() => f16::NAN,
                 large if large > f16::MAX.to_f32() => f16::MAX,
                 scale => f16::from_f32(scale),

@@ -1,11 +1,11 @@
-//! Causal attention over the KV cache or over a batch itself, with grouped query heads, and its
-//! gradient; over a batch also without a causal mask.
+//! Causal attention over the KV cache or within a batch, with grouped query heads, and its
+//! gradient; within a batch also without a causal mask.
 //!
-//! Keys and values are stored in tiles of sixteen tokens ([`KvLayer`]), so that scores come sixteen
-//! at a time without a horizontal sum. Scores of up to 128 keys are computed for a block of query
-//! rows, turned into probabilities with a running maximum (online softmax,
-//! <https://arxiv.org/abs/1805.02867>), and applied to the values at once. A block holds all query
-//! heads that share a KV head, so each key and value is read once for them.
+//! Keys and values are stored in tiles of sixteen tokens ([`KvLayer`]), so that sixteen scores are
+//! computed at a time without a horizontal sum. For a block of query rows, the scores of up to 128
+//! keys are computed, converted to probabilities with a running maximum (online softmax,
+//! <https://arxiv.org/abs/1805.02867>), and applied to the values. A block contains all query heads
+//! that share a KV head, so that each key and value is read once for all of them.
 
 mod backward;
 mod block;

@@ -1,5 +1,5 @@
-//! Attention microkernels over tiles of floats: scores, accumulation of values, and scatter into
-//! keys.
+//! Attention microkernels over tiles of floats: scores, accumulation of values, and accumulation
+//! into keys.
 
 use super::block::{KEYS, ROWS, Scores, with_rows};
 use super::kv::{KvElement, KvStore};
@@ -10,7 +10,7 @@ use crate::lanes::{Lanes, WIDTH, on_lanes, prefetch};
 /// Vectors of a value processed at once if there are enough registers.
 pub(super) const VALUE_VECTORS: usize = 4;
 
-/// Maximum rows at which a block is bound by memory: only these prefetch.
+/// Maximum rows of a block that is bound by memory. Larger blocks do not prefetch.
 pub(super) const MEMORY_BOUND_ROWS: usize = 4;
 /// Prefetch distance in tiles.
 pub(super) const PREFETCH_TILES: usize = 8;
@@ -24,22 +24,23 @@ pub(super) trait KvFloat: KvElement {
 /// The largest finite f16.
 const F16_MAX: f32 = 65_504.0;
 
-/// Clamps to the finite range of f16: an infinity would reach rows that do not see it (zero times
-/// infinity is NaN). NaN stays.
+/// Clamps to the finite range of f16: an infinity would also affect rows that do not see it, since
+/// zero times infinity is NaN. NaN stays.
 #[inline(always)]
 fn clamp_to_f16<L: Lanes>(l: L, x: L::Floats) -> L::Floats {
     l.max(l.splat(-F16_MAX), l.min(l.splat(F16_MAX), x))
 }
 
+/// Returns `x`.
 #[inline(always)]
-fn unchanged<L: Lanes>(_: L, x: L::Floats) -> L::Floats {
+fn identity<L: Lanes>(_: L, x: L::Floats) -> L::Floats {
     x
 }
 
-/// Implements float elements from the names of their load, their store, and the conversion before a
-/// store.
+/// Implements float elements, given the methods that load and store them, and the function that is
+/// applied before a store.
 macro_rules! float_elements {
-    ($($float:ty: $load:ident $store:ident $fit:ident,)*) => {$(
+    ($($float:ty: $load:ident $store:ident $clamp:ident,)*) => {$(
         impl KvFloat for $float {
             #[inline(always)]
             fn load<L: Lanes>(l: L, x: &[Self; WIDTH]) -> L::Floats {
@@ -53,7 +54,7 @@ macro_rules! float_elements {
 
             #[inline(always)]
             fn store<L: Lanes>(l: L, x: L::Floats, out: &mut [Self; WIDTH]) {
-                l.$store($fit(l, x), out);
+                l.$store($clamp(l, x), out);
             }
 
             fn queries<'a>(
@@ -95,8 +96,8 @@ macro_rules! float_elements {
     )*};
 }
 float_elements! {
-    u16: load_half store_half clamp_to_f16,
-    f32: load store unchanged,
+    u16: load_f16 store_f16 clamp_to_f16,
+    f32: load store identity,
 }
 
 /// Transposes rows to `[head_dim][block]`, times `scale`; missing rows are zeros.
@@ -128,6 +129,7 @@ pub(super) fn scores<E: KvFloat>(
 }
 
 on_lanes! {
+    /// [`scores`] of `R` rows, `T` tiles at a time.
     fn scores_of<L>[E: KvFloat, const R: usize, const T: usize][E, R, T](
         l; store: &KvStore<E>, head: usize, span: &Span, queries: &[f32], scores: &mut Scores
     ) {
@@ -146,8 +148,8 @@ on_lanes! {
     }
 }
 
-/// Scores of `T` tiles at once, so that a broadcast query element is reused for several vectors of
-/// keys.
+/// Scores of `T` tiles from `first` on, so that a broadcast query element is reused for several
+/// vectors of keys. Written to vectors `first_vector..first_vector + T` of each row.
 #[inline(always)]
 fn score_tiles<L: Lanes, E: KvFloat, const R: usize, const T: usize>(
     l: L,
@@ -155,7 +157,7 @@ fn score_tiles<L: Lanes, E: KvFloat, const R: usize, const T: usize>(
     head: usize,
     first: usize,
     queries: &[f32],
-    at: usize,
+    first_vector: usize,
     scores: &mut Scores,
 ) {
     let keys: [&[[E; WIDTH]]; T] = std::array::from_fn(|t| store.keys(first + t, head).as_chunks().0);
@@ -171,19 +173,19 @@ fn score_tiles<L: Lanes, E: KvFloat, const R: usize, const T: usize>(
         for r in 0..R {
             let query = l.splat(query[r]);
             for t in 0..T {
-                sums[r][t] = l.mul_add(query, keys[t], sums[r][t]);
+                sums[r][t] = l.fma(query, keys[t], sums[r][t]);
             }
         }
     }
     for r in 0..R {
-        let out = &mut scores[r].as_chunks_mut::<WIDTH>().0[at..];
+        let out = &mut scores[r].as_chunks_mut::<WIDTH>().0[first_vector..];
         for t in 0..T {
             l.store(sums[r][t], &mut out[t]);
         }
     }
 }
 
-/// Adds the values of a head weighted by `weights[r]` to `sums[r]`, rows of `value_width`, over
+/// Adds the values of a head, weighted by `weights[r]`, to `sums[r]`, rows of `value_width`, over
 /// every lane of the span's tiles.
 pub(super) fn accumulate_values<E: KvFloat>(
     isa: Isa,
@@ -203,25 +205,27 @@ pub(super) fn accumulate_values<E: KvFloat>(
 }
 
 on_lanes! {
+    /// [`accumulate_values`] of rows `row..row + R`.
     fn accumulate_values_of_rows<L>[E: KvFloat, const R: usize][E, R](
         l; store: &KvStore<E>, head: usize, span: &Span, weights: &Scores, row: usize, sums: &mut [f32]
     ) {
         let vectors = store.value_width() / WIDTH;
-        let mut at = 0;
+        let mut vector = 0;
         if R * VALUE_VECTORS + 2 <= L::REGISTERS {
-            while at + VALUE_VECTORS <= vectors {
-                accumulate_values_of_part::<L, E, R, VALUE_VECTORS>(l, store, head, span, weights, row, at, sums);
-                at += VALUE_VECTORS;
+            while vector + VALUE_VECTORS <= vectors {
+                accumulate_values_of_part::<L, E, R, VALUE_VECTORS>(l, store, head, span, weights, row, vector, sums);
+                vector += VALUE_VECTORS;
             }
         }
-        while at < vectors {
-            accumulate_values_of_part::<L, E, R, 1>(l, store, head, span, weights, row, at, sums);
-            at += 1;
+        while vector < vectors {
+            accumulate_values_of_part::<L, E, R, 1>(l, store, head, span, weights, row, vector, sums);
+            vector += 1;
         }
     }
 }
 
-/// Vectors `at..at + C`, at most [`VALUE_VECTORS`], of rows `row..row + R`.
+/// [`accumulate_values`] of rows `row..row + R`, of vectors `first_vector..first_vector + C`, at
+/// most [`VALUE_VECTORS`].
 #[inline(always)]
 fn accumulate_values_of_part<L: Lanes, E: KvFloat, const R: usize, const C: usize>(
     l: L,
@@ -230,7 +234,7 @@ fn accumulate_values_of_part<L: Lanes, E: KvFloat, const R: usize, const C: usiz
     span: &Span,
     weights: &Scores,
     row: usize,
-    at: usize,
+    first_vector: usize,
     sums: &mut [f32],
 ) {
     let value_width = store.value_width();
@@ -240,7 +244,8 @@ fn accumulate_values_of_part<L: Lanes, E: KvFloat, const R: usize, const C: usiz
     };
     let mut totals = [[l.splat(0.0); C]; R];
     for (r, totals) in totals.iter_mut().enumerate() {
-        let row = &sums[(row + r) * value_width..][..value_width].as_chunks::<WIDTH>().0[at..at + C];
+        let row =
+            &sums[(row + r) * value_width..][..value_width].as_chunks::<WIDTH>().0[first_vector..first_vector + C];
         for c in 0..C {
             totals[c] = l.load(&row[c]);
         }
@@ -249,7 +254,8 @@ fn accumulate_values_of_part<L: Lanes, E: KvFloat, const R: usize, const C: usiz
         let values = store.values(span.tile + tile, head);
         let weights: [&[f32; WIDTH]; R] = std::array::from_fn(|r| &weights[r].as_chunks().0[tile]);
         for lane in 0..WIDTH {
-            let values = &values[lane * value_width..][..value_width].as_chunks::<WIDTH>().0[at..at + C];
+            let values =
+                &values[lane * value_width..][..value_width].as_chunks::<WIDTH>().0[first_vector..first_vector + C];
             if R <= MEMORY_BOUND_ROWS {
                 values
                     .iter()
@@ -259,7 +265,7 @@ fn accumulate_values_of_part<L: Lanes, E: KvFloat, const R: usize, const C: usiz
             for r in 0..R {
                 let weight = l.splat(weights[r][lane]);
                 for c in 0..C {
-                    totals[r][c] = l.mul_add(weight, values[c], totals[r][c]);
+                    totals[r][c] = l.fma(weight, values[c], totals[r][c]);
                 }
             }
         }
@@ -267,7 +273,7 @@ fn accumulate_values_of_part<L: Lanes, E: KvFloat, const R: usize, const C: usiz
     for (r, totals) in totals.iter().enumerate() {
         let row = &mut sums[(row + r) * value_width..][..value_width]
             .as_chunks_mut::<WIDTH>()
-            .0[at..at + C];
+            .0[first_vector..first_vector + C];
         for c in 0..C {
             l.store(totals[c], &mut row[c]);
         }
@@ -276,30 +282,31 @@ fn accumulate_values_of_part<L: Lanes, E: KvFloat, const R: usize, const C: usiz
 
 /// Adds `block` transposed `rows`, each times `weights[r][lane]`, to `sums`, contiguous tiles of
 /// `[head_dim][16]`: the gradient of a span's keys or values.
-pub(super) fn scatter_keys(isa: Isa, weights: &Scores, rows: &[f32], block: usize, sums: &mut [f32]) {
-    with_rows!(block, R => scatter_keys_of::<R>(isa, weights, rows, sums))
+pub(super) fn accumulate_keys(isa: Isa, weights: &Scores, rows: &[f32], block: usize, sums: &mut [f32]) {
+    with_rows!(block, R => accumulate_keys_of::<R>(isa, weights, rows, sums))
 }
 
 on_lanes! {
-    fn scatter_keys_of<L>[const R: usize][R](l; weights: &Scores, rows: &[f32], sums: &mut [f32]) {
+    /// [`accumulate_keys`] of `R` rows.
+    fn accumulate_keys_of<L>[const R: usize][R](l; weights: &Scores, rows: &[f32], sums: &mut [f32]) {
         let (rows, sums) = (rows.as_chunks::<R>().0, sums.as_chunks_mut::<WIDTH>().0);
         let (mut tile, mut rest) = (0, sums);
         while !rest.is_empty() {
-            let here = if L::REGISTERS >= 32 && rest.len() >= 2 * rows.len() { 2 } else { 1 };
-            let (sums, further) = rest.split_at_mut(here * rows.len());
-            match here {
-                2 => scatter_key_tiles::<L, R, 2>(l, weights, tile, rows, sums),
-                _ => scatter_key_tiles::<L, R, 1>(l, weights, tile, rows, sums),
+            let count = if L::REGISTERS >= 32 && rest.len() >= 2 * rows.len() { 2 } else { 1 };
+            let (sums, after) = rest.split_at_mut(count * rows.len());
+            match count {
+                2 => accumulate_key_tiles::<L, R, 2>(l, weights, tile, rows, sums),
+                _ => accumulate_key_tiles::<L, R, 1>(l, weights, tile, rows, sums),
             }
-            (tile, rest) = (tile + here, further);
+            (tile, rest) = (tile + count, after);
         }
     }
 }
 
-/// `T` tiles at once: their weights stay in registers, and each sum is loaded and stored once for
-/// all rows.
+/// [`accumulate_keys`] of `T` tiles at once: their weights stay in registers, and each sum is
+/// loaded and stored once for all rows.
 #[inline(always)]
-fn scatter_key_tiles<L: Lanes, const R: usize, const T: usize>(
+fn accumulate_key_tiles<L: Lanes, const R: usize, const T: usize>(
     l: L,
     weights: &Scores,
     tile: usize,
@@ -308,14 +315,14 @@ fn scatter_key_tiles<L: Lanes, const R: usize, const T: usize>(
 ) {
     let weights: [[L::Floats; T]; R] =
         std::array::from_fn(|r| std::array::from_fn(|t| l.load(&weights[r].as_chunks().0[tile + t])));
-    let mut parts = sums.chunks_exact_mut(rows.len());
-    let sums: [&mut [[f32; WIDTH]]; T] = std::array::from_fn(|_| parts.next().unwrap_or_default());
+    let mut tiles = sums.chunks_exact_mut(rows.len());
+    let sums: [&mut [[f32; WIDTH]]; T] = std::array::from_fn(|_| tiles.next().unwrap_or_default());
     for (i, row) in rows.iter().enumerate() {
         let mut totals: [L::Floats; T] = std::array::from_fn(|t| l.load(&sums[t][i]));
         for r in 0..R {
             let x = l.splat(row[r]);
             for t in 0..T {
-                totals[t] = l.mul_add(x, weights[r][t], totals[t]);
+                totals[t] = l.fma(x, weights[r][t], totals[t]);
             }
         }
         for t in 0..T {

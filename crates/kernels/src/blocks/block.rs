@@ -9,8 +9,9 @@ use super::search::symmetric_unit;
 pub const GROUP: usize = 32;
 /// Weights that share a scale in Q2_K, Q3_K and Q6_K: half a group.
 pub const HALF_GROUP: usize = 16;
-/// Weights in a K block (ggml's `QK_K`), and the unit of the SIMD loops.
-pub const CHUNK: usize = 256;
+/// Weights in a superblock, as in ggml. The SIMD loops process this many weights, or activations,
+/// per iteration in every format.
+pub const QK_K: usize = 256;
 
 /// A stored f16: little-endian, unaligned.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, bytemuck::Pod, bytemuck::Zeroable)]
@@ -18,7 +19,7 @@ pub const CHUNK: usize = 256;
 pub struct Half([u8; 2]);
 
 impl Half {
-    /// The nearest f16 to `value`; infinity if out of range.
+    /// The f16 nearest to `value`; infinity if out of range.
     pub fn from_f32(value: f32) -> Self {
         Self(f16::from_f32(value).to_bits().to_le_bytes())
     }
@@ -34,7 +35,7 @@ impl Half {
         u16::from_le_bytes(self.0)
     }
 
-    /// Whether the value is neither infinite nor NaN.
+    /// Returns `true` if the value is neither infinite nor NaN.
     #[inline]
     pub fn is_finite(self) -> bool {
         f16::from_bits(self.bits()).is_finite()
@@ -80,8 +81,8 @@ impl Group {
 /// A quantized block in the file's layout. Blocks have alignment 1, so any bytes of the right
 /// length are blocks.
 ///
-/// `group` is the specification of a format: dequantization and the scalar dot product derive from
-/// it, and the SIMD variants are tested against them.
+/// `group` is the specification of a format: dequantization and the scalar dot product are computed
+/// from it, and the SIMD variants are tested against them.
 pub trait Block: Pod {
     /// Groups of 32 weights per block: 1, 2 in NVFP4, or 8 in the K formats.
     const GROUPS: usize;
@@ -92,10 +93,11 @@ pub trait Block: Pod {
     /// Quantizes `x`, which has `GROUPS * 32` weights.
     fn quantize(x: &[f32]) -> Self;
 
-    /// Whether a scale of the block is NaN or infinite.
+    /// Returns `true` if a scale of the block is NaN or infinite.
     fn has_bad_scale(&self) -> bool;
 
-    /// Dequantizes the block to `out`, which has `GROUPS * 32` elements.
+    /// Dequantizes the block to `out`, which has `GROUPS * 32` elements, as ggml's
+    /// `dequantize_row_q4_0` and its counterparts.
     fn dequantize(&self, out: &mut [f32]) {
         for (g, out) in out.chunks_exact_mut(GROUP).enumerate() {
             let group = self.group(g);
@@ -142,31 +144,34 @@ pub(super) fn first_four<B: Block>(block: &B) -> [u8; 4] {
     [bytes[0], bytes[1], bytes[2], bytes[3]]
 }
 
-/// Quantizes 32 weights for the symmetric formats: the scale, and codes `0..=2 * limit - 1` with
-/// zero point `limit`.
+/// Quantizes 32 weights for the symmetric formats, as ggml's `quantize_row_q4_0_ref` and
+/// `quantize_row_q5_0_ref`: returns the scale, and codes `0..=2 * limit - 1` with zero point
+/// `limit`.
 ///
 /// The weight farthest from zero becomes code 0 exactly, so the scale has the opposite sign.
 pub(super) fn quantize_symmetric(x: &[f32], limit: u8) -> (f32, [u8; GROUP]) {
     let scale = symmetric_unit(x, limit);
     let inverse = if scale == 0.0 { 0.0 } else { 1.0 / scale };
-    let top = f32::from(2 * limit - 1);
-    let half_up = f32::from(limit) + 0.5;
+    let max_code = f32::from(2 * limit - 1);
+    // Truncation after adding a half rounds.
+    let zero_point_and_half = f32::from(limit) + 0.5;
     (
         scale,
-        std::array::from_fn(|i| (x[i] * inverse + half_up).trunc().clamp(0.0, top) as u8),
+        std::array::from_fn(|i| (x[i] * inverse + zero_point_and_half).trunc().clamp(0.0, max_code) as u8),
     )
 }
 
-/// Quantizes 32 weights for the formats with a minimum: the scale, the minimum and codes `0..=top`.
-pub(super) fn quantize_affine(x: &[f32], top: u8) -> (f32, f32, [u8; GROUP]) {
+/// Quantizes 32 weights for the formats with a minimum, as ggml's `quantize_row_q4_1_ref` and
+/// `quantize_row_q5_1_ref`: returns the scale, the minimum and codes `0..=max_code`.
+pub(super) fn quantize_affine(x: &[f32], max_code: u8) -> (f32, f32, [u8; GROUP]) {
     let low = x.iter().copied().fold(f32::INFINITY, f32::min);
     let high = x.iter().copied().fold(f32::NEG_INFINITY, f32::max);
-    let top = f32::from(top);
-    let scale = (high - low) / top;
+    let max_code = f32::from(max_code);
+    let scale = (high - low) / max_code;
     let inverse = if scale == 0.0 { 0.0 } else { 1.0 / scale };
     (
         scale,
         low,
-        std::array::from_fn(|i| ((x[i] - low) * inverse + 0.5).trunc().clamp(0.0, top) as u8),
+        std::array::from_fn(|i| ((x[i] - low) * inverse + 0.5).trunc().clamp(0.0, max_code) as u8),
     )
 }

@@ -6,7 +6,7 @@ use crate::gemv::Simd;
 /// The value of each code, in units of the scale.
 pub(crate) type Codebook = [i8; 16];
 
-/// The code of each value; the first if several codes have it.
+/// The code of each value; the lowest if several codes have the value.
 pub(crate) const fn inverse(codebook: &Codebook) -> [u8; 256] {
     let mut codes = [0; 256];
     let mut code = codebook.len();
@@ -33,9 +33,9 @@ pub(super) fn group(codebook: &Codebook, packed: &[u8; HALF_GROUP]) -> [i8; GROU
     nibbles(packed).map(|code| codebook[usize::from(code)])
 }
 
-/// Looks up two groups, packed as in Q4_0, in a table of values, signed or unsigned.
+/// Looks up the codes of two groups, packed as in Q4_0, in a table of signed or unsigned values.
 #[inline(always)]
 pub(super) fn codes<S: Simd>(s: S, table: &[u8; 16], a: &[u8; HALF_GROUP], b: &[u8; HALF_GROUP]) -> S::Bytes {
-    let codes = s.and(s.shift_right(s.each_twice(a, b), [0, 4, 0, 4]), 0x0f);
+    let codes = s.and(s.shift_right(s.load_quarters_twice(a, b), [0, 4, 0, 4]), 0x0f);
     s.look_up(table, codes)
 }

@@ -13,7 +13,7 @@ pub trait Float: Pod {
     /// The stored value nearest to `value`, ties to even.
     fn from_f32(value: f32) -> Self;
 
-    /// Whether the weight is neither infinite nor NaN.
+    /// Returns `true` if the weight is neither infinite nor NaN.
     #[inline(always)]
     fn is_finite(self) -> bool {
         self.to_f32().is_finite()
@@ -84,8 +84,8 @@ pub(crate) mod single {
         segment_by_weight!();
 
         #[cube]
-        pub(crate) fn weight(words: &[u32], at: usize, _i: usize) -> f32 {
-            f32::reinterpret(words[at / 4])
+        pub(crate) fn weight(words: &[u32], block: usize, _i: usize) -> f32 {
+            f32::reinterpret(words[block / 4])
         }
     }
 }
@@ -94,15 +94,15 @@ pub(crate) mod single {
 #[cfg(feature = "gpu")]
 pub(crate) mod half_float {
     pub(crate) mod gpu {
-        use crate::gpu::bytes::{SEGMENT, half};
+        use crate::gpu::bytes::{SEGMENT, load_f16};
         use crate::gpu::decode::segment_by_weight;
         use cubecl::prelude::*;
 
         segment_by_weight!();
 
         #[cube]
-        pub(crate) fn weight(words: &[u32], at: usize, _i: usize) -> f32 {
-            half(words, at)
+        pub(crate) fn weight(words: &[u32], block: usize, _i: usize) -> f32 {
+            load_f16(words, block)
         }
     }
 }
@@ -111,15 +111,15 @@ pub(crate) mod half_float {
 #[cfg(feature = "gpu")]
 pub(crate) mod bfloat {
     pub(crate) mod gpu {
-        use crate::gpu::bytes::{SEGMENT, short};
+        use crate::gpu::bytes::{SEGMENT, load_u16};
         use crate::gpu::decode::segment_by_weight;
         use cubecl::prelude::*;
 
         segment_by_weight!();
 
         #[cube]
-        pub(crate) fn weight(words: &[u32], at: usize, _i: usize) -> f32 {
-            f32::reinterpret(short(words, at) << 16u32)
+        pub(crate) fn weight(words: &[u32], block: usize, _i: usize) -> f32 {
+            f32::reinterpret(load_u16(words, block) << 16u32)
         }
     }
 }

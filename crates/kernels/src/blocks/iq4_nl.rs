@@ -5,7 +5,8 @@ use super::{codebook, iq4};
 use crate::gemv::{Simd, SimdBlock};
 use crate::packed::layout::{Minimum, Packable, PackedLayout, ScaleLayout, Unit};
 
-/// Weight `i` is `d * value[q[i]]`. Low nibbles hold weights 0 to 15, high nibbles 16 to 31.
+/// ggml's `block_iq4_nl`: weight `i` is `d * value[q[i]]`. Low nibbles hold weights 0 to 15, high
+/// nibbles 16 to 31.
 #[derive(Clone, Copy, Debug, bytemuck::Pod, bytemuck::Zeroable)]
 #[repr(C)]
 pub struct Iq4Nl {
@@ -39,24 +40,24 @@ impl Block for Iq4Nl {
 }
 
 impl SimdBlock for Iq4Nl {
-    type Chunk = [Iq4Nl; 8];
+    type Blocks = [Iq4Nl; 8];
 
     const ZERO_POINT: u8 = 0;
     const SIGNED: bool = true;
 
     #[inline(always)]
-    fn scales<S: Simd>(s: S, chunk: &Self::Chunk) -> (S::Floats, Option<S::Floats>) {
+    fn scales<S: Simd>(s: S, blocks: &Self::Blocks) -> (S::Floats, Option<S::Floats>) {
         // The two bytes after a scale are loaded with it and discarded.
-        (s.widen_f16_pairs_twice(chunk.each_ref().map(first_four)).0, None)
+        (s.widen_f16_pairs_twice(blocks.each_ref().map(first_four)).0, None)
     }
 
     #[inline(always)]
-    fn codes<S: Simd>(s: S, chunk: &Self::Chunk, pair: usize) -> S::Bytes {
+    fn codes<S: Simd>(s: S, blocks: &Self::Blocks, pair: usize) -> S::Bytes {
         codebook::codes(
             s,
             bytemuck::cast_ref(&iq4::VALUES),
-            &chunk[2 * pair].qs,
-            &chunk[2 * pair + 1].qs,
+            &blocks[2 * pair].qs,
+            &blocks[2 * pair + 1].qs,
         )
     }
 }
@@ -74,22 +75,26 @@ impl Packable for Iq4Nl {
 #[cfg(feature = "gpu")]
 pub(crate) mod gpu {
     use crate::blocks::iq4;
-    use crate::gpu::bytes::{SEGMENT, codebook_words, half, look_up, nibble, word};
+    use crate::gpu::bytes::{SEGMENT, codebook_words, load_f16, load_nibble, load_u32_even, look_up};
     use cubecl::prelude::*;
 
-    /// See [`place`](crate::gpu::decode::place).
+    /// See [`weight_index`](crate::gpu::decode::weight_index).
     pub(crate) const DISTANCE: usize = 16;
 
     #[cube]
-    pub(crate) fn weight(words: &[u32], at: usize, i: usize) -> f32 {
-        half(words, at) * look_up(nibble(words, at + 2, i), comptime!(codebook_words(&iq4::VALUES)))
+    pub(crate) fn weight(words: &[u32], block: usize, i: usize) -> f32 {
+        load_f16(words, block)
+            * look_up(
+                load_nibble(words, block + 2, i),
+                comptime!(codebook_words(&iq4::VALUES)),
+            )
     }
 
     #[cube]
-    pub(crate) fn segment(words: &[u32], at: usize, segment: usize) -> Array<f32> {
+    pub(crate) fn segment(words: &[u32], block: usize, segment: usize) -> Array<f32> {
         let mut out = Array::<f32>::new(SEGMENT);
-        let codes = word(words, at + 2 + 4 * segment);
-        let scale = half(words, at);
+        let codes = load_u32_even(words, block + 2 + 4 * segment);
+        let scale = load_f16(words, block);
         #[unroll]
         for i in 0..SEGMENT {
             let shift = (8 * (i % 4) + 4 * (i / 4)) as u32;

@@ -1,15 +1,15 @@
 //! IQ4_XS: 4-bit codes into a non-linear codebook; a signed 6-bit scale per 32 weights; a scale of
 //! the scales per 256.
 
-use super::block::{Block, CHUNK, GROUP, Group, Half};
+use super::block::{Block, GROUP, Group, Half, QK_K};
 use super::search::{signed_code, symmetric_unit};
 use super::{codebook, iq4};
 use crate::gemv::{Simd, SimdBlock};
 use crate::packed::layout::{Minimum, Packable, PackedLayout, PartCode, Parts, ScaleLayout, Unit, bits_by_part};
 
-/// Weight `i` is `d * (s[i / 32] - 32) * value[q[i]]`.
+/// ggml's `block_iq4_xs`: weight `i` is `d * (s[i / 32] - 32) * value[q[i]]`.
 ///
-/// Each 16 bytes of `qs` hold a group of 32 weights, the first 16 in the low nibbles.
+/// Every 16 bytes of `qs` hold a group of 32 weights, the first 16 in the low nibbles.
 #[derive(Clone, Copy, Debug, bytemuck::Pod, bytemuck::Zeroable)]
 #[repr(C)]
 pub struct Iq4Xs {
@@ -17,10 +17,10 @@ pub struct Iq4Xs {
     pub d: Half,
     /// Top two bits of the scales: group `g` in bits `2 g` and `2 g + 1`, little-endian.
     pub scales_h: [u8; 2],
-    /// Low four bits of the scales, an even group in the low nibble, the next in the high one.
+    /// Low four bits of the scales: an even group in the low nibble, the next in the high one.
     pub scales_l: [u8; 4],
     /// Codes.
-    pub qs: [[u8; GROUP / 2]; CHUNK / GROUP],
+    pub qs: [[u8; GROUP / 2]; QK_K / GROUP],
 }
 
 const _: () = assert!(size_of::<Iq4Xs>() == 136);
@@ -39,8 +39,8 @@ impl Iq4Xs {
     /// All unsigned scales, byte `g` for group `g`.
     #[inline(always)]
     fn all_scales(&self) -> u64 {
-        // Spreads nibbles (bit pairs) to bytes: the upper half moves first, then the upper half of
-        // each half, then of each quarter.
+        // Spreads nibbles, and below bit pairs, to bytes: moves the upper half, then the upper half
+        // of each half, then of each quarter.
         let mut low = u64::from(u32::from_le_bytes(self.scales_l));
         low = (low | low << 16) & 0x0000_ffff_0000_ffff;
         low = (low | low << 8) & 0x00ff_00ff_00ff_00ff;
@@ -62,11 +62,11 @@ impl Block for Iq4Xs {
     }
 
     fn quantize(x: &[f32]) -> Self {
-        let parts: [&[f32; GROUP]; 8] = std::array::from_fn(|g| &x.as_chunks().0[g]);
-        let fits = parts.map(iq4::fit);
+        let groups: [&[f32; GROUP]; 8] = std::array::from_fn(|g| &x.as_chunks().0[g]);
+        let fits = groups.map(iq4::fit);
         let d = Half::from_f32(symmetric_unit(&fits, ZERO_SCALE));
         let scales = fits.map(|fit| signed_code(fit, d.to_f32(), ZERO_SCALE));
-        let qs = std::array::from_fn(|g| iq4::pack(parts[g], d.to_f32() * f32::from(scales[g])));
+        let qs = std::array::from_fn(|g| iq4::pack(groups[g], d.to_f32() * f32::from(scales[g])));
         let scales = scales.map(|s| (s + ZERO_SCALE as i8) as u8);
         let high = (0..8).fold(0, |bits, g| bits | u16::from(scales[g] >> 4) << (2 * g));
         Self {
@@ -83,24 +83,24 @@ impl Block for Iq4Xs {
 }
 
 impl SimdBlock for Iq4Xs {
-    type Chunk = Self;
+    type Blocks = Self;
 
     const ZERO_POINT: u8 = 0;
     const SIGNED: bool = true;
 
     #[inline(always)]
-    fn scales<S: Simd>(s: S, chunk: &Self) -> (S::Floats, Option<S::Floats>) {
-        let scale = s.add(s.widen_u8_twice(chunk.all_scales()), s.splat(-f32::from(ZERO_SCALE)));
-        (s.mul(s.splat_f16(chunk.d.bits()), scale), None)
+    fn scales<S: Simd>(s: S, block: &Self) -> (S::Floats, Option<S::Floats>) {
+        let scale = s.add(s.widen_u8_twice(block.all_scales()), s.splat(-f32::from(ZERO_SCALE)));
+        (s.mul(s.splat_f16(block.d.bits()), scale), None)
     }
 
     #[inline(always)]
-    fn codes<S: Simd>(s: S, chunk: &Self, pair: usize) -> S::Bytes {
+    fn codes<S: Simd>(s: S, block: &Self, pair: usize) -> S::Bytes {
         codebook::codes(
             s,
             bytemuck::cast_ref(&iq4::VALUES),
-            &chunk.qs[2 * pair],
-            &chunk.qs[2 * pair + 1],
+            &block.qs[2 * pair],
+            &block.qs[2 * pair + 1],
         )
     }
 }
@@ -112,7 +112,7 @@ impl Packable for Iq4Xs {
             minimum: Minimum::None,
             parts: Some(Parts {
                 halves: false,
-                at: 2,
+                offset: 2,
                 bytes: 6,
                 code: PartCode::Minus32,
                 scale: bits_by_part!(g => Bits::new(2 + g % 8 / 2, 4 * (g % 2), 15).and_top(g % 8 / 4, 2 * (g % 4))),
@@ -130,35 +130,37 @@ impl Packable for Iq4Xs {
 #[cfg(feature = "gpu")]
 pub(crate) mod gpu {
     use crate::blocks::iq4;
-    use crate::gpu::bytes::{SEGMENT, byte, codebook_words, half, look_up, nibble, short, word};
+    use crate::gpu::bytes::{
+        SEGMENT, codebook_words, load_f16, load_nibble, load_u8, load_u16, load_u32_even, look_up,
+    };
     use cubecl::prelude::*;
 
-    /// See [`place`](crate::gpu::decode::place).
+    /// See [`weight_index`](crate::gpu::decode::weight_index).
     pub(crate) const DISTANCE: usize = 16;
 
-    /// The scale of group `g` of the block at `at`.
+    /// The scale of group `g` of the block at byte `block`.
     #[cube]
-    fn scale(words: &[u32], at: usize, g: usize) -> f32 {
-        let low = (byte(words, at + 4 + g / 2) >> (4u32 * (g % 2) as u32)) & 15u32;
-        let high = (short(words, at + 2) >> (2u32 * g as u32)) & 3u32;
-        half(words, at) * f32::cast_from((low | (high << 4u32)) as i32 - 32i32)
+    fn scale(words: &[u32], block: usize, g: usize) -> f32 {
+        let low = (load_u8(words, block + 4 + g / 2) >> (4u32 * (g % 2) as u32)) & 15u32;
+        let high = (load_u16(words, block + 2) >> (2u32 * g as u32)) & 3u32;
+        load_f16(words, block) * f32::cast_from((low | (high << 4u32)) as i32 - 32i32)
     }
 
     #[cube]
-    pub(crate) fn weight(words: &[u32], at: usize, i: usize) -> f32 {
+    pub(crate) fn weight(words: &[u32], block: usize, i: usize) -> f32 {
         let g = i / 32;
-        scale(words, at, g)
+        scale(words, block, g)
             * look_up(
-                nibble(words, at + 8 + 16 * g, i % 32),
+                load_nibble(words, block + 8 + 16 * g, i % 32),
                 comptime!(codebook_words(&iq4::VALUES)),
             )
     }
 
     #[cube]
-    pub(crate) fn segment(words: &[u32], at: usize, segment: usize) -> Array<f32> {
+    pub(crate) fn segment(words: &[u32], block: usize, segment: usize) -> Array<f32> {
         let mut out = Array::<f32>::new(SEGMENT);
-        let codes = word(words, at + 8 + 4 * segment);
-        let scale = scale(words, at, segment / 4);
+        let codes = load_u32_even(words, block + 8 + 4 * segment);
+        let scale = scale(words, block, segment / 4);
         #[unroll]
         for i in 0..SEGMENT {
             let shift = (8 * (i % 4) + 4 * (i / 4)) as u32;

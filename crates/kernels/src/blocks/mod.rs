@@ -26,7 +26,7 @@ mod search;
 mod table;
 mod two_bits;
 
-pub use block::{Block, CHUNK, GROUP, Group, HALF_GROUP, Half};
+pub use block::{Block, GROUP, Group, HALF_GROUP, Half, QK_K};
 pub(crate) use codebook::{Codebook, inverse, unsigned};
 pub use error::BlockError;
 pub use floats::{Bf16, F32, Float, Fp16};

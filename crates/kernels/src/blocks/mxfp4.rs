@@ -6,8 +6,8 @@ use super::{codebook, fp4};
 use crate::gemv::{Simd, SimdBlock};
 use crate::packed::layout::{Minimum, Packable, PackedLayout, ScaleLayout, Unit};
 
-/// Weight `i` is `2^(e - 128) * value[q[i]]`. Low nibbles hold weights 0 to 15, high nibbles 16 to
-/// 31.
+/// ggml's `block_mxfp4`: weight `i` is `2^(e - 128) * value[q[i]]`. Low nibbles hold weights 0 to
+/// 15, high nibbles 16 to 31.
 #[derive(Clone, Copy, Debug, bytemuck::Pod, bytemuck::Zeroable)]
 #[repr(C)]
 pub struct Mxfp4 {
@@ -32,10 +32,12 @@ impl Block for Mxfp4 {
         Group::symmetric(fp4::half_e8m0(self.e), codebook::group(&fp4::VALUES, &self.qs))
     }
 
-    /// The scale is the power of two with which the largest magnitude has E2M1's largest exponent.
+    /// As ggml's `quantize_row_mxfp4_ref`: the scale is the power of two with which the largest
+    /// magnitude has E2M1's largest exponent. Its exponent is exact here; ggml's `log2f` rounds up
+    /// just below some powers of two.
     fn quantize(x: &[f32]) -> Self {
         let x: &[f32; GROUP] = &x.as_chunks().0[0];
-        let exponent = (fp4::largest(x).to_bits() >> 23) as u8;
+        let exponent = (fp4::max_magnitude(x).to_bits() >> 23) as u8;
         let e = exponent.saturating_sub(2);
         Self {
             e,
@@ -49,21 +51,21 @@ impl Block for Mxfp4 {
 }
 
 impl SimdBlock for Mxfp4 {
-    type Chunk = [Mxfp4; 8];
+    type Blocks = [Mxfp4; 8];
 
     const ZERO_POINT: u8 = fp4::ZERO_POINT;
 
     #[inline(always)]
-    fn scales<S: Simd>(s: S, chunk: &Self::Chunk) -> (S::Floats, Option<S::Floats>) {
+    fn scales<S: Simd>(s: S, blocks: &Self::Blocks) -> (S::Floats, Option<S::Floats>) {
         (
-            s.floats_twice(&chunk.each_ref().map(|block| fp4::half_e8m0(block.e))),
+            s.load_floats_twice(&blocks.each_ref().map(|block| fp4::half_e8m0(block.e))),
             None,
         )
     }
 
     #[inline(always)]
-    fn codes<S: Simd>(s: S, chunk: &Self::Chunk, pair: usize) -> S::Bytes {
-        codebook::codes(s, &fp4::UNSIGNED, &chunk[2 * pair].qs, &chunk[2 * pair + 1].qs)
+    fn codes<S: Simd>(s: S, blocks: &Self::Blocks, pair: usize) -> S::Bytes {
+        codebook::codes(s, &fp4::UNSIGNED, &blocks[2 * pair].qs, &blocks[2 * pair + 1].qs)
     }
 }
 
@@ -80,31 +82,35 @@ impl Packable for Mxfp4 {
 #[cfg(feature = "gpu")]
 pub(crate) mod gpu {
     use crate::blocks::fp4;
-    use crate::gpu::bytes::{SEGMENT, any_word, byte, codebook_words, look_up, nibble};
+    use crate::gpu::bytes::{SEGMENT, codebook_words, load_nibble, load_u8, load_u32, look_up};
     use cubecl::prelude::*;
 
-    /// See [`place`](crate::gpu::decode::place).
+    /// See [`weight_index`](crate::gpu::decode::weight_index).
     pub(crate) const DISTANCE: usize = 16;
 
-    /// The scale of the block at `at`, halved.
+    /// The scale of the block at byte `block`, halved.
     #[cube]
-    fn scale(words: &[u32], at: usize) -> f32 {
-        let e = byte(words, at);
+    fn scale(words: &[u32], block: usize) -> f32 {
+        let e = load_u8(words, block);
         // Two factors that are normal, since devices flush subnormals.
         let low = f32::reinterpret((e / 2u32 + 63u32) << 23u32);
         low * f32::reinterpret((e.div_ceil(2u32) + 63u32) << 23u32)
     }
 
     #[cube]
-    pub(crate) fn weight(words: &[u32], at: usize, i: usize) -> f32 {
-        scale(words, at) * look_up(nibble(words, at + 1, i), comptime!(codebook_words(&fp4::VALUES)))
+    pub(crate) fn weight(words: &[u32], block: usize, i: usize) -> f32 {
+        scale(words, block)
+            * look_up(
+                load_nibble(words, block + 1, i),
+                comptime!(codebook_words(&fp4::VALUES)),
+            )
     }
 
     #[cube]
-    pub(crate) fn segment(words: &[u32], at: usize, segment: usize) -> Array<f32> {
+    pub(crate) fn segment(words: &[u32], block: usize, segment: usize) -> Array<f32> {
         let mut out = Array::<f32>::new(SEGMENT);
-        let codes = any_word(words, at + 1 + 4 * segment);
-        let scale = scale(words, at);
+        let codes = load_u32(words, block + 1 + 4 * segment);
+        let scale = scale(words, block);
         #[unroll]
         for i in 0..SEGMENT {
             let shift = (8 * (i % 4) + 4 * (i / 4)) as u32;

@@ -1,13 +1,13 @@
 //! Q4_K: 4-bit codes; a 6-bit scale and minimum per 32 weights; a scale of each per 256.
 
-use super::block::{Block, CHUNK, Group, Half};
+use super::block::{Block, Group, Half, QK_K};
 use super::nibble_pairs::{self, SixBits, byte};
 use crate::gemv::{Simd, SimdBlock};
 use crate::packed::layout::{Packable, PackedLayout};
 
-/// Weight `i` is `d * s[i / 32] * q[i] - dmin * m[i / 32]`.
+/// ggml's `block_q4_K`: weight `i` is `d * s[i / 32] * q[i] - dmin * m[i / 32]`.
 ///
-/// Each 32 bytes of `qs` hold two groups of 32 weights, the first in the low nibbles.
+/// Every 32 bytes of `qs` hold two groups of 32 weights, the first in the low nibbles.
 #[derive(Clone, Copy, Debug, bytemuck::Pod, bytemuck::Zeroable)]
 #[repr(C)]
 pub struct Q4K {
@@ -18,7 +18,7 @@ pub struct Q4K {
     /// Scales and minima of the groups.
     pub scales: SixBits,
     /// Codes.
-    pub qs: [u8; CHUNK / 2],
+    pub qs: [u8; QK_K / 2],
 }
 
 const _: () = assert!(size_of::<Q4K>() == 144);
@@ -51,18 +51,18 @@ impl Block for Q4K {
 }
 
 impl SimdBlock for Q4K {
-    type Chunk = Self;
+    type Blocks = Self;
 
     const ZERO_POINT: u8 = 0;
 
     #[inline(always)]
-    fn scales<S: Simd>(s: S, chunk: &Self) -> (S::Floats, Option<S::Floats>) {
-        nibble_pairs::scales(s, chunk.d, chunk.dmin, &chunk.scales)
+    fn scales<S: Simd>(s: S, block: &Self) -> (S::Floats, Option<S::Floats>) {
+        nibble_pairs::scales(s, block.d, block.dmin, &block.scales)
     }
 
     #[inline(always)]
-    fn codes<S: Simd>(s: S, chunk: &Self, pair: usize) -> S::Bytes {
-        nibble_pairs::codes(s, &chunk.qs, pair)
+    fn codes<S: Simd>(s: S, block: &Self, pair: usize) -> S::Bytes {
+        nibble_pairs::codes(s, &block.qs, pair)
     }
 }
 
@@ -82,23 +82,23 @@ pub(crate) mod gpu {
     use crate::gpu::bytes::SEGMENT;
     use cubecl::prelude::*;
 
-    /// See [`place`](crate::gpu::decode::place).
+    /// See [`weight_index`](crate::gpu::decode::weight_index).
     pub(crate) const DISTANCE: usize = 32;
 
     #[cube]
-    pub(crate) fn weight(words: &[u32], at: usize, i: usize) -> f32 {
-        weight_of(words, at, i, paired_nibble(words, at + 16, i))
+    pub(crate) fn weight(words: &[u32], block: usize, i: usize) -> f32 {
+        weight_of(words, block, i, paired_nibble(words, block + 16, i))
     }
 
     #[cube]
-    pub(crate) fn segment(words: &[u32], at: usize, segment: usize) -> Array<f32> {
+    pub(crate) fn segment(words: &[u32], block: usize, segment: usize) -> Array<f32> {
         let mut out = Array::<f32>::new(SEGMENT);
         let group = 2 * (segment / 8);
-        let codes = words[(at + 16 + 4 * segment) / 4];
+        let codes = words[(block + 16 + 4 * segment) / 4];
         #[unroll]
         for high in 0..2usize {
-            let scale = scale(words, at, group + high);
-            let minimum = minimum(words, at, group + high);
+            let scale = scale(words, block, group + high);
+            let minimum = minimum(words, block, group + high);
             #[unroll]
             for i in 0..4usize {
                 let shift = (8 * i + 4 * high) as u32;

@@ -4,8 +4,8 @@ use super::block::{Block, GROUP, Group, Half, first_four, nibbles, pack_fifth_bi
 use crate::gemv::{Simd, SimdBlock};
 use crate::packed::layout::{Minimum, Packable, PackedLayout, ScaleLayout, Unit};
 
-/// Weight `i` is `d * q[i] + m`. Four bits of a code are stored as in Q4_1; the fifth is bit `i` of
-/// `qh`.
+/// ggml's `block_q5_1`: weight `i` is `d * q[i] + m`. Four bits of a code are stored as in Q4_1;
+/// the fifth is bit `i` of `qh`.
 #[derive(Clone, Copy, Debug, bytemuck::Pod, bytemuck::Zeroable)]
 #[repr(C)]
 pub struct Q5_1 {
@@ -30,6 +30,7 @@ impl Block for Q5_1 {
         Group::affine(self.d.to_f32(), self.m.to_f32(), std::array::from_fn(code))
     }
 
+    /// As ggml's `quantize_row_q5_1_ref`.
     fn quantize(x: &[f32]) -> Self {
         let (scale, min, codes) = quantize_affine(x, 31);
         Self {
@@ -46,22 +47,22 @@ impl Block for Q5_1 {
 }
 
 impl SimdBlock for Q5_1 {
-    type Chunk = [Q5_1; 8];
+    type Blocks = [Q5_1; 8];
 
     const ZERO_POINT: u8 = 0;
 
     #[inline(always)]
-    fn scales<S: Simd>(s: S, chunk: &Self::Chunk) -> (S::Floats, Option<S::Floats>) {
-        let (scale, offset) = s.widen_f16_pairs_twice(chunk.each_ref().map(first_four));
+    fn scales<S: Simd>(s: S, blocks: &Self::Blocks) -> (S::Floats, Option<S::Floats>) {
+        let (scale, offset) = s.widen_f16_pairs_twice(blocks.each_ref().map(first_four));
         (scale, Some(offset))
     }
 
     #[inline(always)]
-    fn codes<S: Simd>(s: S, chunk: &Self::Chunk, pair: usize) -> S::Bytes {
-        let (a, b) = (&chunk[2 * pair], &chunk[2 * pair + 1]);
-        let low = s.and(s.shift_right(s.each_twice(&a.qs, &b.qs), [0, 4, 0, 4]), 0x0f);
+    fn codes<S: Simd>(s: S, blocks: &Self::Blocks, pair: usize) -> S::Bytes {
+        let (a, b) = (&blocks[2 * pair], &blocks[2 * pair + 1]);
+        let low = s.and(s.shift_right(s.load_quarters_twice(&a.qs, &b.qs), [0, 4, 0, 4]), 0x0f);
         let high = u64::from(u32::from_le_bytes(a.qh)) | u64::from(u32::from_le_bytes(b.qh)) << 32;
-        s.or(low, s.bits(high, 0x10))
+        s.or(low, s.expand_bits(high, 0x10))
     }
 }
 
@@ -77,31 +78,31 @@ impl Packable for Q5_1 {
 /// Decodes blocks on a GPU.
 #[cfg(feature = "gpu")]
 pub(crate) mod gpu {
-    use crate::gpu::bytes::{SEGMENT, bit, half, nibble, word};
+    use crate::gpu::bytes::{SEGMENT, load_bit, load_f16, load_nibble, load_u32_even};
     use cubecl::prelude::*;
 
-    /// See [`place`](crate::gpu::decode::place).
+    /// See [`weight_index`](crate::gpu::decode::weight_index).
     pub(crate) const DISTANCE: usize = 16;
 
     #[cube]
-    pub(crate) fn weight(words: &[u32], at: usize, i: usize) -> f32 {
-        let q = nibble(words, at + 8, i) | (bit(words, at + 4, i) << 4u32);
-        half(words, at) * f32::cast_from(q) + half(words, at + 2)
+    pub(crate) fn weight(words: &[u32], block: usize, i: usize) -> f32 {
+        let q = load_nibble(words, block + 8, i) | (load_bit(words, block + 4, i) << 4u32);
+        load_f16(words, block) * f32::cast_from(q) + load_f16(words, block + 2)
     }
 
     #[cube]
-    pub(crate) fn segment(words: &[u32], at: usize, segment: usize) -> Array<f32> {
+    pub(crate) fn segment(words: &[u32], block: usize, segment: usize) -> Array<f32> {
         let mut out = Array::<f32>::new(SEGMENT);
-        let codes = word(words, at + 8 + 4 * segment);
-        let fifths = word(words, at + 4) >> (4 * segment) as u32;
-        let scale = half(words, at);
-        let rest = half(words, at + 2);
+        let codes = load_u32_even(words, block + 8 + 4 * segment);
+        let fifth_bits = load_u32_even(words, block + 4) >> (4 * segment) as u32;
+        let scale = load_f16(words, block);
+        let offset = load_f16(words, block + 2);
         #[unroll]
         for i in 0..SEGMENT {
             let shift = (8 * (i % 4) + 4 * (i / 4)) as u32;
-            let fifth = (fifths >> (i % 4 + 16 * (i / 4)) as u32) & 1u32;
+            let fifth = (fifth_bits >> (i % 4 + 16 * (i / 4)) as u32) & 1u32;
             let code = ((codes >> shift) & 15u32) | (fifth << 4u32);
-            out[i] = scale * f32::cast_from(code) + rest;
+            out[i] = scale * f32::cast_from(code) + offset;
         }
         out
     }

@@ -1,11 +1,11 @@
 //! Q5_K: 5-bit codes; a 6-bit scale and minimum per 32 weights; a scale of each per 256.
 
-use super::block::{Block, CHUNK, GROUP, Group, Half};
+use super::block::{Block, GROUP, Group, Half, QK_K};
 use super::nibble_pairs::{self, SixBits, byte};
 use crate::gemv::{Simd, SimdBlock};
 use crate::packed::layout::{Packable, PackedLayout};
 
-/// Weight `i` is `d * s[i / 32] * q[i] - dmin * m[i / 32]`.
+/// ggml's `block_q5_K`: weight `i` is `d * s[i / 32] * q[i] - dmin * m[i / 32]`.
 ///
 /// Four bits of a code are in `qs` as in Q4_K; the fifth, of weight `l` of group `g`, is bit `g` of
 /// `qh[l]`.
@@ -21,7 +21,7 @@ pub struct Q5K {
     /// Fifth bits.
     pub qh: [u8; GROUP],
     /// Low four bits of the codes.
-    pub qs: [u8; CHUNK / 2],
+    pub qs: [u8; QK_K / 2],
 }
 
 const _: () = assert!(size_of::<Q5K>() == 176);
@@ -56,20 +56,20 @@ impl Block for Q5K {
 }
 
 impl SimdBlock for Q5K {
-    type Chunk = Self;
+    type Blocks = Self;
 
     const ZERO_POINT: u8 = 0;
 
     #[inline(always)]
-    fn scales<S: Simd>(s: S, chunk: &Self) -> (S::Floats, Option<S::Floats>) {
-        nibble_pairs::scales(s, chunk.d, chunk.dmin, &chunk.scales)
+    fn scales<S: Simd>(s: S, block: &Self) -> (S::Floats, Option<S::Floats>) {
+        nibble_pairs::scales(s, block.d, block.dmin, &block.scales)
     }
 
     #[inline(always)]
-    fn codes<S: Simd>(s: S, chunk: &Self, pair: usize) -> S::Bytes {
+    fn codes<S: Simd>(s: S, block: &Self, pair: usize) -> S::Bytes {
         let (even, odd) = (1 << (2 * pair), 2 << (2 * pair));
-        let high = s.flags(s.twice(&chunk.qh), [even, even, odd, odd], 0x10);
-        s.or(nibble_pairs::codes(s, &chunk.qs, pair), high)
+        let high = s.test_bits(s.load_half_twice(&block.qh), [even, even, odd, odd], 0x10);
+        s.or(nibble_pairs::codes(s, &block.qs, pair), high)
     }
 }
 
@@ -86,28 +86,28 @@ impl Packable for Q5K {
 #[cfg(feature = "gpu")]
 pub(crate) mod gpu {
     use crate::blocks::nibble_pairs::gpu::{minimum, paired_nibble, scale, weight_of};
-    use crate::gpu::bytes::{SEGMENT, byte};
+    use crate::gpu::bytes::{SEGMENT, load_u8};
     use cubecl::prelude::*;
 
-    /// See [`place`](crate::gpu::decode::place).
+    /// See [`weight_index`](crate::gpu::decode::weight_index).
     pub(crate) const DISTANCE: usize = 32;
 
     #[cube]
-    pub(crate) fn weight(words: &[u32], at: usize, i: usize) -> f32 {
-        let fifth = (byte(words, at + 16 + i % 32) >> (i / 32) as u32) & 1u32;
-        weight_of(words, at, i, paired_nibble(words, at + 48, i) | (fifth << 4u32))
+    pub(crate) fn weight(words: &[u32], block: usize, i: usize) -> f32 {
+        let fifth = (load_u8(words, block + 16 + i % 32) >> (i / 32) as u32) & 1u32;
+        weight_of(words, block, i, paired_nibble(words, block + 48, i) | (fifth << 4u32))
     }
 
     #[cube]
-    pub(crate) fn segment(words: &[u32], at: usize, segment: usize) -> Array<f32> {
+    pub(crate) fn segment(words: &[u32], block: usize, segment: usize) -> Array<f32> {
         let mut out = Array::<f32>::new(SEGMENT);
         let group = 2 * (segment / 8);
-        let codes = words[(at + 48 + 4 * segment) / 4];
-        let fifths = words[(at + 16) / 4 + segment % 8] >> group as u32;
+        let codes = words[(block + 48 + 4 * segment) / 4];
+        let fifths = words[(block + 16) / 4 + segment % 8] >> group as u32;
         #[unroll]
         for high in 0..2usize {
-            let scale = scale(words, at, group + high);
-            let minimum = minimum(words, at, group + high);
+            let scale = scale(words, block, group + high);
+            let minimum = minimum(words, block, group + high);
             #[unroll]
             for i in 0..4usize {
                 let shift = (8 * i + 4 * high) as u32;

@@ -4,7 +4,7 @@ use super::block::{Block, GROUP, Group, Half, first_four};
 use crate::gemv::{Simd, SimdBlock};
 use crate::packed::layout::{Minimum, Packable, PackedLayout, ScaleLayout, Unit};
 
-/// Weight `i` is `d * qs[i]`.
+/// ggml's `block_q8_0`: weight `i` is `d * qs[i]`.
 #[derive(Clone, Copy, Debug, bytemuck::Pod, bytemuck::Zeroable)]
 #[repr(C)]
 pub struct Q8_0 {
@@ -23,8 +23,9 @@ impl Block for Q8_0 {
         Group::symmetric(self.d.to_f32(), self.qs)
     }
 
+    /// As ggml's `quantize_row_q8_0_ref`.
     fn quantize(x: &[f32]) -> Self {
-        let scale = x.iter().fold(0.0_f32, |far, x| far.max(x.abs())) / 127.0;
+        let scale = x.iter().fold(0.0_f32, |max, x| max.max(x.abs())) / 127.0;
         let inverse = if scale == 0.0 { 0.0 } else { 1.0 / scale };
         Self {
             d: Half::from_f32(scale),
@@ -38,21 +39,21 @@ impl Block for Q8_0 {
 }
 
 impl SimdBlock for Q8_0 {
-    type Chunk = [Q8_0; 8];
+    type Blocks = [Q8_0; 8];
 
     const ZERO_POINT: u8 = 0;
     const SIGNED: bool = true;
 
     #[inline(always)]
-    fn scales<S: Simd>(s: S, chunk: &Self::Chunk) -> (S::Floats, Option<S::Floats>) {
+    fn scales<S: Simd>(s: S, blocks: &Self::Blocks) -> (S::Floats, Option<S::Floats>) {
         // The two bytes after a scale are loaded with it and discarded.
-        (s.widen_f16_pairs_twice(chunk.each_ref().map(first_four)).0, None)
+        (s.widen_f16_pairs_twice(blocks.each_ref().map(first_four)).0, None)
     }
 
     #[inline(always)]
-    fn codes<S: Simd>(s: S, chunk: &Self::Chunk, pair: usize) -> S::Bytes {
-        let (a, b) = (&chunk[2 * pair], &chunk[2 * pair + 1]);
-        s.join(bytemuck::cast_ref(&a.qs), bytemuck::cast_ref(&b.qs))
+    fn codes<S: Simd>(s: S, blocks: &Self::Blocks, pair: usize) -> S::Bytes {
+        let (a, b) = (&blocks[2 * pair], &blocks[2 * pair + 1]);
+        s.load_halves(bytemuck::cast_ref(&a.qs), bytemuck::cast_ref(&b.qs))
     }
 }
 
@@ -68,23 +69,23 @@ impl Packable for Q8_0 {
 /// Decodes blocks on a GPU.
 #[cfg(feature = "gpu")]
 pub(crate) mod gpu {
-    use crate::gpu::bytes::{SEGMENT, half, signed, word};
+    use crate::gpu::bytes::{SEGMENT, load_f16, load_i8, load_u32_even};
     use cubecl::prelude::*;
 
-    /// See [`place`](crate::gpu::decode::place).
+    /// See [`weight_index`](crate::gpu::decode::weight_index).
     pub(crate) const DISTANCE: usize = 4;
 
     #[cube]
-    pub(crate) fn weight(words: &[u32], at: usize, i: usize) -> f32 {
-        half(words, at) * f32::cast_from(signed(words, at + 2 + i))
+    pub(crate) fn weight(words: &[u32], block: usize, i: usize) -> f32 {
+        load_f16(words, block) * f32::cast_from(load_i8(words, block + 2 + i))
     }
 
     #[cube]
-    pub(crate) fn segment(words: &[u32], at: usize, segment: usize) -> Array<f32> {
+    pub(crate) fn segment(words: &[u32], block: usize, segment: usize) -> Array<f32> {
         let mut out = Array::<f32>::new(SEGMENT);
-        let scale = half(words, at);
-        let low = word(words, at + 2 + SEGMENT * segment);
-        let high = word(words, at + 6 + SEGMENT * segment);
+        let scale = load_f16(words, block);
+        let low = load_u32_even(words, block + 2 + SEGMENT * segment);
+        let high = load_u32_even(words, block + 6 + SEGMENT * segment);
         #[unroll]
         for i in 0..SEGMENT {
             let codes = select(i < 4, low, high);

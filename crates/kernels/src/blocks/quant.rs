@@ -18,7 +18,7 @@ macro_rules! declare {
             /// Every format, in the order of the table.
             pub const ALL: [Quant; [$($gguf),*].len()] = [$(Quant::$name,)*];
 
-            /// The format's name as files and people write it, such as `Q4_K`.
+            /// The format's name in GGUF, such as `Q4_K`.
             pub const fn name(self) -> &'static str {
                 match self {
                     $(Quant::$name => stringify!($name),)*
@@ -39,15 +39,15 @@ macro_rules! declare {
                 }
             }
 
-            /// The format to try next for rows that are not whole blocks of this one; itself if
-            /// rows may have any length.
+            /// The next format to try for rows that are not whole blocks of this one; the format
+            /// itself if its rows may have any length.
             pub const fn fallback(self) -> Self {
                 match self {
                     $(Quant::$name => Quant::$next,)*
                 }
             }
 
-            /// Whether weights are unquantized, so that activations are not quantized to int8
+            /// Returns `true` if weights are unquantized; their activations are then not quantized
             /// either.
             pub const fn is_float(self) -> bool {
                 match self {
@@ -79,7 +79,7 @@ macro_rules! declare {
     };
 }
 
-/// Whether a row's kind is `float`.
+/// `true` if the kind of a format in the table is `float`.
 macro_rules! is_float {
     (float) => {
         true
@@ -105,7 +105,7 @@ impl Quant {
         Self::ALL.into_iter().find(|quant| quant.gguf_id() == id)
     }
 
-    /// The format nearest to this one whose blocks fill rows of this length.
+    /// This format, or its first fallback of which rows of this length are whole blocks.
     pub fn for_rows_of(self, cols: u64) -> Self {
         let mut quant = self;
         while !cols.is_multiple_of(quant.block_elements() as u64) {
@@ -168,7 +168,7 @@ impl Quant {
     }
 
     /// Quantizes the weights `src` to `dst`, block by block. K-quants, IQ4_XS and IQ4_NL search for
-    /// scales of small error; the others have the scales of ggml's reference, from the largest
+    /// scales of small error; the others compute the scales of ggml's reference from the largest
     /// weights of a block.
     ///
     /// # Errors
@@ -196,8 +196,8 @@ impl Quant {
         Ok(())
     }
 
-    /// Whether a scale (in an unquantized format: a weight) of the blocks in `bytes` is NaN or
-    /// infinite. Bytes after the last whole block are ignored.
+    /// Returns `true` if a scale (in an unquantized format: a weight) of the blocks in `bytes` is
+    /// NaN or infinite. Bytes after the last whole block are ignored.
     pub fn has_bad_scale(self, bytes: &[u8]) -> bool {
         let whole = &bytes[..bytes.len() - bytes.len() % self.block_bytes()];
         with_format!(self,

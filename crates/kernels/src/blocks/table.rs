@@ -1,19 +1,19 @@
 //! The table of formats: to add one, write its file and its row.
 
-/// Passes all formats to the macro `$then`: unquantized ones first, then by bits per weight within
-/// a family. A row is
+/// Passes all formats to the macro `$callback`: unquantized ones first, then by bits per weight
+/// within a family. A row is
 ///
 /// ```text
 /// NAME: KIND TYPE in MODULE, GGUF type id, file type, fallback;
 /// ```
 ///
 /// with the name in GGUF, the kind `float` or `block`, the storage type (a
-/// [`Float`](super::Float) or a [`Block`](super::Block)), the module of `blocks` with it and its
-/// decoding on a GPU, the value of `general.file_type` of a file of this format, and the format for
-/// rows that are not whole blocks.
+/// [`Float`](super::Float) or a [`Block`](super::Block)), the module of `blocks` that has this type
+/// and its decoding on a GPU, GGUF's id of the tensor type, the value of `general.file_type` of a
+/// file of this format, and the format for rows that are not whole blocks.
 macro_rules! quants {
-    ($then:ident) => {
-        $then! {
+    ($callback:ident) => {
+        $callback! {
             F32: float F32 in floats::single, 0, 0, F32;
             F16: float Fp16 in floats::half_float, 1, 1, F16;
             BF16: float Bf16 in floats::bfloat, 30, 32, BF16;

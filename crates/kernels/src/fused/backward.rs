@@ -9,8 +9,8 @@ use crate::norm::rms_norm_backward_in_place;
 use crate::scratch::Scratch;
 use crate::shape::{self, ShapeError};
 
-/// The precision of the gradient: `F32` for `Int8Activations`.
-fn differentiable(precision: MatmulPrecision) -> MatmulPrecision {
+/// The precision of a gradient: `F32` for `Int8Activations`.
+fn gradient_precision(precision: MatmulPrecision) -> MatmulPrecision {
     match precision {
         MatmulPrecision::Bf16 => MatmulPrecision::Bf16,
         MatmulPrecision::F32 | MatmulPrecision::Int8Activations => MatmulPrecision::F32,
@@ -47,17 +47,17 @@ pub fn norm_linears_backward(
     dx: &mut [f32],
 ) -> Result<Vec<Option<LoraGradient>>, ShapeError> {
     let references: Vec<&Linear> = linears.iter().collect();
-    let input = Input::new(x, inputs(&references)?, norm, differentiable(precision))?;
+    let input = Input::new(x, inputs(&references)?, norm, gradient_precision(precision))?;
     let width = outputs(&references);
     shape::length("the gradient of linears", dy.len(), input.tokens.checked_mul(width))?;
     shape::length("the gradient of a linear's input", dx.len(), Some(x.len()))?;
-    let (mut at, mut parts) = (0, Vec::new());
+    let (mut column, mut linears_and_dy) = (0, Vec::new());
     for linear in linears {
         let rows = linear.weight.rows();
-        parts.push((linear, View::new(dy, at, input.tokens, rows, width)?));
-        at += rows;
+        linears_and_dy.push((linear, View::new(dy, column, input.tokens, rows, width)?));
+        column += rows;
     }
-    let gradients = linears_backward(&parts, &input.floats, precision, dx)?;
+    let gradients = linears_backward(&linears_and_dy, &input.floats, precision, dx)?;
     if let Some(norm) = norm {
         rms_norm_backward_in_place(x, norm.weight, norm.eps, dx)?;
     }
@@ -77,11 +77,11 @@ pub fn linear_add_backward(
     dy: &[f32],
     dh: &mut [f32],
 ) -> Result<Option<LoraGradient>, ShapeError> {
-    let (rows, cols, precision) = (linear.weight.rows(), inputs(&[linear])?, differentiable(precision));
+    let (rows, cols, precision) = (linear.weight.rows(), inputs(&[linear])?, gradient_precision(precision));
     let tokens = shape::rows("a linear's input", h.len(), cols)?;
     shape::length("the gradient of a linear", dy.len(), tokens.checked_mul(rows))?;
     shape::length("the gradient of a linear's input", dh.len(), Some(h.len()))?;
-    let mut through = Vec::new();
+    let mut through_norm = Vec::new();
     if let Some(norm) = norm {
         let mut y = Scratch::new(dy.len());
         forward(
@@ -91,10 +91,10 @@ pub fn linear_add_backward(
             &mut y,
             Accumulate::Replace,
         )?;
-        through.extend_from_slice(dy);
-        rms_norm_backward_in_place(&y, norm.weight, norm.eps, &mut through)?;
+        through_norm.extend_from_slice(dy);
+        rms_norm_backward_in_place(&y, norm.weight, norm.eps, &mut through_norm)?;
     }
-    let dy = if norm.is_some() { &through } else { dy };
+    let dy = if norm.is_some() { &through_norm } else { dy };
     let gradients = linears_backward(&[(linear, View::all(dy, tokens, rows)?)], h, precision, dh)?;
     Ok(gradients.into_iter().next().flatten())
 }
@@ -116,14 +116,15 @@ pub fn gated_backward_from_saved<K: SavedElement>(
     dh: &[f32],
     dx: &mut [f32],
 ) -> Result<[Option<LoraGradient>; 2], ShapeError> {
-    let precision = differentiable(precision);
+    let precision = gradient_precision(precision);
     let input = Input::new(x, inputs(&[gate, up])?, norm, precision)?;
-    let (mut gates, mut ups) = (Scratch::new(dh.len()), Scratch::new(dh.len()));
-    glu::glu_backward_from_saved(activation, saved, dh, &mut gates, &mut ups)?;
-    gate_and_up_backward(x, norm, &input, [gate, up], [&gates, &ups], precision, dx)
+    let (mut d_gate, mut d_up) = (Scratch::new(dh.len()), Scratch::new(dh.len()));
+    glu::glu_backward_from_saved(activation, saved, dh, &mut d_gate, &mut d_up)?;
+    gate_and_up_backward(x, norm, &input, [gate, up], [&d_gate, &d_up], precision, dx)
 }
 
-/// Writes the gradient of `x`, from the gradients of gate and up.
+/// Writes the gradient of `x`, from the gradients of gate and up, to `dx`. Returns the gradients of
+/// both adapters.
 fn gate_and_up_backward(
     x: &[f32],
     norm: Option<Norm>,
@@ -135,8 +136,8 @@ fn gate_and_up_backward(
 ) -> Result<[Option<LoraGradient>; 2], ShapeError> {
     shape::length("the gradient of a gated layer's input", dx.len(), Some(x.len()))?;
     let view = |i: usize| View::all(gradients[i], input.tokens, linears[i].weight.rows());
-    let parts = [(linears[0], view(0)?), (linears[1], view(1)?)];
-    let mut adapters = linears_backward(&parts, &input.floats, precision, dx)?.into_iter();
+    let linears_and_dy = [(linears[0], view(0)?), (linears[1], view(1)?)];
+    let mut adapters = linears_backward(&linears_and_dy, &input.floats, precision, dx)?.into_iter();
     if let Some(norm) = norm {
         rms_norm_backward_in_place(x, norm.weight, norm.eps, dx)?;
     }

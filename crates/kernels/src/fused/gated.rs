@@ -34,37 +34,38 @@ pub fn gated(
         forward(&input, &[up], precision, h, Accumulate::Replace)?;
         return glu::glu_in_place(activation, &gates, h);
     }
-    let weights = Strips::all(&[gate, up], &input)?;
-    let cut = WorkSplit::new(&weights, tokens);
+    let weights = Strips::from_linears(&[gate, up], &input)?;
+    let split = WorkSplit::new(&weights, tokens);
     let (gate, up) = (&weights[0], &weights[1]);
-    let step = cut.strips(gate.row_bytes() + up.row_bytes());
-    let across = gate.count().div_ceil(step);
+    let chunk_strips = split.strips(gate.row_bytes() + up.row_bytes());
+    let row_chunks = gate.count().div_ceil(chunk_strips);
     let (h, outcome, isa) = (team::Scattered::new(h), Outcome::default(), Isa::best());
-    team::run(across * tokens.div_ceil(cut.tokens), &|chunk| {
-        let strips = chunk % across * step..((chunk % across + 1) * step).min(gate.count());
+    team::run(row_chunks * tokens.div_ceil(split.tokens), &|work_chunk| {
+        let (row_chunk, token_chunk) = (work_chunk % row_chunks, work_chunk / row_chunks);
+        let strips = row_chunk * chunk_strips..((row_chunk + 1) * chunk_strips).min(gate.count());
         let columns = strips.start * ROWS..(strips.end * ROWS).min(rows);
-        let mut gates = vec![0.0; cut.at_a_time.min(tokens) * columns.len()];
-        let first = chunk / across * cut.tokens;
-        let end = (first + cut.tokens).min(tokens);
-        for first in (first..end).step_by(cut.at_a_time) {
-            let tokens = first..(first + cut.at_a_time).min(end);
-            let at = |token: usize| (token - first) * columns.len();
+        let mut gates = vec![0.0; split.tokens_at_a_time.min(tokens) * columns.len()];
+        let first = token_chunk * split.tokens;
+        let end = (first + split.tokens).min(tokens);
+        for first in (first..end).step_by(split.tokens_at_a_time) {
+            let tokens = first..(first + split.tokens_at_a_time).min(end);
+            let gates_offset = |token: usize| (token - first) * columns.len();
             outcome.note(
                 gate.product(strips.clone(), &input, tokens.clone(), |token, row, results| {
-                    gates[at(token) + row - columns.start..][..results.len()].copy_from_slice(results);
+                    gates[gates_offset(token) + row - columns.start..][..results.len()].copy_from_slice(results);
                 }),
             );
             outcome.note(
                 up.product(strips.clone(), &input, tokens.clone(), |token, row, results| {
-                    // SAFETY: each row is computed once for a token.
+                    // SAFETY: each row is computed once per token.
                     let h = unsafe { h.slice(token * rows + row, results.len()) };
                     h.copy_from_slice(results);
                 }),
             );
             for token in tokens {
-                // SAFETY: these are the rows that this chunk wrote, no longer in use.
+                // SAFETY: this work chunk has written these elements, and borrows none of them now.
                 let h = unsafe { h.slice(token * rows + columns.start, columns.len()) };
-                glu::chunk_in_place(isa, activation, &gates[at(token)..][..columns.len()], h);
+                glu::glu_in_place_serial(isa, activation, &gates[gates_offset(token)..][..columns.len()], h);
             }
         }
     });
@@ -95,14 +96,15 @@ pub fn gated_with_saved<K: SavedElement>(
     forward(&input, &[up], precision, h, Accumulate::Replace)?;
     let isa = Isa::best();
     let (saved_gate, saved_up) = (team::Scattered::new(saved_gate), team::Scattered::new(saved_up));
-    team::run_over(h, glu::CHUNK, &|chunk, h| {
-        let (at, gates) = (chunk * glu::CHUNK, &gates[chunk * glu::CHUNK..][..h.len()]);
-        // SAFETY: chunks do not overlap, and each runs once.
+    team::run_over(h, glu::WORK_CHUNK, &|work_chunk, h| {
+        let start = work_chunk * glu::WORK_CHUNK;
+        let gates = &gates[start..][..h.len()];
+        // SAFETY: work chunks do not overlap, and each runs once.
         unsafe {
-            K::save(isa, gates, saved_gate.slice(at, h.len()));
-            K::save(isa, h, saved_up.slice(at, h.len()));
+            K::save(isa, gates, saved_gate.slice(start, h.len()));
+            K::save(isa, h, saved_up.slice(start, h.len()));
         }
-        glu::chunk_in_place(isa, activation, gates, h);
+        glu::glu_in_place_serial(isa, activation, gates, h);
     });
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! Fused operations of half a layer, to dispatch as little as possible.
+//! Fused operations of half a layer, which minimize the number of dispatches.
 //!
 //! Decoding dispatches work to the thread team five times per layer: [`norm_linears`] for Q, K and
 //! V, attention, [`linear_add_in_place`], [`gated`], [`linear_add_in_place`] again.
@@ -29,7 +29,7 @@ pub fn add_in_place(x: &mut [f32], y: &[f32]) -> Result<(), ShapeError> {
     Ok(())
 }
 
-/// The number of inputs of all linears, which must be equal.
+/// The number of input columns, which must be the same for all linears.
 fn inputs(linears: &[&Linear]) -> Result<usize, ShapeError> {
     let cols = linears.first().map_or(0, |linear| linear.weight.cols());
     for linear in linears {
@@ -39,12 +39,13 @@ fn inputs(linears: &[&Linear]) -> Result<usize, ShapeError> {
     Ok(cols)
 }
 
-/// The total outputs of all linears.
+/// The total number of output columns of all linears.
 fn outputs(linears: &[&Linear]) -> usize {
     linears.iter().map(|linear| linear.weight.rows()).sum()
 }
 
-/// Linears over one input with their epilogues, side by side in rows of `y`, written or added.
+/// Computes linears over one input with their epilogues. Writes the results side by side to the
+/// rows of `y`, or adds them.
 pub(crate) fn forward(
     input: &Input,
     linears: &[&Linear],
@@ -63,15 +64,15 @@ pub(crate) fn forward(
 
 /// The first column of each linear's outputs in `y`.
 fn columns(linears: &[&Linear]) -> Vec<usize> {
-    let next = |next: &mut usize, linear: &&Linear| {
-        let at = *next;
+    let first_column = |next: &mut usize, linear: &&Linear| {
+        let first = *next;
         *next += linear.weight.rows();
-        Some(at)
+        Some(first)
     };
-    linears.iter().scan(0, next).collect()
+    linears.iter().scan(0, first_column).collect()
 }
 
-/// GEMM of linears whose weights are dequantized tile by tile, each at its column of `y`.
+/// GEMM with weights that are dequantized tile by tile, each linear at its columns of `y`.
 fn in_tiles<E: Factor>(
     input: &Input,
     linears: &[&Linear],
@@ -80,14 +81,14 @@ fn in_tiles<E: Factor>(
     accumulate: Accumulate,
 ) -> Result<(), ShapeError> {
     let x = LhsPanels::<E>::new(&input.floats, input.tokens, input.cols)?;
-    for (linear, at) in linears.iter().zip(columns(linears)) {
-        let mut target = ViewMut::new(y, at, input.tokens, linear.weight.rows(), width)?;
+    for (linear, column) in linears.iter().zip(columns(linears)) {
+        let mut target = ViewMut::new(y, column, input.tokens, linear.weight.rows(), width)?;
         linear::forward(linear, &x, &mut target, accumulate)?;
     }
     Ok(())
 }
 
-/// Linears computed from their stored blocks, a strip of rows at a time, each at its column of `y`.
+/// Products with stored blocks, a strip of rows at a time, each linear at its columns of `y`.
 fn in_strips(
     input: &Input,
     linears: &[&Linear],
@@ -95,12 +96,12 @@ fn in_strips(
     y: &mut [f32],
     accumulate: Accumulate,
 ) -> Result<(), ShapeError> {
-    let strips = Strips::all(linears, input)?;
+    let strips = Strips::from_linears(linears, input)?;
     let columns = columns(linears);
     let y = team::Scattered::new(y);
-    multiply_strips(&strips, input, |which, token, row, results| {
-        // SAFETY: each row of each weight is computed once for a token.
-        let y = unsafe { y.slice(token * width + columns[which] + row, results.len()) };
+    multiply_strips(&strips, input, |index, token, row, results| {
+        // SAFETY: each row of each weight is computed once per token.
+        let y = unsafe { y.slice(token * width + columns[index] + row, results.len()) };
         match accumulate {
             // A constant length avoids a call to memcpy.
             Accumulate::Replace => match (y.first_chunk_mut::<ROWS>(), results.first_chunk()) {
@@ -112,8 +113,8 @@ fn in_strips(
     })
 }
 
-/// Several linears over one input `x [T, in]`, normalized first if there is a norm:
-/// `y [T, sum of out]`, the outputs of a row side by side.
+/// Computes several linears over one input `x [T, in]`, which is normalized first if there is a
+/// norm, to `y [T, sum of out]`, side by side.
 ///
 /// # Errors
 /// Returns an error if the sizes do not match.
@@ -129,7 +130,8 @@ pub fn norm_linears(
     forward(&input, &linears, precision, y, Accumulate::Replace)
 }
 
-/// Adds a linear over `h [T, in]`, then normalized if there is a norm, to `residual [T, out]`.
+/// Computes a linear over `h [T, in]`, normalizes its output if there is a norm, and adds it to
+/// `residual [T, out]`.
 ///
 /// # Errors
 /// Returns an error if the sizes do not match.

@@ -69,10 +69,10 @@ avx512_bf16! {
     fn pairs(first: __m512, second: __m512) -> __m512i {
         const INTERLEAVED: [i16; 2 * WIDTH] = {
             let mut interleaved = [0; 2 * WIDTH];
-            let mut at = 0;
-            while at < 2 * WIDTH {
-                interleaved[at] = (at / 2 + at % 2 * WIDTH) as i16;
-                at += 1;
+            let mut i = 0;
+            while i < 2 * WIDTH {
+                interleaved[i] = (i / 2 + i % 2 * WIDTH) as i16;
+                i += 1;
             }
             interleaved
         };
@@ -82,6 +82,7 @@ avx512_bf16! {
 }
 
 avx512_bf16! {
+    /// See [`interleave`].
     fn interleave_enabled<const N: usize>(rows: &[[f32; N]], column: usize, out: &mut [Bf16Pair]) {
         for (rows, out) in rows.as_chunks::<2>().0.iter().zip(out.as_chunks_mut::<NR>().0) {
             let [first, second] = rows.each_ref().map(|row| row.as_chunks::<WIDTH>().0);
@@ -94,22 +95,24 @@ avx512_bf16! {
 }
 
 avx512_bf16! {
+    /// See [`transpose`].
     fn transpose_enabled(rows: &[&[f32]; MR], out: &mut [Bf16Pair]) {
-        for (at, out) in out.chunks_mut(WIDTH * MR).enumerate() {
-            let half = |row: &[f32], first: usize| {
-                let left = row.len().saturating_sub(first).min(WIDTH);
+        for (index, out) in out.chunks_mut(WIDTH * MR).enumerate() {
+            // A vector of the row from `first` on, zero-padded.
+            let load_row = |row: &[f32], first: usize| {
+                let count = row.len().saturating_sub(first).min(WIDTH);
                 // SAFETY: only lanes within the row are read.
-                unsafe { _mm512_maskz_loadu_ps(((1_u32 << left) - 1) as __mmask16, row.as_ptr().wrapping_add(first)) }
+                unsafe { _mm512_maskz_loadu_ps(((1_u32 << count) - 1) as __mmask16, row.as_ptr().wrapping_add(first)) }
             };
             let steps = out.len() / MR;
             for (rows, column) in rows.as_chunks::<4>().0.iter().zip((0..MR).step_by(4)) {
-                let first = at * 2 * WIDTH;
+                let first = index * 2 * WIDTH;
                 let [a, b, c, d]: [__m512i; 4] = std::array::from_fn(|i| {
-                    cast::<__m512bh, _>(_mm512_cvtne2ps_pbh(half(rows[i], first + WIDTH), half(rows[i], first)))
+                    cast::<__m512bh, _>(_mm512_cvtne2ps_pbh(load_row(rows[i], first + WIDTH), load_row(rows[i], first)))
                 });
                 let (ab, cd) = (_mm512_unpacklo_epi32(a, b), _mm512_unpacklo_epi32(c, d));
                 let (ab_high, cd_high) = (_mm512_unpackhi_epi32(a, b), _mm512_unpackhi_epi32(c, d));
-                // Vector `i` has step `i` of each four.
+                // Quarter `q` of vector `i` has step `4 q + i` of the four rows.
                 let transposed = [
                     _mm512_unpacklo_epi64(ab, cd),
                     _mm512_unpackhi_epi64(ab, cd),
@@ -117,14 +120,14 @@ avx512_bf16! {
                     _mm512_unpackhi_epi64(ab_high, cd_high),
                 ];
                 for (i, transposed) in transposed.into_iter().enumerate() {
-                    let fours = [
+                    let quarters = [
                         _mm512_castsi512_si128(transposed),
                         _mm512_extracti32x4_epi32::<1>(transposed),
                         _mm512_extracti32x4_epi32::<2>(transposed),
                         _mm512_extracti32x4_epi32::<3>(transposed),
                     ];
-                    for (step, four) in (i..steps).step_by(4).zip(fours) {
-                        store(four, &mut out[step * MR..].as_chunks_mut::<4>().0[column / 4]);
+                    for (step, quarter) in (i..steps).step_by(4).zip(quarters) {
+                        store(quarter, &mut out[step * MR..].as_chunks_mut::<4>().0[column / 4]);
                     }
                 }
             }

@@ -8,21 +8,21 @@ use bytemuck::{Pod, Zeroable};
 pub(crate) trait Factor: Pod + Send + Sync {
     /// Elements of the inner dimension in one factor.
     const DEPTH: usize;
-    /// Whether this is a pair of bf16, for which the CPU may have an instruction; see
+    /// `true` for a pair of bf16, for which the CPU may have an instruction; see
     /// [`crate::bf16_is_fast`].
     #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
     const IS_PAIR: bool;
-    /// Sixteen factors, unpacked for [`Factor::mul_add`].
+    /// Sixteen factors, unpacked for [`Factor::fma`].
     type Vector<L: Lanes>: Copy;
 
-    /// The factor of one element (`second` is ignored) or two.
+    /// The factor of two elements; `second` is ignored if a factor has one.
     fn from_pair(first: f32, second: f32) -> Self;
     /// Loads sixteen factors.
     fn load<L: Lanes>(l: L, x: &[Self; WIDTH]) -> Self::Vector<L>;
     /// Broadcasts one factor.
     fn splat<L: Lanes>(l: L, x: Self) -> Self::Vector<L>;
     /// `sum` plus the products of `a` and `b`.
-    fn mul_add<L: Lanes>(l: L, a: Self::Vector<L>, b: Self::Vector<L>, sum: L::Floats) -> L::Floats;
+    fn fma<L: Lanes>(l: L, a: Self::Vector<L>, b: Self::Vector<L>, sum: L::Floats) -> L::Floats;
 }
 
 impl Factor for f32 {
@@ -46,23 +46,25 @@ impl Factor for f32 {
     }
 
     #[inline(always)]
-    fn mul_add<L: Lanes>(l: L, a: L::Floats, b: L::Floats, sum: L::Floats) -> L::Floats {
-        l.mul_add(a, b, sum)
+    fn fma<L: Lanes>(l: L, a: L::Floats, b: L::Floats, sum: L::Floats) -> L::Floats {
+        l.fma(a, b, sum)
     }
 }
 
-/// Two values rounded to bf16, the first in the low half. Multiplied here by widening to f32: the
-/// scalar specification of `vdpbf16ps`.
+/// Two values rounded to bf16, the first in the low half. Products here are computed by widening to
+/// f32: the scalar specification of `vdpbf16ps`.
 #[derive(Clone, Copy, Pod, Zeroable)]
 #[repr(transparent)]
 pub(crate) struct Bf16Pair(u32);
 
 impl Bf16Pair {
+    /// The first value as f32.
     #[inline(always)]
     fn first(self) -> f32 {
         widen(self.0 as u16)
     }
 
+    /// The second value as f32.
     #[inline(always)]
     fn second(self) -> f32 {
         f32::from_bits(self.0 & 0xffff_0000)
@@ -90,8 +92,8 @@ impl Factor for Bf16Pair {
     }
 
     #[inline(always)]
-    fn mul_add<L: Lanes>(l: L, a: [L::Floats; 2], b: [L::Floats; 2], sum: L::Floats) -> L::Floats {
-        l.mul_add(a[1], b[1], l.mul_add(a[0], b[0], sum))
+    fn fma<L: Lanes>(l: L, a: [L::Floats; 2], b: [L::Floats; 2], sum: L::Floats) -> L::Floats {
+        l.fma(a[1], b[1], l.fma(a[0], b[0], sum))
     }
 }
 

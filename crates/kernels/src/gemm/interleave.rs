@@ -15,6 +15,7 @@ pub(crate) fn interleave<E: Factor, const N: usize>(isa: Isa, rows: &[[f32; N]],
 }
 
 on_lanes! {
+    /// [`interleave`] on any instruction set.
     fn interleave_on_any<L>[E: Factor, const N: usize][E, N](_l; rows: &[[f32; N]], column: usize, out: &mut [E]) {
         for (rows, out) in rows.chunks_exact(E::DEPTH).zip(out.as_chunks_mut::<NR>().0) {
             let (first, second) = (&rows[0], &rows[E::DEPTH - 1]);

@@ -7,13 +7,14 @@ use crate::isa::Isa;
 use crate::lanes::{Lanes, WIDTH, on_lanes, operands, prefetch_l1};
 use crate::scratch::LINE;
 
-/// Prefetch distance of the lhs in bytes. It comes from L3 for the first rhs panel, and the
+/// Prefetch distance of the lhs in bytes. For the first rhs panel the lhs comes from L3, and the
 /// hardware prefetcher stops at the end of each page.
-const LHS_AHEAD: usize = 4096;
-/// Prefetch distance of the rhs in bytes. It comes from L2.
-const RHS_AHEAD: usize = 1024;
+const LHS_PREFETCH_BYTES: usize = 4096;
+/// Prefetch distance of the rhs in bytes. The rhs comes from L2.
+const RHS_PREFETCH_BYTES: usize = 1024;
 
 on_lanes! {
+    /// [`microkernel`] on any instruction set.
     fn on_any<L>[E: Factor][E](l; panels: &Panels<E>, tile: &OutputTile) {
         // SAFETY: guaranteed by the caller of `microkernel`.
         unsafe {
@@ -47,11 +48,12 @@ unsafe fn accumulate<L: Lanes, E: Factor, const R: usize, const C: usize>(
 ) {
     let mut sums = [[l.splat(0.0); C]; R];
     for (lhs, rhs) in panels {
-        // A pair has its own sums: sums carried through both loops are spilled on AVX2.
-        let of_pair = products::<L, E, R, C>(l, lhs.as_chunks().0, rhs.as_chunks().0, row, col);
+        // Each pair of panels has its own sums: on AVX2, sums carried through both loops are
+        // spilled.
+        let products = products::<L, E, R, C>(l, lhs.as_chunks().0, rhs.as_chunks().0, row, col);
         for r in 0..R {
             for c in 0..C {
-                sums[r][c] = l.add(sums[r][c], of_pair[r][c]);
+                sums[r][c] = l.add(sums[r][c], products[r][c]);
             }
         }
     }
@@ -76,19 +78,19 @@ fn products<L: Lanes, E: Factor, const R: usize, const C: usize>(
     for (lhs, rhs) in lhs.iter().zip(rhs) {
         let vectors = rhs.as_chunks::<WIDTH>().0;
         let right: [_; C] = std::array::from_fn(|c| E::load(l, &vectors[col + c]));
-        // Narrow kernels have too few products for each prefetch.
+        // Narrow kernels have too few products per prefetch.
         if C > 1 {
-            prefetch_l1(lhs.as_ptr().wrapping_byte_add(LHS_AHEAD));
+            prefetch_l1(lhs.as_ptr().wrapping_byte_add(LHS_PREFETCH_BYTES));
             for line in 0..size_of_val(rhs) / LINE {
-                prefetch_l1(rhs.as_ptr().wrapping_byte_add(RHS_AHEAD + LINE * line));
+                prefetch_l1(rhs.as_ptr().wrapping_byte_add(RHS_PREFETCH_BYTES + LINE * line));
             }
         }
-        // Pairs are unpacked before they are broadcast.
+        // Pairs are unpacked before they are broadcast, so they cannot be memory operands.
         let lhs: [_; C] = if E::IS_PAIR { [lhs; C] } else { operands(l, lhs) };
         for r in 0..R {
             for c in 0..C {
                 let left = E::splat(l, lhs[c][row + r]);
-                sums[r][c] = E::mul_add(l, left, right[c], sums[r][c]);
+                sums[r][c] = E::fma(l, left, right[c], sums[r][c]);
             }
         }
     }

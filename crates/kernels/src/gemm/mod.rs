@@ -2,8 +2,8 @@
 //!
 //! The microkernel keeps an output tile of [`MR`] x [`NR`], twelve rows by two vectors, in
 //! registers and loops once over the inner dimension. Lhs panels are transposed, `[k][MR]`, and
-//! their elements broadcast; rhs panels are `[k][NR]`. Their elements are
-//! [`factor::Factor`]s: one f32, or two neighbors of the inner dimension rounded to bf16.
+//! their elements are broadcast; rhs panels are `[k][NR]`. The elements are [`factor::Factor`]s:
+//! one f32, or two neighbors of the inner dimension rounded to bf16.
 
 #[cfg(target_arch = "x86_64")]
 mod avx512_bf16;

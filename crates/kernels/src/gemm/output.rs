@@ -5,7 +5,7 @@ use crate::lanes::{Lanes, WIDTH};
 use crate::shape::{self, ShapeError};
 use crate::team;
 
-/// Whether a product overwrites the target or is added to it.
+/// The mode of writing a product to its target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Accumulate {
     /// The product overwrites the target.
@@ -33,9 +33,8 @@ impl Epilogue<'_> {
         }
     }
 
-    /// The epilogue of later rounds of a result whose first round used this one: adds, without the
-    /// bias.
-    pub fn further(self) -> Self {
+    /// The epilogue of passes after the first: adds to the target, without the bias.
+    pub fn next_pass(self) -> Self {
         Self {
             scale: self.scale,
             bias: None,
@@ -120,7 +119,7 @@ impl<'a> ViewMut<'a> {
     }
 }
 
-/// An output tile: its target, position and epilogue.
+/// An output tile: a target, a position in it, and an epilogue.
 pub(super) struct OutputTile<'a> {
     pub target: &'a ViewMut<'a>,
     pub row: usize,
@@ -129,12 +128,12 @@ pub(super) struct OutputTile<'a> {
 }
 
 impl OutputTile<'_> {
-    /// Columns of the tile within the target.
+    /// Columns of the tile that are within the target.
     pub fn width(&self) -> usize {
         NR.min(self.target.cols - self.col)
     }
 
-    /// Prefetch the output tile; strided rows defeat the hardware prefetcher.
+    /// Prefetches the output tile: strided rows defeat the hardware prefetcher.
     #[cfg(target_arch = "x86_64")]
     #[inline(always)]
     pub fn prefetch(&self) {
@@ -162,31 +161,31 @@ impl OutputTile<'_> {
         let out = unsafe { self.target.part(row, col, count) };
         let mut sums = l.mul(sums, l.splat(self.epilogue.scale));
         if let Some(bias) = self.epilogue.bias {
-            sums = l.add(sums, padded(l, &bias[col..col + count]));
+            sums = l.add(sums, load_padded(l, &bias[col..col + count]));
         }
         if self.epilogue.accumulate == Accumulate::Add {
-            sums = l.add(sums, padded(l, out));
+            sums = l.add(sums, load_padded(l, out));
         }
         match <&mut [f32; WIDTH]>::try_from(&mut *out) {
             Ok(out) => l.store(sums, out),
             Err(_) => {
-                let mut all = [0.0; WIDTH];
-                l.store(sums, &mut all);
-                out.copy_from_slice(&all[..count]);
+                let mut vector = [0.0; WIDTH];
+                l.store(sums, &mut vector);
+                out.copy_from_slice(&vector[..count]);
             }
         }
     }
 }
 
-/// At most sixteen floats, padded with zeros.
+/// Loads at most sixteen floats, padded with zeros.
 #[inline(always)]
-fn padded<L: Lanes>(l: L, x: &[f32]) -> L::Floats {
+fn load_padded<L: Lanes>(l: L, x: &[f32]) -> L::Floats {
     match x.try_into() {
-        Ok(whole) => l.load(whole),
+        Ok(x) => l.load(x),
         Err(_) => {
-            let mut all = [0.0; WIDTH];
-            all[..x.len()].copy_from_slice(x);
-            l.load(&all)
+            let mut padded = [0.0; WIDTH];
+            padded[..x.len()].copy_from_slice(x);
+            l.load(&padded)
         }
     }
 }

@@ -1,4 +1,4 @@
-//! GEMM, split into chunks for the thread team.
+//! GEMM, split into work chunks for the thread team.
 
 use super::factor::{Factor, Panels};
 use super::microkernel::microkernel;
@@ -10,26 +10,26 @@ use crate::team;
 use std::cell::Cell;
 use std::ops::Range;
 
-/// Bytes of rhs panels that a chunk holds at once: they stay in the core's own cache during the
-/// loop over rows.
+/// Bytes of rhs panels that a work chunk holds at once: they stay in the core's private cache
+/// during the loop over rows.
 const PANEL_BYTES: usize = 256 * 1024;
-/// A range of the inner dimension ends at a multiple of the largest quantization block.
+/// Ranges of the inner dimension end at a multiple of this: the largest quantization block.
 const BLOCK: usize = 256;
-/// Minimum rows of a chunk, to amortise loading or dequantizing the rhs panels.
+/// Minimum rows of a work chunk, to amortize loading or dequantizing the rhs panels.
 const MIN_ROWS: usize = 16 * MR;
-/// Chunks per thread, so that all threads end together.
-const CHUNKS_PER_THREAD: usize = 6;
+/// Work chunks per thread: enough for all threads to finish at about the same time.
+const WORK_CHUNKS_PER_THREAD: usize = 6;
 
-/// Packs rhs columns starting at a given one, for a range of the inner dimension: as many panels
-/// `[steps][NR]` as the buffer holds. Columns past the last are left unchanged; the second half of
-/// a pair past the end is zero.
+/// Packs rhs columns from a given one on, for a range of the inner dimension: as many panels
+/// `[steps][NR]` as the buffer holds. Columns past the last are left unchanged; if the range ends
+/// within a pair, the second element of the pair is zero.
 pub(crate) type Fill<'a, E> = dyn Fn(Range<usize>, usize, &mut [E]) + Sync + 'a;
 
 /// The rhs of a product.
 pub(crate) enum Rhs<'a, E> {
     /// Panels packed in advance; see [`super::pack_rhs`].
     Packed(&'a [E]),
-    /// Panels packed by each chunk.
+    /// Panels packed by each work chunk.
     Expand(&'a Fill<'a, E>),
 }
 
@@ -49,59 +49,60 @@ struct SegmentRange {
 }
 
 impl SegmentRange {
+    /// The factors that contain the range.
     fn steps<E: Factor>(&self) -> Range<usize> {
         self.depth.start / E::DEPTH..self.depth.end.div_ceil(E::DEPTH)
     }
 }
 
-/// Ranges whose rhs panels are held at once, per round.
-fn rounds<E: Factor>(segments: &[Segment<E>], panels: usize) -> Vec<Vec<SegmentRange>> {
-    let most = (PANEL_BYTES / (size_of::<E>() * NR * panels) * E::DEPTH / BLOCK).max(1) * BLOCK;
-    let (mut rounds, mut held) = (vec![Vec::new()], 0);
-    for (segment, whole) in segments.iter().enumerate() {
+/// Splits the inner dimension into passes: ranges whose rhs panels are held at once.
+fn split_into_passes<E: Factor>(segments: &[Segment<E>], panels: usize) -> Vec<Vec<SegmentRange>> {
+    let max_depth = (PANEL_BYTES / (size_of::<E>() * NR * panels) * E::DEPTH / BLOCK).max(1) * BLOCK;
+    let (mut passes, mut pass_depth) = (vec![Vec::new()], 0);
+    for (index, segment) in segments.iter().enumerate() {
         let mut start = 0;
-        while start < whole.depth {
-            let length = match whole.depth - start {
-                rest if held + rest <= most => rest,
-                _ => (most - held) / BLOCK * BLOCK,
+        while start < segment.depth {
+            let length = match segment.depth - start {
+                rest if pass_depth + rest <= max_depth => rest,
+                _ => (max_depth - pass_depth) / BLOCK * BLOCK,
             };
             if length == 0 {
-                rounds.push(Vec::new());
-                held = 0;
+                passes.push(Vec::new());
+                pass_depth = 0;
                 continue;
             }
             let depth = start..start + length;
-            (start, held) = (depth.end, held + length);
-            if let Some(round) = rounds.last_mut() {
-                round.push(SegmentRange { segment, depth });
+            (start, pass_depth) = (depth.end, pass_depth + length);
+            if let Some(pass) = passes.last_mut() {
+                pass.push(SegmentRange { segment: index, depth });
             }
         }
     }
-    rounds
+    passes
 }
 
 thread_local! {
-    /// Buffer for rhs panels, reused by later chunks.
+    /// Buffer for rhs panels, reused by later work chunks.
     static BUFFER: Cell<Vec<u32>> = const { Cell::new(Vec::new()) };
 }
 
-/// Writes, or adds, the sum of the segments' products to `target`, with an epilogue. A chunk holds
-/// `panels` rhs panels.
+/// Writes, or adds, the sum of the segments' products to `target`, with an epilogue. A work chunk
+/// holds `panels` rhs panels.
 pub(crate) fn product<E: Factor>(segments: &[Segment<E>], panels: usize, epilogue: Epilogue, target: &mut ViewMut) {
-    // Exclusive until the call returns; chunks share it and write disjoint parts.
+    // Exclusive until the call returns; work chunks share it and write disjoint parts.
     let target = &*target;
-    let rounds = rounds(segments, panels);
-    let across = target.cols().div_ceil(panels * NR);
+    let passes = split_into_passes(segments, panels);
+    let column_chunks = target.cols().div_ceil(panels * NR);
     // The split of rows changes no sum, so it may depend on the number of threads.
-    let row_chunks = (team::threads() * CHUNKS_PER_THREAD).div_ceil(across.max(1));
-    let rows = (target.rows() / row_chunks).max(MIN_ROWS).next_multiple_of(MR);
-    let down = target.rows().div_ceil(rows);
-    team::run(down * across, &|chunk| {
+    let desired_row_chunks = (team::threads() * WORK_CHUNKS_PER_THREAD).div_ceil(column_chunks.max(1));
+    let rows = (target.rows() / desired_row_chunks).max(MIN_ROWS).next_multiple_of(MR);
+    let row_chunks = target.rows().div_ceil(rows);
+    team::run(row_chunks * column_chunks, &|index| {
         let (rows, col) = (
-            chunk % down * rows..(chunk % down + 1) * rows,
-            chunk / down * panels * NR,
+            index % row_chunks * rows..(index % row_chunks + 1) * rows,
+            index / row_chunks * panels * NR,
         );
-        let chunk = Chunk {
+        let work_chunk = WorkChunk {
             segments,
             target,
             rows: rows.start..rows.end.min(target.rows()),
@@ -109,19 +110,16 @@ pub(crate) fn product<E: Factor>(segments: &[Segment<E>], panels: usize, epilogu
             panels: panels.min((target.cols() - col).div_ceil(NR)),
         };
         let mut buffer = BUFFER.take();
-        for (index, round) in rounds.iter().enumerate() {
-            chunk.round(
-                round,
-                if index == 0 { epilogue } else { epilogue.further() },
-                &mut buffer,
-            );
+        for (pass, ranges) in passes.iter().enumerate() {
+            let epilogue = if pass == 0 { epilogue } else { epilogue.next_pass() };
+            work_chunk.run_pass(ranges, epilogue, &mut buffer);
         }
         BUFFER.set(buffer);
     });
 }
 
-/// A range of rows and columns of the target.
-struct Chunk<'a, E> {
+/// A work chunk: rows of the target, and the columns of some panels.
+struct WorkChunk<'a, E> {
     segments: &'a [Segment<'a, E>],
     target: &'a ViewMut<'a>,
     rows: Range<usize>,
@@ -129,15 +127,15 @@ struct Chunk<'a, E> {
     panels: usize,
 }
 
-impl<E: Factor> Chunk<'_, E> {
-    /// Accumulates the products over some ranges of the inner dimension.
-    fn round(&self, ranges: &[SegmentRange], epilogue: Epilogue, buffer: &mut Vec<u32>) {
+impl<E: Factor> WorkChunk<'_, E> {
+    /// Accumulates the products over ranges of the inner dimension.
+    fn run_pass(&self, ranges: &[SegmentRange], epilogue: Epilogue, buffer: &mut Vec<u32>) {
         let isa = Isa::best();
-        let size = |range: &SegmentRange| match self.segments[range.segment].rhs {
+        let expanded_len = |range: &SegmentRange| match self.segments[range.segment].rhs {
             Rhs::Packed(_) => 0,
             Rhs::Expand(_) => self.panels * range.steps::<E>().len() * NR,
         };
-        let total: usize = ranges.iter().map(size).sum();
+        let total: usize = ranges.iter().map(expanded_len).sum();
         if buffer.len() < total + SLACK {
             buffer.resize(total + SLACK, 0);
         }
@@ -145,12 +143,12 @@ impl<E: Factor> Chunk<'_, E> {
         let buffer: &mut [E] = bytemuck::cast_slice_mut(&mut buffer[first..][..total]);
         let (mut rest, mut expanded) = (buffer, Vec::with_capacity(ranges.len()));
         for range in ranges {
-            let (own, others) = std::mem::take(&mut rest).split_at_mut(size(range));
-            rest = others;
+            let (of_range, after) = std::mem::take(&mut rest).split_at_mut(expanded_len(range));
+            rest = after;
             if let Rhs::Expand(fill) = self.segments[range.segment].rhs {
-                fill(range.depth.clone(), self.col, own);
+                fill(range.depth.clone(), self.col, of_range);
             }
-            expanded.push(&*own);
+            expanded.push(&*of_range);
         }
         let mut panels = Vec::with_capacity(ranges.len());
         for row in self.rows.clone().step_by(MR) {
@@ -166,29 +164,29 @@ impl<E: Factor> Chunk<'_, E> {
                     epilogue,
                 };
                 let panels: &Panels<E> = &panels;
-                // SAFETY: chunks are disjoint parts of the target.
+                // SAFETY: work chunks are disjoint parts of the target.
                 unsafe { microkernel(isa, panels, &tile) };
             }
         }
     }
 
-    /// The rhs panel of a range: of the packed panels, or of those in `expanded`.
+    /// The rhs panel of a range: from the packed panels, or from `expanded`.
     fn rhs<'b>(&'b self, range: &SegmentRange, expanded: &'b [E], panel: usize) -> &'b [E] {
         let (segment, steps) = (&self.segments[range.segment], range.steps::<E>());
-        let (all, first) = match segment.rhs {
-            Rhs::Packed(all) => {
-                let of_panel = segment.depth.div_ceil(E::DEPTH);
-                (all, (self.col / NR + panel) * of_panel + steps.start)
+        let (panels, first_step) = match segment.rhs {
+            Rhs::Packed(panels) => {
+                let panel_steps = segment.depth.div_ceil(E::DEPTH);
+                (panels, (self.col / NR + panel) * panel_steps + steps.start)
             }
             Rhs::Expand(_) => (expanded, panel * steps.len()),
         };
-        &all[first * NR..][..steps.len() * NR]
+        &panels[first_step * NR..][..steps.len() * NR]
     }
 
     /// The lhs panel of a range.
     fn lhs(&self, range: &SegmentRange, row: usize) -> &[E] {
         let (segment, steps) = (&self.segments[range.segment], range.steps::<E>());
-        let first = row / MR * segment.depth.div_ceil(E::DEPTH) + steps.start;
-        &segment.lhs[first * MR..][..steps.len() * MR]
+        let first_step = row / MR * segment.depth.div_ceil(E::DEPTH) + steps.start;
+        &segment.lhs[first_step * MR..][..steps.len() * MR]
     }
 }

@@ -26,23 +26,23 @@ impl<'a> View<'a> {
     /// # Errors
     /// If it exceeds `data`.
     pub fn new(data: &'a [f32], offset: usize, rows: usize, cols: usize, stride: usize) -> Result<Self, ShapeError> {
-        let last = match rows {
+        let end = match rows {
             0 => Some(offset),
             _ => (rows - 1)
                 .checked_mul(stride)
-                .and_then(|at| at.checked_add(offset)?.checked_add(cols)),
+                .and_then(|last_row| last_row.checked_add(offset)?.checked_add(cols)),
         };
-        match last {
-            Some(last) if last <= data.len() => Ok(Self {
+        match end {
+            Some(end) if end <= data.len() => Ok(Self {
                 data: &data[offset..],
                 rows,
                 cols,
                 row_stride: stride,
                 col_stride: 1,
             }),
-            Some(last) => Err(ShapeError::Index {
+            Some(end) => Err(ShapeError::Index {
                 what: "a matrix's end",
-                index: last,
+                index: end,
                 count: data.len(),
             }),
             None => Err(ShapeError::TooLarge { what: "a matrix" }),
@@ -99,6 +99,7 @@ impl<'a> View<'a> {
         self.cols
     }
 
+    /// An element.
     #[inline(always)]
     pub(super) fn at(&self, row: usize, col: usize) -> f32 {
         self.data[row * self.row_stride + col * self.col_stride]
@@ -106,8 +107,8 @@ impl<'a> View<'a> {
 
     /// The data from column `first` on and the row stride; `None` if columns are not contiguous.
     pub(super) fn rows_from(&self, first: usize) -> Option<(&'a [f32], usize)> {
-        let from = &self.data[first.min(self.data.len())..];
-        (self.col_stride == 1).then_some((from, self.row_stride))
+        let data = &self.data[first.min(self.data.len())..];
+        (self.col_stride == 1).then_some((data, self.row_stride))
     }
 
     /// Packs rows `first..first + MR` as a lhs panel `[steps][MR]`; rows past the end are zeros.
@@ -157,10 +158,10 @@ impl<'a> View<'a> {
     }
 }
 
-/// Steps transposed at a time.
+/// Steps that are transposed at a time.
 const STEPS: usize = 64;
 
-/// Transposes rows of a lhs panel to `[steps][MR]`; an empty row gives zeros.
+/// Transposes the rows of a lhs panel to `[steps][MR]`; an empty row gives zeros.
 fn transpose<E: Factor>(rows: &[&[f32]; MR], out: &mut [E]) {
     let isa = Isa::best();
     #[cfg(target_arch = "x86_64")]
@@ -171,19 +172,20 @@ fn transpose<E: Factor>(rows: &[&[f32]; MR], out: &mut [E]) {
 }
 
 on_lanes! {
+    /// [`transpose`] on any instruction set.
     fn transpose_on_any<L>[E: Factor][E](_l; rows: &[&[f32]; MR], out: &mut [E]) {
         let mut transposed = [[E::zeroed(); STEPS]; MR];
         let mut interleaved = [[[E::zeroed(); 4]; STEPS]; MR / 4];
-        for (at, out) in out.chunks_mut(STEPS * MR).enumerate() {
+        for (index, out) in out.chunks_mut(STEPS * MR).enumerate() {
             for (row, transposed) in rows.iter().zip(&mut transposed) {
-                let row = &row[(at * STEPS * E::DEPTH).min(row.len())..];
+                let row = &row[(index * STEPS * E::DEPTH).min(row.len())..];
                 let row = &row[..row.len().min(STEPS * E::DEPTH)];
-                let whole = row.chunks_exact(E::DEPTH);
-                if let [last] = whole.remainder() {
+                let factors = row.chunks_exact(E::DEPTH);
+                if let [last] = factors.remainder() {
                     transposed[row.len() / E::DEPTH] = E::from_pair(*last, 0.0);
                 }
-                for (factors, transposed) in whole.zip(transposed) {
-                    *transposed = E::from_pair(factors[0], factors[E::DEPTH - 1]);
+                for (factor, transposed) in factors.zip(transposed) {
+                    *transposed = E::from_pair(factor[0], factor[E::DEPTH - 1]);
                 }
             }
             // Four rows at a time compile to shuffles; twelve compile to scalar moves.

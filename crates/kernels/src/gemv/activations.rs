@@ -1,34 +1,35 @@
 //! Quantized activations: int8, with a scale per 32.
 //!
-//! One format for all quantized weights, so a layer's input is quantized once for all its matrices.
+//! All quantized weights are multiplied with this format, so the input of a layer is quantized once
+//! for all its matrices.
 
-use crate::blocks::{BlockError, CHUNK, GROUP, HALF_GROUP};
+use crate::blocks::{BlockError, GROUP, HALF_GROUP, QK_K};
 
 /// A group whose largest activation is below this is quantized to zeros: the inverse of its scale
 /// would overflow.
 const MIN_SPAN: f32 = 1e-30;
-/// Greatest code. The smallest is its negative: -128 is never used, so that a product of two codes
+/// Maximum code. The minimum is its negative: -128 is never used, so that a product of two codes
 /// cannot overflow.
 pub(crate) const MAX_CODE: i8 = i8::MAX;
-const TOP: f32 = MAX_CODE as f32;
 
-/// 256 quantized activations: activation `i` is approximately `scales[i / 32] * values[i]`.
+/// 256 quantized activations: activation `i` is approximately `scales[i / 32] * values[i]`. (ggml's
+/// `block_q8_K` has one scale for all of them.)
 #[derive(Clone, Copy, Debug, PartialEq, bytemuck::Pod, bytemuck::Zeroable)]
 #[repr(C, align(32))]
 pub struct ActivationChunk {
     /// Codes, -127 to 127.
-    pub values: [i8; CHUNK],
+    pub values: [i8; QK_K],
     /// Scale of each group of 32.
-    pub scales: [f32; CHUNK / GROUP],
+    pub scales: [f32; QK_K / GROUP],
     /// Sum of each group of 32, as quantized.
-    pub sums: [f32; CHUNK / GROUP],
+    pub sums: [f32; QK_K / GROUP],
     /// Sum of each half group of 16, as quantized.
-    pub half_sums: [f32; CHUNK / HALF_GROUP],
+    pub half_sums: [f32; QK_K / HALF_GROUP],
     /// Negative sum of the codes of each group of 32. Times the zero point of the weights, it
-    /// corrects their products.
-    pub minus_sums: [i32; CHUNK / GROUP],
+    /// corrects the products of unsigned codes.
+    pub minus_sums: [i32; QK_K / GROUP],
     /// The same for each half group of 16.
-    pub minus_half_sums: [i32; CHUNK / HALF_GROUP],
+    pub minus_half_sums: [i32; QK_K / HALF_GROUP],
 }
 
 const _: () = assert!(size_of::<ActivationChunk>() == 480);
@@ -36,7 +37,7 @@ const _: () = assert!(size_of::<ActivationChunk>() == 480);
 impl ActivationChunk {
     /// All zeros.
     pub const ZERO: Self = Self {
-        values: [0; CHUNK],
+        values: [0; QK_K],
         scales: [0.0; 8],
         sums: [0.0; 8],
         half_sums: [0.0; 16],
@@ -44,11 +45,11 @@ impl ActivationChunk {
         minus_half_sums: [0; 16],
     };
 
-    /// Four codes of group `part`, below 8, from code `4 v` on, as the bytes of an integer.
+    /// Codes `4 v..4 v + 4` of group `part`, which is below 8, as the bytes of an integer.
     #[cfg(target_arch = "x86_64")]
     #[inline(always)]
-    pub(crate) fn four(&self, part: usize, v: usize) -> i32 {
-        let codes: &[[[i8; 4]; GROUP / 4]; CHUNK / GROUP] = bytemuck::cast_ref(&self.values);
+    pub(crate) fn four_codes(&self, part: usize, v: usize) -> i32 {
+        let codes: &[[[i8; 4]; GROUP / 4]; QK_K / GROUP] = bytemuck::cast_ref(&self.values);
         i32::from_ne_bytes(codes[part][v].map(|code| code as u8))
     }
 }
@@ -61,19 +62,19 @@ pub struct Activations<'a> {
 }
 
 impl<'a> Activations<'a> {
-    /// Number of chunks of `cols` activations; the last is padded with zeros.
+    /// Number of [`ActivationChunk`]s of `cols` activations; the last is padded with zeros.
     pub fn chunks_for(cols: usize) -> usize {
-        cols.div_ceil(CHUNK)
+        cols.div_ceil(QK_K)
     }
 
-    /// Combines a row with the chunks that [`Activations::quantize`] made of it.
+    /// Combines a row with the result of [`Activations::quantize`].
     ///
     /// # Errors
     /// If `chunks` are not [`Activations::chunks_for`] `floats.len()`.
     pub fn from_parts(floats: &'a [f32], chunks: &'a [ActivationChunk]) -> Result<Self, BlockError> {
         if chunks.len() != Self::chunks_for(floats.len()) {
             return Err(BlockError::Activations {
-                cols: chunks.len() * CHUNK,
+                cols: chunks.len() * QK_K,
                 found: floats.len(),
             });
         }
@@ -98,21 +99,21 @@ impl<'a> Activations<'a> {
 
 /// Scalar specification of quantizing activations.
 pub(super) fn quantize_scalar(floats: &[f32], chunks: &mut [ActivationChunk]) {
-    for (x, chunk) in floats.chunks(CHUNK).zip(chunks) {
-        *chunk = ActivationChunk::ZERO;
+    for (x, quantized) in floats.chunks(QK_K).zip(chunks) {
+        *quantized = ActivationChunk::ZERO;
         for (g, x) in x.chunks(GROUP).enumerate() {
-            let (scale, inverse) = scale_of(x.iter().fold(0, |most, x| most.max(magnitude(*x))));
-            chunk.scales[g] = scale;
-            let values = &mut chunk.values[GROUP * g..][..x.len()];
+            let (scale, inverse) = scale_and_inverse(x.iter().fold(0, |max, x| max.max(magnitude(*x))));
+            quantized.scales[g] = scale;
+            let values = &mut quantized.values[GROUP * g..][..x.len()];
             for (value, x) in values.iter_mut().zip(x) {
                 *value = (x * inverse).round_ties_even() as i8;
             }
-            for (h, values) in chunk.values[GROUP * g..][..GROUP].chunks(HALF_GROUP).enumerate() {
+            for (h, values) in quantized.values[GROUP * g..][..GROUP].chunks(HALF_GROUP).enumerate() {
                 let sum: i32 = values.iter().map(|value| i32::from(*value)).sum();
-                chunk.half_sums[2 * g + h] = scale * sum as f32;
-                chunk.sums[g] += chunk.half_sums[2 * g + h];
-                chunk.minus_half_sums[2 * g + h] = -sum;
-                chunk.minus_sums[g] -= sum;
+                quantized.half_sums[2 * g + h] = scale * sum as f32;
+                quantized.sums[g] += quantized.half_sums[2 * g + h];
+                quantized.minus_half_sums[2 * g + h] = -sum;
+                quantized.minus_sums[g] -= sum;
             }
         }
     }
@@ -123,14 +124,14 @@ fn magnitude(x: f32) -> u32 {
     x.to_bits() & 0x7fff_ffff
 }
 
-/// The scale of a group whose largest magnitude has these bits, and its inverse.
-pub(super) fn scale_of(magnitude: u32) -> (f32, f32) {
+/// The scale, and its inverse, of a group whose largest magnitude has these bits.
+pub(super) fn scale_and_inverse(magnitude: u32) -> (f32, f32) {
     let largest = f32::from_bits(magnitude);
     if !largest.is_finite() {
         (f32::NAN, 0.0)
     } else if largest < MIN_SPAN {
         (0.0, 0.0)
     } else {
-        (largest / TOP, TOP / largest)
+        (largest / f32::from(MAX_CODE), f32::from(MAX_CODE) / largest)
     }
 }

@@ -1,4 +1,4 @@
-//! GEMV over stored rows: supports every format on every machine.
+//! GEMV over rows in the file's layout, for every format on every machine.
 //!
 //! The scalar form of each kernel is the specification. The SIMD form is written once, generic over
 //! [`Simd`].
@@ -104,7 +104,7 @@ impl Quant {
 
 impl<'a> Activations<'a> {
     /// Quantizes `floats` to `chunks` and borrows both. If an activation is NaN or infinite, the
-    /// scale of its group of 32 is NaN, and so is every product with the group.
+    /// scale of its group of 32 is NaN, and so is every product with this group.
     ///
     /// # Errors
     /// If `chunks` are not [`Activations::chunks_for`] `floats.len()`.

@@ -18,19 +18,20 @@ pub(super) fn dot(quant: Quant, row: &[u8], activations: &Activations) -> f32 {
     sum as f32
 }
 
-/// Contribution of group `g` of the row, which is in `block`: each half's sum of integer products
-/// times both scales, plus the weights' offset times the sum of the activations.
+/// Product of group `g` of the row, which is in `block`, with its activations: for each half, the
+/// sum of integer products times both scales, plus the offset of the weights times the sum of the
+/// activations.
 fn group<B: Block>(block: &B, g: usize, activations: &Activations) -> f64 {
     let weights = block.group(g % B::GROUPS);
-    let (chunk, g) = (&activations.chunks()[g / 8], g % 8);
+    let (quantized, g) = (&activations.chunks()[g / 8], g % 8);
     let halves = weights
         .codes
         .chunks(HALF_GROUP)
-        .zip(chunk.values[GROUP * g..][..GROUP].chunks(HALF_GROUP));
+        .zip(quantized.values[GROUP * g..][..GROUP].chunks(HALF_GROUP));
     let half = |(h, (w, x)): (usize, (&[i8], &[i8]))| {
         let sum: i32 = w.iter().zip(x).map(|(w, x)| i32::from(*w) * i32::from(*x)).sum();
-        f64::from(weights.scale[h]) * f64::from(chunk.scales[g]) * f64::from(sum)
-            + f64::from(weights.offset[h]) * f64::from(chunk.half_sums[2 * g + h])
+        f64::from(weights.scale[h]) * f64::from(quantized.scales[g]) * f64::from(sum)
+            + f64::from(weights.offset[h]) * f64::from(quantized.half_sums[2 * g + h])
     };
     halves.enumerate().map(half).sum()
 }

@@ -5,24 +5,24 @@ use bytemuck::Pod;
 use crate::blocks::Block;
 use crate::lanes::Simd;
 
-/// SIMD variant of a format. Codes are unpacked as stored (or looked up in the codebook), without
+/// SIMD decoding of a format. Codes are unpacked as stored (or looked up in the codebook), without
 /// subtracting [`SimdBlock::ZERO_POINT`].
 ///
 /// All methods must be marked `#[inline(always)]`; see [`Simd`].
 pub(crate) trait SimdBlock: Block {
-    /// Blocks of 256 weights.
-    type Chunk: Pod;
+    /// The blocks of [`QK_K`](crate::blocks::QK_K) weights: one or several.
+    type Blocks: Pod;
 
-    /// Subtracted from a code.
+    /// Subtracted from each code.
     const ZERO_POINT: u8;
-    /// Whether codes are signed.
+    /// `true` if codes are signed bytes.
     const SIGNED: bool = false;
 
-    /// Scale of each 16 weights, and the offset if the format has one.
-    fn scales<S: Simd>(s: S, chunk: &Self::Chunk) -> (S::Floats, Option<S::Floats>);
+    /// The scale of every 16 weights, and their offset if the format has one.
+    fn scales<S: Simd>(s: S, blocks: &Self::Blocks) -> (S::Floats, Option<S::Floats>);
 
     /// Unpacks the codes of groups `2 pair` and `2 pair + 1`.
-    fn codes<S: Simd>(s: S, chunk: &Self::Chunk, pair: usize) -> S::Bytes;
+    fn codes<S: Simd>(s: S, blocks: &Self::Blocks, pair: usize) -> S::Bytes;
 }
 
 /// `-x` in every lane.

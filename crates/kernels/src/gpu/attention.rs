@@ -4,13 +4,14 @@
 //! head) over the keys that any of them sees, tile by tile: each unit scores one key against all
 //! rows, the online softmax continues from the previous tile, and each unit accumulates its
 //! elements of the values. Every key and value is read once for all rows. If there are too few
-//! cubes to fill a device, several split the keys, and their partial results are merged.
+//! cubes to fill a device, several cubes split the keys, and a second kernel merges their partial
+//! results.
 //! <https://arxiv.org/abs/2205.14135>
 
 use super::cache;
 use super::exp::bounded_exp;
 use super::f16::from_bits;
-use super::launch::{argument, cubes, matrix, same};
+use super::launch::{buffer_arg, check_equal, cube_count, matrix_arg};
 use super::{Floats, GpuError, heads};
 use crate::attention::{BLOCK, Heads, KvFormat, PAGE, q8_0_gpu_words};
 use cubecl::prelude::*;
@@ -47,9 +48,9 @@ struct Config {
     head_dim: usize,
     /// Query rows of a cube, a power of two.
     rows: usize,
-    /// Whether several cubes split the keys.
+    /// `true` if several cubes split the keys.
     split: bool,
-    /// Whether a token of a batch sees later ones, too.
+    /// `true` if tokens of a batch also see later tokens.
     both_ways: bool,
 }
 
@@ -71,18 +72,18 @@ impl Config {
 /// Runtime sizes of a kernel.
 #[derive(CubeType, CubeLaunch, Clone, Copy)]
 struct Sizes {
-    /// Rows of the batch before the sequence's.
-    before: usize,
+    /// Rows of the batch before the rows of the sequence.
+    rows_before: usize,
     /// Rows of the sequence in the batch.
     tokens: usize,
     kv_heads: usize,
     /// Query heads per KV head.
     group: usize,
     /// Tokens of the sequence before the batch.
-    previous: usize,
+    past_tokens: usize,
     window: usize,
     n_cells: usize,
-    /// The page of the sequence that the list begins with.
+    /// The page of the sequence with which the list begins.
     first_page: usize,
     /// Cubes that split the keys.
     splits: usize,
@@ -116,24 +117,24 @@ fn attend(
     qkv: &[f32],
     keys: &[u32],
     values: &[u32],
-    // The first key that each token sees, and if it sees later ones the key after the last, or the
-    // pages of the sequence.
-    list: &[u32],
+    // In a batch, the first key that each token sees and, without a causal mask, the key after the
+    // last; with a cache, the pages of the sequence.
+    bounds_or_pages: &[u32],
     out: &mut [f32],
     // Row maximum and sum of each partial result, if several cubes split the keys.
-    parts: &mut [f32],
+    partial_stats: &mut [f32],
     sizes: Sizes,
     scale: f32,
     #[comptime] config: Config,
 ) {
     let dim = comptime!(config.head_dim);
     let rows = comptime!(config.rows);
-    let each = comptime!(config.head_dim.div_ceil(TILE));
+    let elements_per_unit = comptime!(config.head_dim.div_ceil(TILE));
     // Units that share a row in the softmax reductions.
     let line = comptime!(TILE / config.rows);
 
-    let all_rows = sizes.tokens * sizes.group;
-    let row_blocks = all_rows.div_ceil(rows);
+    let total_rows = sizes.tokens * sizes.group;
+    let row_blocks = total_rows.div_ceil(rows);
     if CUBE_POS >= sizes.kv_heads * row_blocks * sizes.splits {
         terminate!();
     }
@@ -152,19 +153,19 @@ fn attend(
     let mut row_max = Shared::<[f32]>::new_slice(rows);
     let mut sum = Shared::<[f32]>::new_slice(rows);
     let mut rescale = Shared::<[f32]>::new_slice(rows);
-    let mut first_seen = Shared::<[u32]>::new_slice(rows);
-    let mut last_seen = Shared::<[u32]>::new_slice(rows);
+    let mut first_visible = Shared::<[u32]>::new_slice(rows);
+    let mut last_visible = Shared::<[u32]>::new_slice(rows);
     let mut bounds = Shared::<[u32]>::new_slice(2usize);
 
-    // Load the queries and the range of keys each row sees; rows beyond the last see none.
+    // Load the queries and the range of keys that each row sees; rows beyond the last see none.
     for step in 0..comptime!((config.rows * config.query_size()).div_ceil(TILE)) {
         let i = step * TILE + unit;
         if i < comptime!(config.rows * config.query_size()) {
             let row = first_row + i / stride;
             let mut value = 0.0f32;
-            if row < all_rows && i % stride < dim {
+            if row < total_rows && i % stride < dim {
                 let head = kv * sizes.group + row % sizes.group;
-                value = scale * qkv[(sizes.before + row / sizes.group) * width + head * dim + i % stride];
+                value = scale * qkv[(sizes.rows_before + row / sizes.group) * width + head * dim + i % stride];
             }
             queries[i] = value;
         }
@@ -173,43 +174,46 @@ fn attend(
         let row = first_row + unit;
         let mut first = u32::MAX.runtime();
         let mut last = 0u32;
-        if row < all_rows {
+        if row < total_rows {
             let token = row / sizes.group;
-            let number = sizes.previous + token;
-            let mut start = 0usize;
-            if number >= sizes.window {
-                start = number + 1 - sizes.window;
+            let position = sizes.past_tokens + token;
+            let mut first_key = 0usize;
+            if position >= sizes.window {
+                first_key = position + 1 - sizes.window;
             }
-            let mut end = number;
+            let mut last_key = position;
             if comptime!(config.both_ways) {
                 let half = sizes.window / 2;
-                start = number - min(number, half);
-                end = max(min(list[sizes.tokens + token] as usize, sizes.tokens), number + 1) - 1;
-                end = min(end, number + half);
+                first_key = position - min(position, half);
+                last_key = max(
+                    min(bounds_or_pages[sizes.tokens + token] as usize, sizes.tokens),
+                    position + 1,
+                ) - 1;
+                last_key = min(last_key, position + half);
             }
             if comptime!(config.source == Source::Batch) {
-                start = max(start, min(list[token] as usize, number));
+                first_key = max(first_key, min(bounds_or_pages[token] as usize, position));
             }
-            first = start as u32;
-            last = end as u32;
+            first = first_key as u32;
+            last = last_key as u32;
         }
-        first_seen[unit] = first;
-        last_seen[unit] = last;
+        first_visible[unit] = first;
+        last_visible[unit] = last;
         row_max[unit] = MASKED;
         sum[unit] = 0.0f32;
     }
     sync_cube();
     if unit == 0 {
-        let mut first = first_seen[0];
-        let mut last = last_seen[0];
+        let mut first = first_visible[0];
+        let mut last = last_visible[0];
         for row in 1..rows {
-            first = min(first, first_seen[row]);
-            last = max(last, last_seen[row]);
+            first = min(first, first_visible[row]);
+            last = max(last, last_visible[row]);
         }
         bounds[0] = first;
         bounds[1] = last + 1;
     }
-    let begin = workgroup_uniform_load(&bounds[0]) as usize;
+    let start = workgroup_uniform_load(&bounds[0]) as usize;
     let end = workgroup_uniform_load(&bounds[1]) as usize;
 
     let mut sums = Array::<f32>::new(comptime!(config.rows * config.head_dim.div_ceil(TILE)));
@@ -218,25 +222,25 @@ fn attend(
         sums[i] = 0.0f32;
     }
 
-    let tiles = (end - begin).div_ceil(TILE);
-    let tiles_each = tiles.div_ceil(sizes.splits);
-    for tile in split * tiles_each..min((split + 1) * tiles_each, tiles) {
-        let base = begin + tile * TILE;
+    let tiles = (end - start).div_ceil(TILE);
+    let tiles_per_split = tiles.div_ceil(sizes.splits);
+    for tile in split * tiles_per_split..min((split + 1) * tiles_per_split, tiles) {
+        let base = start + tile * TILE;
         let key = base + unit;
 
         // Scores: one key per unit.
-        let mut mine = Array::<f32>::new(rows);
+        let mut key_scores = Array::<f32>::new(rows);
         #[unroll]
         for row in 0..rows {
-            mine[row] = 0.0f32;
+            key_scores[row] = 0.0f32;
         }
         if key < end {
             // Offset of the key's head; the value's head has the same offset among the values.
             let mut offset = key * width + (query_heads + kv) * dim;
             if comptime!(config.source != Source::Batch) {
-                let last = sizes.n_cells - 1;
-                let cell = list[key / PAGE - sizes.first_page] as usize * PAGE + key % PAGE;
-                offset = (min(cell, last) * sizes.kv_heads + kv) * comptime!(config.head_size());
+                let last_cell = sizes.n_cells - 1;
+                let cell = bounds_or_pages[key / PAGE - sizes.first_page] as usize * PAGE + key % PAGE;
+                offset = (min(cell, last_cell) * sizes.kv_heads + kv) * comptime!(config.head_size());
             }
             offsets[unit] = offset as u32;
             if comptime!(config.source == Source::Q8_0) {
@@ -244,13 +248,13 @@ fn attend(
                 for block in 0..comptime!(config.head_dim.div_ceil(BLOCK)) {
                     let scale = f32::reinterpret(keys[offset + words + block]);
                     for word in block * comptime!(BLOCK / 4)..min((block + 1) * comptime!(BLOCK / 4), words) {
-                        let four = keys[offset + word];
+                        let packed = keys[offset + word];
                         #[unroll]
                         for i in 0..4usize {
-                            let k = scale * signed_byte(four >> comptime!(8 * i as u32));
+                            let k = scale * signed_byte(packed >> comptime!(8 * i as u32));
                             #[unroll]
                             for row in 0..rows {
-                                mine[row] += queries[row * stride + 4 * word + i] * k;
+                                key_scores[row] += queries[row * stride + 4 * word + i] * k;
                             }
                         }
                     }
@@ -262,8 +266,8 @@ fn attend(
                     let high = from_bits(word >> 16u32);
                     #[unroll]
                     for row in 0..rows {
-                        let at = row * stride + 2 * pair;
-                        mine[row] += queries[at] * low + queries[at + 1] * high;
+                        let index = row * stride + 2 * pair;
+                        key_scores[row] += queries[index] * low + queries[index + 1] * high;
                     }
                 }
             } else {
@@ -271,27 +275,27 @@ fn attend(
                     let k = element(keys, offset, i, config);
                     #[unroll]
                     for row in 0..rows {
-                        mine[row] += queries[row * stride + i] * k;
+                        key_scores[row] += queries[row * stride + i] * k;
                     }
                 }
             }
         }
         #[unroll]
         for row in 0..rows {
-            let seen = key as u32 >= first_seen[row] && key as u32 <= last_seen[row];
-            scores[row * TILE + unit] = select(seen, mine[row], MASKED);
+            let is_visible = key as u32 >= first_visible[row] && key as u32 <= last_visible[row];
+            scores[row * TILE + unit] = select(is_visible, key_scores[row], MASKED);
         }
         sync_cube();
 
         // Online softmax: each line of units reduces one row, first its running maximum,
         let row = unit / line;
         let lane = unit % line;
-        let mut most = MASKED.runtime();
+        let mut new_max = MASKED.runtime();
         #[unroll]
         for i in 0..rows {
-            most = max(most, scores[row * TILE + i * line + lane]);
+            new_max = max(new_max, scores[row * TILE + i * line + lane]);
         }
-        scratch[unit] = most;
+        scratch[unit] = new_max;
         let mut half = comptime!(TILE / config.rows / 2).runtime();
         while half > 0 {
             sync_cube();
@@ -301,20 +305,20 @@ fn attend(
             half /= 2;
         }
         sync_cube();
-        let previous = row_max[row];
-        most = max(previous, scratch[row * line]);
+        let old_max = row_max[row];
+        new_max = max(old_max, scratch[row * line]);
         sync_cube();
 
         // then the sum of its exponentials.
-        let mut part = 0.0f32;
+        let mut partial_sum = 0.0f32;
         #[unroll]
         for i in 0..rows {
-            let at = row * TILE + i * line + lane;
-            let e = select(scores[at] > MASKED, bounded_exp(scores[at] - most), 0.0f32);
-            scores[at] = e;
-            part += e;
+            let index = row * TILE + i * line + lane;
+            let e = select(scores[index] > MASKED, bounded_exp(scores[index] - new_max), 0.0f32);
+            scores[index] = e;
+            partial_sum += e;
         }
-        scratch[unit] = part;
+        scratch[unit] = partial_sum;
         let mut half = comptime!(TILE / config.rows / 2).runtime();
         while half > 0 {
             sync_cube();
@@ -325,21 +329,21 @@ fn attend(
         }
         if lane == 0 {
             // Rescale the previous sum to the new maximum.
-            let less = bounded_exp(previous - most);
-            rescale[row] = less;
-            sum[row] = sum[row] * less + scratch[unit];
-            row_max[row] = most;
+            let factor = bounded_exp(old_max - new_max);
+            rescale[row] = factor;
+            sum[row] = sum[row] * factor + scratch[unit];
+            row_max[row] = new_max;
         }
         sync_cube();
 
         // Values: each unit accumulates its elements.
         #[unroll]
-        for i in 0..each {
+        for i in 0..elements_per_unit {
             let offset = i * TILE + unit;
             if offset < dim {
                 #[unroll]
                 for row in 0..rows {
-                    sums[row * each + i] *= rescale[row];
+                    sums[row * elements_per_unit + i] *= rescale[row];
                 }
                 for j in 0..min(end - base, TILE) {
                     let mut head = offsets[j] as usize;
@@ -349,7 +353,7 @@ fn attend(
                     let v = element(values, head, offset, config);
                     #[unroll]
                     for row in 0..rows {
-                        sums[row * each + i] += scores[row * TILE + j] * v;
+                        sums[row * elements_per_unit + i] += scores[row * TILE + j] * v;
                     }
                 }
             }
@@ -358,50 +362,59 @@ fn attend(
     }
 
     #[unroll]
-    for i in 0..each {
+    for i in 0..elements_per_unit {
         let offset = i * TILE + unit;
         #[unroll]
         for row in 0..rows {
-            let number = first_row + row;
-            if offset < dim && number < all_rows {
+            let query_row = first_row + row;
+            if offset < dim && query_row < total_rows {
                 // Index among the query heads of the sequence's rows.
-                let head = number / sizes.group * query_heads + kv * sizes.group + number % sizes.group;
+                let head = query_row / sizes.group * query_heads + kv * sizes.group + query_row % sizes.group;
                 if comptime!(config.split) {
-                    let part = split * sizes.tokens * query_heads + head;
-                    out[part * dim + offset] = sums[row * each + i];
+                    let partial = split * sizes.tokens * query_heads + head;
+                    out[partial * dim + offset] = sums[row * elements_per_unit + i];
                     if offset == 0 {
-                        parts[2 * part] = row_max[row];
-                        parts[2 * part + 1] = sum[row];
+                        partial_stats[2 * partial] = row_max[row];
+                        partial_stats[2 * partial + 1] = sum[row];
                     }
                 } else {
-                    out[(sizes.before * query_heads + head) * dim + offset] = sums[row * each + i] / sum[row];
+                    out[(sizes.rows_before * query_heads + head) * dim + offset] =
+                        sums[row * elements_per_unit + i] / sum[row];
                 }
             }
         }
     }
 }
 
-/// Merges the partial results of `splits` cubes for each of `heads` heads, and writes them behind
-/// the first `before` heads.
+/// Merges the partial results of `splits` cubes for each of `heads` heads, and writes the results
+/// after the first `heads_before` heads of `out`.
 #[cube(launch_unchecked)]
-fn merge_splits(sums: &[f32], parts: &[f32], out: &mut [f32], before: usize, heads: usize, dim: usize, splits: usize) {
+fn merge_splits(
+    sums: &[f32],
+    partial_stats: &[f32],
+    out: &mut [f32],
+    heads_before: usize,
+    heads: usize,
+    dim: usize,
+    splits: usize,
+) {
     if ABSOLUTE_POS >= heads * dim {
         terminate!();
     }
     let head = ABSOLUTE_POS / dim;
     let mut row_max = MASKED.runtime();
     for split in 0..splits {
-        row_max = max(row_max, parts[2 * (split * heads + head)]);
+        row_max = max(row_max, partial_stats[2 * (split * heads + head)]);
     }
     let mut sum = 0.0f32;
     let mut value = 0.0f32;
     for split in 0..splits {
-        let part = split * heads + head;
-        let share = bounded_exp(parts[2 * part] - row_max);
-        sum += share * parts[2 * part + 1];
-        value += share * sums[part * dim + ABSOLUTE_POS % dim];
+        let partial = split * heads + head;
+        let factor = bounded_exp(partial_stats[2 * partial] - row_max);
+        sum += factor * partial_stats[2 * partial + 1];
+        value += factor * sums[partial * dim + ABSOLUTE_POS % dim];
     }
-    out[before * dim + ABSOLUTE_POS] = value / sum;
+    out[heads_before * dim + ABSOLUTE_POS] = value / sum;
 }
 
 /// Consecutive rows of a batch that continue one sequence of a KV cache.
@@ -411,7 +424,7 @@ pub struct CachedRows<'a> {
     pub rows: usize,
     /// Tokens of the sequence, the rows included.
     pub length: usize,
-    /// The page of the sequence that `pages` begins with.
+    /// The page of the sequence with which `pages` begins.
     pub first_page: usize,
     /// The pages of the sequence, one word each.
     pub pages: &'a Handle,
@@ -440,53 +453,53 @@ pub fn attend_cached(
     let words = cache::words(heads, n_cells, format)?;
     let rows = sequences
         .iter()
-        .fold(0_usize, |sum, part| sum.saturating_add(part.rows));
-    same("rows of a batch", rows, qkv.rows)?;
+        .fold(0_usize, |sum, sequence| sum.saturating_add(sequence.rows));
+    check_equal("rows of a batch", rows, qkv.rows)?;
     let source = match format {
         KvFormat::F16 => Source::F16,
         KvFormat::Q8_0 => Source::Q8_0,
     };
     let out = Floats::empty(client, qkv.rows, heads.out_width());
-    let mut before = 0;
-    for part in sequences {
-        let pages = pages(heads, n_cells, part)?;
-        let lists = [
-            argument(keys, "cached keys", words)?,
-            argument(values, "cached values", words)?,
-            argument(part.pages, "list of pages", pages)?,
+    let mut rows_before = 0;
+    for sequence in sequences {
+        let page_count = page_count(heads, n_cells, sequence)?;
+        let cache_args = [
+            buffer_arg(keys, "cached keys", words)?,
+            buffer_arg(values, "cached values", words)?,
+            buffer_arg(sequence.pages, "list of pages", page_count)?,
         ];
         let rows = Rows {
-            before,
-            tokens: part.rows,
-            length: part.length,
-            first_page: part.first_page,
+            rows_before,
+            tokens: sequence.rows,
+            length: sequence.length,
+            first_page: sequence.first_page,
             n_cells,
         };
-        run(client, qkv, heads, lists, source, rows, false, &out)?;
-        before += part.rows;
+        launch(client, qkv, heads, cache_args, source, rows, false, &out)?;
+        rows_before += sequence.rows;
     }
     Ok(out)
 }
 
-/// Checks that the rows of a sequence see no key before its first page; returns the number of its
-/// pages.
-fn pages(heads: &Heads, n_cells: usize, part: &CachedRows) -> Result<usize, GpuError> {
-    if part.length < part.rows || n_cells == 0 {
+/// The number of pages of a sequence, after checking that its rows see no key before the first
+/// page.
+fn page_count(heads: &Heads, n_cells: usize, sequence: &CachedRows) -> Result<usize, GpuError> {
+    if sequence.length < sequence.rows || n_cells == 0 {
         return Err(GpuError::Size {
             what: "number of cached tokens",
-            found: part.length.min(n_cells),
-            expected: part.rows.max(1),
+            found: sequence.length.min(n_cells),
+            expected: sequence.rows.max(1),
         });
     }
-    let first = (part.length - part.rows + 1).saturating_sub(heads.window.unwrap_or(usize::MAX));
-    if part.rows > 0 && first / PAGE < part.first_page {
+    let first = (sequence.length - sequence.rows + 1).saturating_sub(heads.window.unwrap_or(usize::MAX));
+    if sequence.rows > 0 && first / PAGE < sequence.first_page {
         return Err(GpuError::Size {
             what: "first page of a sequence",
-            found: part.first_page,
+            found: sequence.first_page,
             expected: first / PAGE,
         });
     }
-    Ok(part.length.div_ceil(PAGE).saturating_sub(part.first_page))
+    Ok(sequence.length.div_ceil(PAGE).saturating_sub(sequence.first_page))
 }
 
 /// Attention of a batch over itself: `[T, heads * head_dim]`. `starts` has the first key that each
@@ -496,11 +509,11 @@ fn pages(heads: &Heads, n_cells: usize, part: &CachedRows) -> Result<usize, GpuE
 /// Returns an error if the shapes do not match.
 pub fn attend_batch(client: &Client, qkv: &Floats, heads: &Heads, starts: &Handle) -> Result<Floats, GpuError> {
     heads::check(heads, qkv)?;
-    let starts = argument(starts, "list of first keys", qkv.rows)?;
-    let (keys, values) = (matrix(qkv, "Q, K and V")?, matrix(qkv, "Q, K and V")?);
+    let starts = buffer_arg(starts, "list of first keys", qkv.rows)?;
+    let (keys, values) = (matrix_arg(qkv, "Q, K and V")?, matrix_arg(qkv, "Q, K and V")?);
     let out = Floats::empty(client, qkv.rows, heads.out_width());
-    let rows = Rows::of_batch(qkv.rows);
-    run(
+    let rows = Rows::from_batch(qkv.rows);
+    launch(
         client,
         qkv,
         heads,
@@ -526,11 +539,11 @@ pub fn attend_batch_both_ways(
     bounds: &Handle,
 ) -> Result<Floats, GpuError> {
     heads::check(heads, qkv)?;
-    let bounds = argument(bounds, "list of first and last keys", 2 * qkv.rows)?;
-    let (keys, values) = (matrix(qkv, "Q, K and V")?, matrix(qkv, "Q, K and V")?);
+    let bounds = buffer_arg(bounds, "list of first and last keys", 2 * qkv.rows)?;
+    let (keys, values) = (matrix_arg(qkv, "Q, K and V")?, matrix_arg(qkv, "Q, K and V")?);
     let out = Floats::empty(client, qkv.rows, heads.out_width());
-    let rows = Rows::of_batch(qkv.rows);
-    run(
+    let rows = Rows::from_batch(qkv.rows);
+    launch(
         client,
         qkv,
         heads,
@@ -546,7 +559,7 @@ pub fn attend_batch_both_ways(
 /// The rows of a launch: see [`Sizes`].
 #[derive(Clone, Copy)]
 struct Rows {
-    before: usize,
+    rows_before: usize,
     tokens: usize,
     length: usize,
     first_page: usize,
@@ -555,9 +568,9 @@ struct Rows {
 
 impl Rows {
     /// A batch without a cache.
-    fn of_batch(tokens: usize) -> Self {
+    fn from_batch(tokens: usize) -> Self {
         Self {
-            before: 0,
+            rows_before: 0,
             tokens,
             length: tokens,
             first_page: 0,
@@ -566,11 +579,12 @@ impl Rows {
     }
 }
 
-fn run(
+/// Launches the kernel, and if several cubes split the keys the kernel that merges their results.
+fn launch(
     client: &Client,
     qkv: &Floats,
     heads: &Heads,
-    [keys, values, list]: [BufferArg; 3],
+    [keys, values, bounds_or_pages]: [BufferArg; 3],
     source: Source,
     rows: Rows,
     both_ways: bool,
@@ -588,14 +602,14 @@ fn run(
     if tokens * group == 0 {
         return Ok(());
     }
-    let fitting = 1 << (MAX_QUERY_ELEMENTS / head_dim.next_multiple_of(4)).ilog2();
-    let cube_rows = (tokens * group).next_power_of_two().min(ROWS).min(fitting);
-    let alone = heads.kv_heads * (tokens * group).div_ceil(cube_rows);
-    let seen = heads
+    let max_rows = 1 << (MAX_QUERY_ELEMENTS / head_dim.next_multiple_of(4)).ilog2();
+    let cube_rows = (tokens * group).next_power_of_two().min(ROWS).min(max_rows);
+    let unsplit_cubes = heads.kv_heads * (tokens * group).div_ceil(cube_rows);
+    let visible_keys = heads
         .window
         .map_or(length, |window| length.min(window.saturating_add(tokens)));
-    let splits = (FULL_DEVICE_CUBES / alone)
-        .min(seen.div_ceil(TILE * MIN_TILES_PER_CUBE))
+    let splits = (FULL_DEVICE_CUBES / unsplit_cubes)
+        .min(visible_keys.div_ceil(TILE * MIN_TILES_PER_CUBE))
         .max(1);
     let config = Config {
         source,
@@ -605,7 +619,7 @@ fn run(
         both_ways,
     };
     let sizes = SizesLaunch::new(
-        rows.before,
+        rows.rows_before,
         tokens,
         heads.kv_heads,
         group,
@@ -615,34 +629,45 @@ fn run(
         rows.first_page,
         splits,
     );
-    let all_heads = tokens * heads.heads;
+    let total_heads = tokens * heads.heads;
     let sums = if splits > 1 {
-        Floats::empty(client, splits * all_heads, head_dim)
+        Floats::empty(client, splits * total_heads, head_dim)
     } else {
         out.clone()
     };
-    let parts = Floats::empty(client, if splits > 1 { splits * all_heads } else { 1 }, 2);
-    let input = matrix(qkv, "Q, K and V")?;
-    let count = cubes(client, alone * splits)?;
+    let partial_stats = Floats::empty(client, if splits > 1 { splits * total_heads } else { 1 }, 2);
+    let input = matrix_arg(qkv, "Q, K and V")?;
+    let count = cube_count(client, unsplit_cubes * splits)?;
     let (dim, scale) = (CubeDim::new_1d(TILE as u32), heads.scale);
-    let results = (
-        matrix(&sums, "output of attention")?,
-        matrix(&parts, "partial results of attention")?,
+    let (sums_arg, stats_arg) = (
+        matrix_arg(&sums, "output of attention")?,
+        matrix_arg(&partial_stats, "partial results of attention")?,
     );
     // SAFETY: the kernel stays in the rows of `qkv`, in cells below `n_cells` and in a list of all
-    // pages that the rows see, all of which were checked; the results were allocated for it.
+    // pages that the rows see, all of which were checked; the outputs were allocated for it.
     unsafe {
         attend::launch_unchecked(
-            client, count, dim, input, keys, values, list, results.0, results.1, sizes, scale, config,
+            client,
+            count,
+            dim,
+            input,
+            keys,
+            values,
+            bounds_or_pages,
+            sums_arg,
+            stats_arg,
+            sizes,
+            scale,
+            config,
         );
     }
     if splits > 1 {
-        let (sums, parts) = (
-            matrix(&sums, "output of attention")?,
-            matrix(&parts, "partial results of attention")?,
+        let (sums, partial_stats) = (
+            matrix_arg(&sums, "output of attention")?,
+            matrix_arg(&partial_stats, "partial results of attention")?,
         );
-        let result = matrix(out, "output of attention")?;
-        let count = cubes(client, (all_heads * head_dim).div_ceil(256))?;
+        let result = matrix_arg(out, "output of attention")?;
+        let count = cube_count(client, (total_heads * head_dim).div_ceil(256))?;
         // SAFETY: the three buffers were allocated for the kernel.
         unsafe {
             merge_splits::launch_unchecked(
@@ -650,10 +675,10 @@ fn run(
                 count,
                 CubeDim::new_1d(256),
                 sums,
-                parts,
+                partial_stats,
                 result,
-                rows.before * heads.heads,
-                all_heads,
+                rows.rows_before * heads.heads,
+                total_heads,
                 head_dim,
                 splits,
             );

@@ -1,13 +1,13 @@
 //! Dequantization to f32 on the device.
 //!
-//! Each unit writes one weight, so writes are coalesced; the scales of a block are read by each of
-//! its units and come from the cache. The grid is spread over three dimensions so that none exceeds
+//! Each unit writes one weight, so writes are coalesced; each unit of a block reads the block's
+//! scales, which come from the cache. The grid is spread over three dimensions so that none exceeds
 //! the device's limit. The caller splits a weight into ranges of rows if the weight or its
 //! dequantized copy exceeds the limit of one binding (2 GiB with wgpu on Vulkan and DX12, less on
 //! some devices).
 
 use super::decode::weight;
-use super::launch::measured;
+use super::launch::check_size;
 use super::{Floats, GpuError, Weight};
 use crate::blocks::Quant;
 use cubecl::calculate_cube_count_elemwise;
@@ -19,27 +19,27 @@ use cubecl::server::Handle;
 pub fn words(bytes: &[u8]) -> Vec<u32> {
     bytes
         .chunks(4)
-        .map(|chunk| {
+        .map(|bytes| {
             let mut word = [0; 4];
-            word[..chunk.len()].copy_from_slice(chunk);
+            word[..bytes.len()].copy_from_slice(bytes);
             u32::from_le_bytes(word)
         })
         .collect()
 }
 
 #[cube(launch)]
-fn all_rows(words: &[u32], out: &mut [f32], weights: usize, #[comptime] quant: Quant) {
+fn dequantize_all(words: &[u32], out: &mut [f32], weights: usize, #[comptime] quant: Quant) {
     if ABSOLUTE_POS >= weights {
         terminate!();
     }
     let elements = comptime!(quant.block_elements());
     let bytes = comptime!(quant.block_bytes());
-    let at = ABSOLUTE_POS / elements * bytes;
-    out[ABSOLUTE_POS] = weight(words, at, ABSOLUTE_POS % elements, quant);
+    let block = ABSOLUTE_POS / elements * bytes;
+    out[ABSOLUTE_POS] = weight(words, block, ABSOLUTE_POS % elements, quant);
 }
 
 #[cube(launch)]
-fn some_rows(
+fn dequantize_rows(
     words: &[u32],
     ids: &[u32],
     out: &mut [f32],
@@ -55,8 +55,8 @@ fn some_rows(
     let bytes = comptime!(quant.block_bytes());
     let column = ABSOLUTE_POS % cols;
     let row = ids[ABSOLUTE_POS / cols] as usize;
-    let at = (row * (cols / elements) + column / elements) * bytes;
-    out[ABSOLUTE_POS] = scale * weight(words, at, column % elements, quant);
+    let block = (row * (cols / elements) + column / elements) * bytes;
+    out[ABSOLUTE_POS] = scale * weight(words, block, column % elements, quant);
 }
 
 /// Dequantizes a weight `[rows, cols]` in the file's block order to f32: returns a buffer of
@@ -78,7 +78,7 @@ pub fn dequantize(client: &Client, words: Handle, quant: Quant, rows: usize, col
                 BufferArg::from_raw_parts(out.clone(), weights),
             )
         };
-        all_rows::launch(
+        dequantize_all::launch(
             client,
             calculate_cube_count_elemwise(client, weights, dim),
             dim,
@@ -112,7 +112,7 @@ pub fn embed(client: &Client, table: &Weight, ids: Handle, count: usize, scale: 
         rows: count,
         cols,
     })?;
-    measured(&ids, "list of rows", count as u64 * 4)?;
+    check_size(&ids, "list of rows", count as u64 * 4)?;
     let out = client.empty(weights * size_of::<f32>());
     if weights > 0 {
         let dim = CubeDim::new(client, weights);
@@ -126,7 +126,7 @@ pub fn embed(client: &Client, table: &Weight, ids: Handle, count: usize, scale: 
             )
         };
         let cubes = calculate_cube_count_elemwise(client, weights, dim);
-        some_rows::launch(client, cubes, dim, words, ids, result, weights, cols, scale, quant);
+        dequantize_rows::launch(client, cubes, dim, words, ids, result, weights, cols, scale, quant);
     }
     Floats::new(out, count, cols)
 }
@@ -136,16 +136,16 @@ fn checked_bytes(words: &Handle, quant: Quant, rows: usize, cols: usize) -> Resu
     let shape = GpuError::Shape { quant, rows, cols };
     let bytes = quant
         .row_bytes(cols)
-        .and_then(|row| row.checked_mul(rows))
+        .and_then(|row_bytes| row_bytes.checked_mul(rows))
         .ok_or(shape)?;
-    let expanded = rows
+    let f32_bytes = rows
         .checked_mul(cols)
-        .and_then(|n| n.checked_mul(size_of::<f32>()))
+        .and_then(|weights| weights.checked_mul(size_of::<f32>()))
         .ok_or(shape)?;
-    // The kernels count bytes and weights in 32 bits.
-    if bytes > u32::MAX as usize || expanded > u32::MAX as usize {
+    // Kernels index bytes and weights with 32 bits.
+    if bytes > u32::MAX as usize || f32_bytes > u32::MAX as usize {
         return Err(shape);
     }
-    measured(words, "weight", bytes.div_ceil(4) as u64 * 4)?;
+    check_size(words, "weight", bytes.div_ceil(4) as u64 * 4)?;
     Ok(bytes)
 }

@@ -21,7 +21,7 @@ pub enum GpuError {
     /// A buffer is shorter than its shape.
     #[error("the {what} takes {needed} bytes, and its buffer on the device has {found}")]
     Short {
-        /// Which buffer.
+        /// The buffer's name.
         what: &'static str,
         /// Bytes that its shape needs.
         needed: u64,
@@ -31,7 +31,7 @@ pub enum GpuError {
     /// A size does not match the others.
     #[error("the {what} is {found}, and {expected} would fit the rest")]
     Size {
-        /// Which size.
+        /// The size's name.
         what: &'static str,
         /// Its value.
         found: usize,
@@ -41,7 +41,7 @@ pub enum GpuError {
     /// A buffer exceeds the 32-bit addresses of a kernel.
     #[error("the {what} takes {needed} bytes at once, and a kernel can address 4 GiB")]
     Large {
-        /// Which buffer.
+        /// The buffer's name.
         what: &'static str,
         /// Bytes that it takes.
         needed: u64,

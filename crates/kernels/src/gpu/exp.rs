@@ -9,6 +9,6 @@ use cubecl::prelude::*;
 /// infinity occur, whose exponential differs between devices. NaN stays NaN.
 #[cube]
 pub(super) fn bounded_exp(x: f32) -> f32 {
-    let far = x < -80.0f32;
-    select(far, 0.0f32, f32::exp(select(far, -80.0f32, x)))
+    let is_negligible = x < -80.0f32;
+    select(is_negligible, 0.0f32, f32::exp(select(is_negligible, -80.0f32, x)))
 }

@@ -23,15 +23,15 @@ pub(super) fn to_bits(x: f32) -> u32 {
     let magnitude = bits & 0x7fff_ffffu32;
     let exponent = magnitude >> 23u32;
     // Adds half of the truncated unit, minus one if a tie would round to odd.
-    let odd = (magnitude >> 13u32) & 1u32;
-    let normal = (magnitude + 0xfffu32 + odd - (112u32 << 23u32)) >> 13u32;
+    let last_bit = (magnitude >> 13u32) & 1u32;
+    let normal = (magnitude + 0xfffu32 + last_bit - (112u32 << 23u32)) >> 13u32;
     // Below 2^-14 the result counts in units of 2^-24; a shift of 25 or more leaves zero.
-    let cut = min(126u32 - min(exponent, 112u32), 25u32);
+    let shift = min(126u32 - min(exponent, 112u32), 25u32);
     let mantissa = (magnitude & 0x7f_ffffu32) | 0x80_0000u32;
-    let subnormal_odd = (mantissa >> cut) & 1u32;
-    let subnormal = (mantissa + (1u32 << (cut - 1u32)) - 1u32 + subnormal_odd) >> cut;
+    let subnormal_last_bit = (mantissa >> shift) & 1u32;
+    let subnormal = (mantissa + (1u32 << (shift - 1u32)) - 1u32 + subnormal_last_bit) >> shift;
     // From halfway beyond the largest f16, the result is infinity; NaN stays NaN.
     let special = select(magnitude > 0x7f80_0000u32, 0x7e00u32, 0x7c00u32);
-    let small = select(magnitude < 0x3880_0000u32, subnormal, normal);
-    select(magnitude >= 0x477f_f000u32, special, small) | ((bits >> 16u32) & 0x8000u32)
+    let finite = select(magnitude < 0x3880_0000u32, subnormal, normal);
+    select(magnitude >= 0x477f_f000u32, special, finite) | ((bits >> 16u32) & 0x8000u32)
 }

@@ -1,7 +1,7 @@
 //! Gated units: `activation(gate) * up`. <https://arxiv.org/abs/2002.05202>
 
 use super::exp::bounded_exp;
-use super::launch::{cubes, matrix};
+use super::launch::{cube_count, matrix_arg};
 use super::{Floats, GpuError};
 use crate::glu::Activation;
 use cubecl::prelude::*;
@@ -10,7 +10,7 @@ use cubecl::prelude::*;
 const UNITS: usize = 256;
 /// `sqrt(2 / pi)`.
 pub(super) const ROOT_2_PI: f32 = 0.797_884_6;
-/// The cubic term of the tanh form of GELU.
+/// Coefficient of the cubic term of GELU's tanh approximation.
 pub(super) const CUBIC: f32 = 0.044_715;
 
 /// `1 / (1 + exp(-x))`, with a bounded exponential: devices differ in how they handle infinity.
@@ -19,9 +19,9 @@ pub(super) fn sigmoid(x: f32) -> f32 {
     1.0f32 / (1.0f32 + bounded_exp(min(-x, 80.0f32)))
 }
 
-/// The activation of a gate.
+/// Applies the activation function.
 #[cube]
-fn activated(x: f32, #[comptime] activation: Activation) -> f32 {
+fn activate(x: f32, #[comptime] activation: Activation) -> f32 {
     match activation {
         Activation::Silu => x * sigmoid(x),
         // (1 + tanh z) / 2 is the sigmoid of 2 z.
@@ -30,12 +30,12 @@ fn activated(x: f32, #[comptime] activation: Activation) -> f32 {
 }
 
 #[cube(launch_unchecked)]
-fn gate(gate_up: &[f32], out: &mut [f32], rows: usize, width: usize, #[comptime] activation: Activation) {
+fn gated(gate_up: &[f32], out: &mut [f32], rows: usize, width: usize, #[comptime] activation: Activation) {
     if ABSOLUTE_POS >= rows * width {
         terminate!();
     }
-    let at = ABSOLUTE_POS / width * 2 * width + ABSOLUTE_POS % width;
-    out[ABSOLUTE_POS] = activated(gate_up[at], activation) * gate_up[at + width];
+    let gate_index = ABSOLUTE_POS / width * 2 * width + ABSOLUTE_POS % width;
+    out[ABSOLUTE_POS] = activate(gate_up[gate_index], activation) * gate_up[gate_index + width];
 }
 
 /// Gated units `[T, F]` of a matrix `[T, 2 F]` whose rows are gate, then up.
@@ -51,13 +51,13 @@ pub fn glu(client: &Client, gate_up: &Floats, activation: Activation) -> Result<
         });
     }
     let out = Floats::empty(client, gate_up.rows, gate_up.cols / 2);
-    let (input, result) = (matrix(gate_up, "gates")?, matrix(&out, "gated units")?);
+    let (input, result) = (matrix_arg(gate_up, "gates")?, matrix_arg(&out, "gated units")?);
     if out.rows * out.cols > 0 {
-        let count = cubes(client, (out.rows * out.cols).div_ceil(UNITS))?;
+        let count = cube_count(client, (out.rows * out.cols).div_ceil(UNITS))?;
         let dim = CubeDim::new_1d(UNITS as u32);
-        // SAFETY: an element of `out` has its gate and its other factor in the same row of the
-        // input, which was checked.
-        unsafe { gate::launch_unchecked(client, count, dim, input, result, out.rows, out.cols, activation) };
+        // SAFETY: the gate and up elements of an element of `out` are in the same row of the input,
+        // which was checked.
+        unsafe { gated::launch_unchecked(client, count, dim, input, result, out.rows, out.cols, activation) };
     }
     Ok(out)
 }

@@ -1,10 +1,10 @@
 //! Checks of an attention layer's shape.
 
-use super::launch::{matrix, same};
+use super::launch::{check_equal, matrix_arg};
 use super::{Floats, GpuError};
 use crate::attention::Heads;
 
-/// Checks that rows of Q, K and V have these heads.
+/// Checks that the width of the rows of Q, K and V matches the heads.
 pub(super) fn check(heads: &Heads, qkv: &Floats) -> Result<(), GpuError> {
     if heads.kv_heads == 0 || heads.head_dim == 0 {
         return Err(GpuError::Size {
@@ -13,9 +13,9 @@ pub(super) fn check(heads: &Heads, qkv: &Floats) -> Result<(), GpuError> {
             expected: 1,
         });
     }
-    same("remainder of query heads by KV heads", heads.heads % heads.kv_heads, 0)?;
-    same("width of Q, K and V", qkv.cols, heads.qkv_width())?;
-    matrix(qkv, "Q, K and V").map(|_| ())
+    check_equal("remainder of query heads by KV heads", heads.heads % heads.kv_heads, 0)?;
+    check_equal("width of Q, K and V", qkv.cols, heads.qkv_width())?;
+    matrix_arg(qkv, "Q, K and V").map(|_| ())
 }
 
 /// The sliding window as a kernel takes it: `u32::MAX` means none.

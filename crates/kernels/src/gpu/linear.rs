@@ -6,13 +6,13 @@
 //! allows rounding and the device has them.
 
 use super::bytes::SEGMENT;
-use super::decode::{place, segment, weight};
-use super::launch::{GEMV_TOKENS, argument, cubes, matrix, same};
+use super::decode::{segment, weight, weight_index};
+use super::launch::{GEMV_TOKENS, buffer_arg, check_equal, cube_count, matrix_arg};
 use super::matmul::check_columns;
-use super::matrix_units::{self, Over, linear_uses_matrix_units};
-use super::row_ranges::{Range, ranges, words_of};
+use super::matrix_units::{self, SumOver, linear_uses_matrix_units};
+use super::row_ranges::{RowRange, row_ranges, words_of_range};
 use super::tiles::{DEPTH, UNITS, fill, multiply, store, stride, tile, zeros};
-use super::weight_tile::{WeightTile, block_at, decode, segment_column, segment_or_zero};
+use super::weight_tile::{WeightTile, block_offset, decode, segment_column, segment_or_zero};
 use super::{Floats, GpuError, Linear, Transpose, Weight, dropout_rows, matmul};
 use crate::blocks::Quant;
 use crate::linear::MatmulPrecision;
@@ -20,7 +20,7 @@ use cubecl::prelude::*;
 
 /// GEMV: units of a cube.
 const GEMV_UNITS: usize = 128;
-/// GEMV: minimum units of a line, which share rows of the weight.
+/// GEMV: minimum units of a line. The units of a line share rows of the weight.
 const MIN_LINE: usize = 32;
 /// GEMV: units that fill a large device. With fewer, memory latency is not hidden: on an H200, 8192
 /// rows took 1.6 times as long as 2048.
@@ -37,7 +37,8 @@ const WEIGHT_TILE: WeightTile = WeightTile {
     column_stride: stride(TILE),
 };
 
-/// The row of `x` of a token, clamped: the compiled batch may exceed the number of tokens.
+/// The row of `x` for a token of the batch, clamped, since the compiled batch size may exceed the
+/// number of tokens.
 #[cube]
 fn token_row(token: usize, tokens: usize, #[comptime] batch: usize) -> usize {
     let mut row = 0usize;
@@ -67,7 +68,7 @@ fn reduce_and_write(
     tokens: usize,
     rows: usize,
     width: usize,
-    at: usize,
+    first_column: usize,
     scale: f32,
     #[comptime] batch: usize,
     #[comptime] line: usize,
@@ -86,8 +87,8 @@ fn reduce_and_write(
         if lane < half {
             #[unroll]
             for i in 0..comptime!(batch * ROWS_PER_LINE) {
-                let mine = i * GEMV_UNITS + unit;
-                shared[mine] += shared[mine + half];
+                let index = i * GEMV_UNITS + unit;
+                shared[index] += shared[index + half];
             }
         }
         half /= 2;
@@ -99,11 +100,11 @@ fn reduce_and_write(
             let row = first_row + i % ROWS_PER_LINE;
             if token < tokens && row < rows {
                 let value = scale * shared[i * GEMV_UNITS + unit];
-                let place = token * width + at + row;
+                let index = token * width + first_column + row;
                 if comptime!(add) {
-                    out[place] += value;
+                    out[index] += value;
                 } else {
-                    out[place] = value;
+                    out[index] = value;
                 }
             }
         }
@@ -120,7 +121,7 @@ fn gemv_blocks(
     rows: usize,
     cols: usize,
     width: usize,
-    at: usize,
+    first_column: usize,
     scale: f32,
     #[comptime] quant: Quant,
     #[comptime] batch: usize,
@@ -129,19 +130,19 @@ fn gemv_blocks(
 ) {
     let first_row = (CUBE_POS * comptime!(GEMV_UNITS / line) + UNIT_POS as usize / line) * ROWS_PER_LINE;
     let lane = UNIT_POS as usize % line;
-    let each = comptime!(quant.block_elements() / SEGMENT);
+    let segments_per_block = comptime!(quant.block_elements() / SEGMENT);
     let segments = cols / SEGMENT;
     let mut sums = zero_sums(batch);
     if first_row < rows {
         for step in 0..segments.div_ceil(line) {
             let index = step * line + lane;
             if index < segments {
-                let first = index / each * comptime!(quant.block_elements());
+                let block_column = index / segments_per_block * comptime!(quant.block_elements());
                 let mut w = Array::<f32>::new(comptime!(ROWS_PER_LINE * SEGMENT));
                 #[unroll]
                 for row in 0..ROWS_PER_LINE {
-                    let block = block_at(min(first_row + row, rows - 1), first, cols, quant);
-                    let weights = segment(words, block, index % each, quant);
+                    let block = block_offset(min(first_row + row, rows - 1), block_column, cols, quant);
+                    let weights = segment(words, block, index % segments_per_block, quant);
                     #[unroll]
                     for i in 0..SEGMENT {
                         w[row * SEGMENT + i] = weights[i];
@@ -149,15 +150,15 @@ fn gemv_blocks(
                 }
                 #[unroll]
                 for token in 0..batch {
-                    let start = token_row(token, tokens, batch) * cols + first;
+                    let start = token_row(token, tokens, batch) * cols + block_column;
                     #[unroll]
-                    for four in 0..comptime!(SEGMENT / 4) {
-                        let x = x[(start + place(index % each, 4 * four, quant)) / 4];
+                    for vector in 0..comptime!(SEGMENT / 4) {
+                        let x = x[(start + weight_index(index % segments_per_block, 4 * vector, quant)) / 4];
                         #[unroll]
                         for row in 0..ROWS_PER_LINE {
                             #[unroll]
                             for i in 0..4usize {
-                                sums[token * ROWS_PER_LINE + row] += w[row * SEGMENT + 4 * four + i] * x.extract(i);
+                                sums[token * ROWS_PER_LINE + row] += w[row * SEGMENT + 4 * vector + i] * x.extract(i);
                             }
                         }
                     }
@@ -165,7 +166,19 @@ fn gemv_blocks(
             }
         }
     }
-    reduce_and_write(&sums, out, first_row, tokens, rows, width, at, scale, batch, line, add);
+    reduce_and_write(
+        &sums,
+        out,
+        first_row,
+        tokens,
+        rows,
+        width,
+        first_column,
+        scale,
+        batch,
+        line,
+        add,
+    );
 }
 
 /// GEMV over float weights, whose rows may have any length, with coalesced reads.
@@ -178,7 +191,7 @@ fn gemv_floats(
     rows: usize,
     cols: usize,
     width: usize,
-    at: usize,
+    first_column: usize,
     scale: f32,
     #[comptime] quant: Quant,
     #[comptime] batch: usize,
@@ -194,8 +207,8 @@ fn gemv_floats(
                 let mut w = Array::<f32>::new(ROWS_PER_LINE);
                 #[unroll]
                 for row in 0..ROWS_PER_LINE {
-                    let at = block_at(min(first_row + row, rows - 1), column, cols, quant);
-                    w[row] = weight(words, at, 0usize, quant);
+                    let block = block_offset(min(first_row + row, rows - 1), column, cols, quant);
+                    w[row] = weight(words, block, 0usize, quant);
                 }
                 #[unroll]
                 for token in 0..batch {
@@ -208,26 +221,38 @@ fn gemv_floats(
             }
         }
     }
-    reduce_and_write(&sums, out, first_row, tokens, rows, width, at, scale, batch, line, add);
+    reduce_and_write(
+        &sums,
+        out,
+        first_row,
+        tokens,
+        rows,
+        width,
+        first_column,
+        scale,
+        batch,
+        line,
+        add,
+    );
 }
 
-/// Segments of a row in a step of the GEMM.
+/// GEMM: segments of a row in a tile.
 const SEGMENTS: usize = DEPTH / SEGMENT;
 
 /// Fills a tile with rows of `x` from `top` on, zero-padded: the columns of the weight's segments
-/// from `part * SEGMENTS` on, in the order of their weights.
+/// from `depth_tile * SEGMENTS` on, in the order of their weights.
 #[cube]
 fn fill_in_segments(
     tile: &mut [f32],
     x: &[f32],
     top: usize,
     tokens: usize,
-    part: usize,
+    depth_tile: usize,
     cols: usize,
     #[comptime] quant: Quant,
 ) {
     let step = UNIT_POS as usize % DEPTH;
-    let column = segment_column(part * SEGMENTS + step / SEGMENT, step % SEGMENT, quant);
+    let column = segment_column(depth_tile * SEGMENTS + step / SEGMENT, step % SEGMENT, quant);
     #[unroll]
     for pass in 0..comptime!(TILE * DEPTH / UNITS) {
         let row = UNIT_POS as usize / DEPTH + pass * comptime!(UNITS / DEPTH);
@@ -239,25 +264,25 @@ fn fill_in_segments(
     }
 }
 
-/// Decodes the segments from `part * SEGMENTS` on of the rows from `left` on, zero-padded: a row
-/// per unit.
+/// Decodes the segments from `depth_tile * SEGMENTS` on of the rows from `left` on, zero-padded: a
+/// row per unit.
 #[cube]
 fn decode_segments(
     tile: &mut [f32],
     words: &[u32],
     left: usize,
     rows: usize,
-    part: usize,
+    depth_tile: usize,
     cols: usize,
     #[comptime] quant: Quant,
 ) {
     let row = UNIT_POS as usize;
     #[unroll]
-    for number in 0..SEGMENTS {
-        let values = segment_or_zero(words, left + row, rows, part * SEGMENTS + number, cols, quant);
+    for segment in 0..SEGMENTS {
+        let values = segment_or_zero(words, left + row, rows, depth_tile * SEGMENTS + segment, cols, quant);
         #[unroll]
         for i in 0..SEGMENT {
-            tile[(number * SEGMENT + i) * comptime!(stride(TILE)) + row] = values[i];
+            tile[(segment * SEGMENT + i) * comptime!(stride(TILE)) + row] = values[i];
         }
     }
 }
@@ -271,46 +296,68 @@ fn gemm(
     rows: usize,
     cols: usize,
     width: usize,
-    at: usize,
+    first_column: usize,
     scale: f32,
     #[comptime] quant: Quant,
     #[comptime] add: bool,
 ) {
     // Cubes that share rows of the weight are consecutive, so that the rows are still in a cache.
-    let down = tokens.div_ceil(TILE);
-    if CUBE_POS >= rows.div_ceil(TILE) * down {
+    let token_tiles = tokens.div_ceil(TILE);
+    if CUBE_POS >= rows.div_ceil(TILE) * token_tiles {
         terminate!();
     }
-    let top = CUBE_POS % down * TILE;
-    let left = CUBE_POS / down * TILE;
+    let top = CUBE_POS % token_tiles * TILE;
+    let left = CUBE_POS / token_tiles * TILE;
     let mut x_tile = tile(TILE);
     let mut w_tile = tile(TILE);
     let mut sums = zeros(TILE);
-    for part in 0..cols.div_ceil(DEPTH) {
+    for depth_tile in 0..cols.div_ceil(DEPTH) {
         if comptime!(quant.is_float()) {
-            fill(&mut x_tile, x, top, tokens, part * DEPTH, cols, TILE, true);
-            decode(&mut w_tile, words, left, rows, part * DEPTH, cols, quant, WEIGHT_TILE);
+            fill(&mut x_tile, x, top, tokens, depth_tile * DEPTH, cols, TILE, true);
+            decode(
+                &mut w_tile,
+                words,
+                left,
+                rows,
+                depth_tile * DEPTH,
+                cols,
+                quant,
+                WEIGHT_TILE,
+            );
         } else {
-            fill_in_segments(&mut x_tile, x, top, tokens, part, cols, quant);
-            decode_segments(&mut w_tile, words, left, rows, part, cols, quant);
+            fill_in_segments(&mut x_tile, x, top, tokens, depth_tile, cols, quant);
+            decode_segments(&mut w_tile, words, left, rows, depth_tile, cols, quant);
         }
         sync_cube();
         multiply(&x_tile, &w_tile, &mut sums, TILE);
         sync_cube();
     }
-    store(&sums, out, top, left, tokens, rows, width, at, scale, TILE, add);
+    store(
+        &sums,
+        out,
+        top,
+        left,
+        tokens,
+        rows,
+        width,
+        first_column,
+        scale,
+        TILE,
+        add,
+    );
 }
 
 #[cube(launch_unchecked)]
-fn add_bias(bias: &[f32], out: &mut [f32], tokens: usize, rows: usize, width: usize, at: usize) {
+fn add_bias(bias: &[f32], out: &mut [f32], tokens: usize, rows: usize, width: usize, first_column: usize) {
     if ABSOLUTE_POS < tokens * rows {
-        out[ABSOLUTE_POS / rows * width + at + ABSOLUTE_POS % rows] += bias[ABSOLUTE_POS % rows];
+        out[ABSOLUTE_POS / rows * width + first_column + ABSOLUTE_POS % rows] += bias[ABSOLUTE_POS % rows];
     }
 }
 
 /// Writes the output `[T, out]` of a linear over `x [T, in]` to the columns of `out [T, width]`
-/// from `at` on, or adds it to them. `out` must not be `x`. [`MatmulPrecision::F32`] computes in
-/// f32; the others round activations and weights to f16 if [`linear_uses_matrix_units`].
+/// from `first_column` on, or adds it to them. `out` must not be `x`. [`MatmulPrecision::F32`]
+/// computes in f32; the others round activations and weights to f16 if
+/// [`linear_uses_matrix_units`].
 ///
 /// # Errors
 /// Returns an error if the shapes do not match.
@@ -320,7 +367,7 @@ pub fn linear(
     linear: &Linear,
     precision: MatmulPrecision,
     out: &Floats,
-    at: usize,
+    first_column: usize,
     add: bool,
 ) -> Result<(), GpuError> {
     linear_with_limit(
@@ -329,7 +376,7 @@ pub fn linear(
         linear,
         precision,
         out,
-        at,
+        first_column,
         add,
         client.properties().memory.max_page_size,
     )
@@ -347,53 +394,72 @@ pub fn linear_with_limit(
     linear: &Linear,
     precision: MatmulPrecision,
     out: &Floats,
-    at: usize,
+    first_column: usize,
     add: bool,
     limit: u64,
 ) -> Result<(), GpuError> {
     let weight = &linear.weight;
-    same("width of a linear's input", x.cols, weight.cols)?;
-    same("number of rows of a linear's output", out.rows, x.rows)?;
-    check_columns(out, at, weight.rows)?;
-    matrix(x, "input of a linear")?;
-    matrix(out, "output of a linear")?;
+    check_equal("width of a linear's input", x.cols, weight.cols)?;
+    check_equal("number of rows of a linear's output", out.rows, x.rows)?;
+    check_columns(out, first_column, weight.rows)?;
+    matrix_arg(x, "input of a linear")?;
+    matrix_arg(out, "output of a linear")?;
     if let Some(lora) = &linear.lora {
-        same("width of an adapter's input", lora.a.cols, weight.cols)?;
-        same("width of an adapter's output", lora.b.rows, weight.rows)?;
-        same("rank of an adapter's b", lora.b.cols, lora.a.rows)?;
+        check_equal("width of an adapter's input", lora.a.cols, weight.cols)?;
+        check_equal("width of an adapter's output", lora.b.rows, weight.rows)?;
+        check_equal("rank of an adapter's b", lora.b.cols, lora.a.rows)?;
     }
     let bias = match &linear.bias {
-        Some(bias) => Some(argument(bias, "bias of a linear", weight.rows)?),
+        Some(bias) => Some(buffer_arg(bias, "bias of a linear", weight.rows)?),
         None => None,
     };
-    let ranges = ranges(weight, limit)?;
+    let ranges = row_ranges(weight, limit)?;
     if x.rows == 0 || weight.rows == 0 {
         return Ok(());
     }
     for range in ranges {
-        launch_range(client, x, weight, range, linear.scale, precision, out, at, add)?;
+        launch_range(
+            client,
+            x,
+            weight,
+            range,
+            linear.scale,
+            precision,
+            out,
+            first_column,
+            add,
+        )?;
     }
     if let Some(lora) = &linear.lora {
-        let dropped = lora
+        let dropout_output = lora
             .dropout
             .map(|dropout| dropout_rows(client, x, dropout))
             .transpose()?;
-        let low = Floats::empty(client, x.rows, lora.a.rows);
+        let lora_hidden = Floats::empty(client, x.rows, lora.a.rows);
         matmul(
             client,
-            dropped.as_ref().unwrap_or(x),
+            dropout_output.as_ref().unwrap_or(x),
             &lora.a,
             Transpose::B,
             1.0,
-            &low,
+            &lora_hidden,
             0,
             false,
         )?;
-        matmul(client, &low, &lora.b, Transpose::B, lora.scale, out, at, true)?;
+        matmul(
+            client,
+            &lora_hidden,
+            &lora.b,
+            Transpose::B,
+            lora.scale,
+            out,
+            first_column,
+            true,
+        )?;
     }
     if let Some(bias) = bias {
         let dim = CubeDim::new_1d(256);
-        let count = cubes(client, (x.rows * weight.rows).div_ceil(256))?;
+        let count = cube_count(client, (x.rows * weight.rows).div_ceil(256))?;
         // SAFETY: the kernel accesses rows of `out` and columns of the linear, which were checked.
         unsafe {
             add_bias::launch_unchecked(
@@ -401,11 +467,11 @@ pub fn linear_with_limit(
                 count,
                 dim,
                 bias,
-                matrix(out, "output of a linear")?,
+                matrix_arg(out, "output of a linear")?,
                 x.rows,
                 weight.rows,
                 out.cols,
-                at,
+                first_column,
             );
         }
     }
@@ -413,57 +479,113 @@ pub fn linear_with_limit(
 }
 
 /// Units of a line of the GEMV kernels: doubled from [`MIN_LINE`] while the device is not full and
-/// a row has more parts than units.
-fn units_per_line(rows: usize, parts: usize) -> usize {
+/// a row has more items (segments, or weights in float formats) than the line has units.
+fn units_per_line(rows: usize, row_items: usize) -> usize {
     let mut line = MIN_LINE;
-    while line < GEMV_UNITS && line < parts && rows.div_ceil(ROWS_PER_LINE) * line < FULL_DEVICE_UNITS {
+    while line < GEMV_UNITS && line < row_items && rows.div_ceil(ROWS_PER_LINE) * line < FULL_DEVICE_UNITS {
         line *= 2;
     }
     line
 }
 
+/// Multiplies by a range of a weight's rows: writes or adds their columns of the output.
 fn launch_range(
     client: &Client,
     x: &Floats,
     weight: &Weight,
-    range: Range,
+    range: RowRange,
     scale: f32,
     precision: MatmulPrecision,
     out: &Floats,
-    at: usize,
+    first_column: usize,
     add: bool,
 ) -> Result<(), GpuError> {
     let Weight { quant, cols, .. } = *weight;
-    let (tokens, rows, at) = (x.rows, range.rows, at + range.first);
+    let (tokens, rows, first_column) = (x.rows, range.rows, first_column + range.first);
     if linear_uses_matrix_units(client, quant, tokens, precision) {
-        return matrix_units::multiply(client, x, 0, weight, range, Over::Columns, scale, out, at, add);
+        return matrix_units::multiply(
+            client,
+            x,
+            0,
+            weight,
+            range,
+            SumOver::Columns,
+            scale,
+            out,
+            first_column,
+            add,
+        );
     }
-    let words = words_of(weight, range)?;
-    let (x, result) = (matrix(x, "input of a linear")?, matrix(out, "output of a linear")?);
+    let words = words_of_range(weight, range)?;
+    let (x, result) = (
+        matrix_arg(x, "input of a linear")?,
+        matrix_arg(out, "output of a linear")?,
+    );
     // SAFETY: the kernels read rows of `x` and of the weight below the given counts, and write
     // columns of `out` that were checked.
     unsafe {
         if tokens <= GEMV_TOKENS {
             let batch = tokens.next_power_of_two();
             let line = units_per_line(rows, if quant.is_float() { cols } else { cols / SEGMENT });
-            let count = cubes(client, rows.div_ceil(ROWS_PER_LINE * (GEMV_UNITS / line)))?;
+            let count = cube_count(client, rows.div_ceil(ROWS_PER_LINE * (GEMV_UNITS / line)))?;
             let dim = CubeDim::new_1d(GEMV_UNITS as u32);
             if quant.is_float() {
                 gemv_floats::launch_unchecked(
-                    client, count, dim, x, words, result, tokens, rows, cols, out.cols, at, scale, quant, batch, line,
+                    client,
+                    count,
+                    dim,
+                    x,
+                    words,
+                    result,
+                    tokens,
+                    rows,
+                    cols,
+                    out.cols,
+                    first_column,
+                    scale,
+                    quant,
+                    batch,
+                    line,
                     add,
                 );
             } else {
                 gemv_blocks::launch_unchecked(
-                    client, count, dim, x, words, result, tokens, rows, cols, out.cols, at, scale, quant, batch, line,
+                    client,
+                    count,
+                    dim,
+                    x,
+                    words,
+                    result,
+                    tokens,
+                    rows,
+                    cols,
+                    out.cols,
+                    first_column,
+                    scale,
+                    quant,
+                    batch,
+                    line,
                     add,
                 );
             }
         } else {
-            let count = cubes(client, rows.div_ceil(TILE) * tokens.div_ceil(TILE))?;
+            let count = cube_count(client, rows.div_ceil(TILE) * tokens.div_ceil(TILE))?;
             let dim = CubeDim::new_1d(UNITS as u32);
             gemm::launch_unchecked(
-                client, count, dim, x, words, result, tokens, rows, cols, out.cols, at, scale, quant, add,
+                client,
+                count,
+                dim,
+                x,
+                words,
+                result,
+                tokens,
+                rows,
+                cols,
+                out.cols,
+                first_column,
+                scale,
+                quant,
+                add,
             );
         }
     }

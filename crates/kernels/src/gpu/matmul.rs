@@ -1,11 +1,11 @@
 //! f32 matrix multiplication: adapters and their gradients.
 
-use super::launch::{cubes, matrix, same};
+use super::launch::{check_equal, cube_count, matrix_arg};
 use super::tiles::{DEPTH, UNITS, fill, multiply, store, tile, zeros};
 use super::{Floats, GpuError};
 use cubecl::prelude::*;
 
-/// The operand of a matrix multiplication that is transposed.
+/// The transposed operand of a matrix multiplication.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Transpose {
     /// Neither: `a [m, k]`, `b [k, n]`.
@@ -16,12 +16,12 @@ pub enum Transpose {
     B,
 }
 
-/// Rows and columns of the output tile of a cube: small, since one side of the output or the sum is
-/// an adapter's rank.
+/// Rows and columns of a cube's output tile: small, since one dimension of the output or the summed
+/// dimension is an adapter's rank.
 const SIDE: usize = 32;
 
 #[cube(launch_unchecked)]
-fn tiled(
+fn tiled_matmul(
     a: &[f32],
     b: &[f32],
     out: &mut [f32],
@@ -29,28 +29,28 @@ fn tiled(
     n: usize,
     k: usize,
     width: usize,
-    at: usize,
+    first_column: usize,
     scale: f32,
     #[comptime] transpose: Transpose,
     #[comptime] add: bool,
 ) {
-    let across = n.div_ceil(SIDE);
-    if CUBE_POS >= m.div_ceil(SIDE) * across {
+    let column_tiles = n.div_ceil(SIDE);
+    if CUBE_POS >= m.div_ceil(SIDE) * column_tiles {
         terminate!();
     }
-    let top = CUBE_POS / across * SIDE;
-    let left = CUBE_POS % across * SIDE;
+    let top = CUBE_POS / column_tiles * SIDE;
+    let left = CUBE_POS % column_tiles * SIDE;
     let mut a_tile = tile(SIDE);
     let mut b_tile = tile(SIDE);
     let mut sums = zeros(SIDE);
-    for part in 0..k.div_ceil(DEPTH) {
-        let from = part * DEPTH;
+    for depth_tile in 0..k.div_ceil(DEPTH) {
+        let first_step = depth_tile * DEPTH;
         fill(
             &mut a_tile,
             a,
             top,
             m,
-            from,
+            first_step,
             k,
             SIDE,
             comptime!(transpose != Transpose::A),
@@ -60,7 +60,7 @@ fn tiled(
             b,
             left,
             n,
-            from,
+            first_step,
             k,
             SIDE,
             comptime!(transpose == Transpose::B),
@@ -69,11 +69,11 @@ fn tiled(
         multiply(&a_tile, &b_tile, &mut sums, SIDE);
         sync_cube();
     }
-    store(&sums, out, top, left, m, n, width, at, scale, SIDE, add);
+    store(&sums, out, top, left, m, n, width, first_column, scale, SIDE, add);
 }
 
-/// Writes `scale * a @ b`, `[m, n]`, to the columns of `out [m, width]` from `at` on, or adds it to
-/// them. `out` must be neither `a` nor `b`.
+/// Writes `scale * a @ b`, `[m, n]`, to the columns of `out [m, width]` from `first_column` on,
+/// or adds it to them. `out` must be neither `a` nor `b`.
 ///
 /// # Errors
 /// Returns an error if the shapes do not match.
@@ -84,7 +84,7 @@ pub fn matmul(
     transpose: Transpose,
     scale: f32,
     out: &Floats,
-    at: usize,
+    first_column: usize,
     add: bool,
 ) -> Result<(), GpuError> {
     let (m, k) = match transpose {
@@ -95,38 +95,51 @@ pub fn matmul(
         Transpose::B => (b.rows, b.cols),
         Transpose::None | Transpose::A => (b.cols, b.rows),
     };
-    same("inner dimension of a matmul's b", depth, k)?;
-    same("number of rows of a matmul's output", out.rows, m)?;
-    check_columns(out, at, n)?;
+    check_equal("inner dimension of a matmul's b", depth, k)?;
+    check_equal("number of rows of a matmul's output", out.rows, m)?;
+    check_columns(out, first_column, n)?;
     let (a, b, result) = (
-        matrix(a, "a of a matmul")?,
-        matrix(b, "b of a matmul")?,
-        matrix(out, "output of a matmul")?,
+        matrix_arg(a, "a of a matmul")?,
+        matrix_arg(b, "b of a matmul")?,
+        matrix_arg(out, "output of a matmul")?,
     );
     if m == 0 || n == 0 {
         return Ok(());
     }
-    let count = cubes(client, m.div_ceil(SIDE) * n.div_ceil(SIDE))?;
+    let count = cube_count(client, m.div_ceil(SIDE) * n.div_ceil(SIDE))?;
     let dim = CubeDim::new_1d(UNITS as u32);
     // SAFETY: the kernel reads and writes rows and columns below the shapes, which the buffers were
     // checked to hold.
     unsafe {
-        tiled::launch_unchecked(
-            client, count, dim, a, b, result, m, n, k, out.cols, at, scale, transpose, add,
+        tiled_matmul::launch_unchecked(
+            client,
+            count,
+            dim,
+            a,
+            b,
+            result,
+            m,
+            n,
+            k,
+            out.cols,
+            first_column,
+            scale,
+            transpose,
+            add,
         );
     }
     Ok(())
 }
 
-/// Checks that `out` has columns `at..at + n`.
-pub(super) fn check_columns(out: &Floats, at: usize, n: usize) -> Result<(), GpuError> {
-    if at.checked_add(n).is_some_and(|end| end <= out.cols) {
+/// Checks that `out` has columns `first_column..first_column + n`.
+pub(super) fn check_columns(out: &Floats, first_column: usize, n: usize) -> Result<(), GpuError> {
+    if first_column.checked_add(n).is_some_and(|end| end <= out.cols) {
         Ok(())
     } else {
         Err(GpuError::Size {
             what: "number of columns of a matmul's output",
             found: out.cols,
-            expected: at.saturating_add(n),
+            expected: first_column.saturating_add(n),
         })
     }
 }

@@ -1,7 +1,7 @@
 //! RMSNorm of rows. <https://arxiv.org/abs/1910.07467>
 
-use super::launch::{argument, cubes, matrix, same};
-use super::reduce::sum;
+use super::launch::{buffer_arg, check_equal, cube_count, matrix_arg};
+use super::reduce::reduce_sum;
 use super::{Floats, GpuError, Norm};
 use cubecl::prelude::*;
 
@@ -33,30 +33,30 @@ fn norm_rows(
         }
     }
     let mut shared = Shared::<[f32]>::new_slice(UNITS);
-    let squares = sum(squares, &mut shared, UNITS);
-    let root = 1.0f32 / f32::sqrt(squares / f32::cast_from(cols) + eps);
+    let squares = reduce_sum(squares, &mut shared, UNITS);
+    let inverse_rms = 1.0f32 / f32::sqrt(squares / f32::cast_from(cols) + eps);
     for step in 0..steps {
         let column = step * UNITS + unit;
         if column < cols {
-            let at = start + column;
-            let value = x[at] * root * weight[column];
+            let i = start + column;
+            let value = x[i] * inverse_rms * weight[column];
             if comptime!(add) {
-                out[at] = residual[at] + value;
+                out[i] = residual[i] + value;
             } else {
-                out[at] = value;
+                out[i] = value;
             }
         }
     }
 }
 
-fn launch(client: &Client, residual: Option<&Floats>, x: &Floats, norm: &Norm) -> Result<Floats, GpuError> {
+fn launch_norm(client: &Client, residual: Option<&Floats>, x: &Floats, norm: &Norm) -> Result<Floats, GpuError> {
     let out = Floats::empty(client, x.rows, x.cols);
-    let weight = argument(&norm.weight, "weight of a norm", x.cols)?;
-    let input = matrix(x, "input of a norm")?;
-    let added = matrix(residual.unwrap_or(x), "residual of a norm")?;
-    let result = matrix(&out, "output of a norm")?;
+    let weight = buffer_arg(&norm.weight, "weight of a norm", x.cols)?;
+    let input = matrix_arg(x, "input of a norm")?;
+    let residual_arg = matrix_arg(residual.unwrap_or(x), "residual of a norm")?;
+    let result = matrix_arg(&out, "output of a norm")?;
     if x.rows > 0 && x.cols > 0 {
-        let count = cubes(client, x.rows)?;
+        let count = cube_count(client, x.rows)?;
         let dim = CubeDim::new_1d(UNITS as u32);
         // SAFETY: the kernel accesses only rows and columns of `x`, and all buffers were checked
         // against the size of `x`.
@@ -67,7 +67,7 @@ fn launch(client: &Client, residual: Option<&Floats>, x: &Floats, norm: &Norm) -
                 dim,
                 input,
                 weight,
-                added,
+                residual_arg,
                 result,
                 x.rows,
                 x.cols,
@@ -84,7 +84,7 @@ fn launch(client: &Client, residual: Option<&Floats>, x: &Floats, norm: &Norm) -
 /// # Errors
 /// Returns an error if the weight is shorter than a row.
 pub fn rms_norm(client: &Client, x: &Floats, norm: &Norm) -> Result<Floats, GpuError> {
-    launch(client, None, x, norm)
+    launch_norm(client, None, x, norm)
 }
 
 /// `residual` plus the norm of each row of `y`.
@@ -92,7 +92,7 @@ pub fn rms_norm(client: &Client, x: &Floats, norm: &Norm) -> Result<Floats, GpuE
 /// # Errors
 /// Returns an error if the shapes differ or the weight is shorter than a row.
 pub fn add_norm(client: &Client, residual: &Floats, y: &Floats, norm: &Norm) -> Result<Floats, GpuError> {
-    same("number of rows that a norm is added to", residual.rows, y.rows)?;
-    same("width of rows that a norm is added to", residual.cols, y.cols)?;
-    launch(client, Some(residual), y, norm)
+    check_equal("number of rows that a norm is added to", residual.rows, y.rows)?;
+    check_equal("width of rows that a norm is added to", residual.cols, y.cols)?;
+    launch_norm(client, Some(residual), y, norm)
 }

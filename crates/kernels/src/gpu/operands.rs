@@ -24,14 +24,18 @@ impl Floats {
         Self { handle, rows, cols }
     }
 
-    /// A view of `count` rows from `first`. Devices bind buffers only at multiples of 256 bytes, so
-    /// `first` rows should take a multiple.
+    /// A view of `count` rows from `first` on. Devices bind buffers only at multiples of 256 bytes,
+    /// so the size of `first` rows should be a multiple of 256 bytes.
     pub fn rows_from(&self, first: usize, count: usize) -> Self {
         let (first, count) = (first.min(self.rows), count.min(self.rows.saturating_sub(first)));
-        let row = self.cols as u64 * 4;
-        let after = (self.rows - first - count) as u64 * row;
+        let row_bytes = self.cols as u64 * 4;
+        let end = (self.rows - first - count) as u64 * row_bytes;
         Self {
-            handle: self.handle.clone().offset_start(first as u64 * row).offset_end(after),
+            handle: self
+                .handle
+                .clone()
+                .offset_start(first as u64 * row_bytes)
+                .offset_end(end),
             rows: count,
             cols: self.cols,
         }

@@ -1,7 +1,7 @@
 //! Optional RMSNorm of each head of Q and K, then RoPE.
 
-use super::launch::{argument, cubes, matrix};
-use super::reduce::sum;
+use super::launch::{buffer_arg, cube_count, matrix_arg};
+use super::reduce::reduce_sum;
 use super::{Floats, GpuError, Norm, heads};
 use crate::attention::Heads;
 use crate::rope::{Pairing, Rope};
@@ -19,11 +19,11 @@ pub fn rope_table(rope: &Rope, positions: usize) -> Vec<f32> {
         .collect()
 }
 
-/// Compile-time options of the kernel.
+/// Compile-time configuration of the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct Plan {
+struct Config {
     pairing: Pairing,
-    /// Whether Q has a norm, and K.
+    /// `true` for each of Q and K that has a norm.
     norms: [bool; 2],
 }
 
@@ -44,14 +44,14 @@ fn normalize_and_rotate(
     table_positions: usize,
     q_eps: f32,
     k_eps: f32,
-    #[comptime] plan: Plan,
+    #[comptime] config: Config,
 ) {
-    let across = query_heads + 2 * kv_heads;
-    if CUBE_POS >= tokens * across {
+    let heads_per_token = query_heads + 2 * kv_heads;
+    if CUBE_POS >= tokens * heads_per_token {
         terminate!();
     }
-    let head = CUBE_POS % across;
-    let token = CUBE_POS / across;
+    let head = CUBE_POS % heads_per_token;
+    let token = CUBE_POS / heads_per_token;
     let start = CUBE_POS * head_dim;
     let unit = UNIT_POS as usize;
     let steps = head_dim.div_ceil(UNITS);
@@ -59,8 +59,8 @@ fn normalize_and_rotate(
     let is_value = head >= query_heads + kv_heads;
 
     // Also for V: all units of a cube must take part in the sum.
-    let mut root = 1.0f32;
-    if comptime!(plan.norms[0] || plan.norms[1]) {
+    let mut inverse_rms = 1.0f32;
+    if comptime!(config.norms[0] || config.norms[1]) {
         let mut squares = 0.0f32;
         for step in 0..steps {
             let i = step * UNITS + unit;
@@ -69,13 +69,13 @@ fn normalize_and_rotate(
             }
         }
         let mut shared = Shared::<[f32]>::new_slice(UNITS);
-        let mean = sum(squares, &mut shared, UNITS) / f32::cast_from(head_dim);
+        let mean = reduce_sum(squares, &mut shared, UNITS) / f32::cast_from(head_dim);
         let eps = select(is_query, q_eps, k_eps);
-        root = 1.0f32 / f32::sqrt(mean + eps);
+        inverse_rms = 1.0f32 / f32::sqrt(mean + eps);
     }
 
-    let last = table_positions - 1;
-    let position = min(positions[token] as usize, last);
+    let last_position = table_positions - 1;
+    let position = min(positions[token] as usize, last_position);
     for step in 0..steps {
         let i = step * UNITS + unit;
         if i < head_dim {
@@ -84,7 +84,7 @@ fn normalize_and_rotate(
             // -1 for the first of a pair (a cos - b sin), 1 for the second (a sin + b cos).
             let mut sign = 0.0f32;
             if !is_value && i < rotated {
-                match comptime!(plan.pairing) {
+                match comptime!(config.pairing) {
                     Pairing::Interleaved => {
                         pair = i / 2;
                         partner_index = i ^ 1;
@@ -98,35 +98,35 @@ fn normalize_and_rotate(
                     }
                 }
             }
-            let mut mine = qkv[start + i];
+            let mut element = qkv[start + i];
             let mut partner = qkv[start + partner_index];
-            if comptime!(plan.norms[0]) && is_query {
-                mine = mine * root * q_weight[i];
-                partner = partner * root * q_weight[partner_index];
+            if comptime!(config.norms[0]) && is_query {
+                element = element * inverse_rms * q_weight[i];
+                partner = partner * inverse_rms * q_weight[partner_index];
             }
-            if comptime!(plan.norms[1]) && !is_query && !is_value {
-                mine = mine * root * k_weight[i];
-                partner = partner * root * k_weight[partner_index];
+            if comptime!(config.norms[1]) && !is_query && !is_value {
+                element = element * inverse_rms * k_weight[i];
+                partner = partner * inverse_rms * k_weight[partner_index];
             }
-            let mut value = mine;
+            let mut value = element;
             if sign != 0.0f32 {
-                let at = (position * table_pairs + pair) * 2;
-                value = mine * table[at] + sign * partner * table[at + 1];
+                let angle = (position * table_pairs + pair) * 2;
+                value = element * table[angle] + sign * partner * table[angle + 1];
             }
             out[start + i] = value;
         }
     }
 }
 
-/// Checked kernel arguments that forward and backward share.
+/// Checked kernel arguments, common to forward and backward.
 pub(super) struct RopeArgs {
-    /// Pairs of a position in the table.
+    /// Pairs per position in the table.
     pub pairs: usize,
     /// Rotated elements of a head.
     pub rotated: usize,
     /// The cosines and sines.
     pub table: BufferArg,
-    /// A position for each token.
+    /// The position of each token.
     pub positions: BufferArg,
     /// The weights of Q's and K's norm; a dummy buffer if there is none.
     pub weights: [BufferArg; 2],
@@ -152,16 +152,16 @@ impl RopeArgs {
                 expected: 1,
             });
         }
-        let angles = table_positions.checked_mul(2 * pairs).unwrap_or(usize::MAX / 4);
+        let table_elements = table_positions.checked_mul(2 * pairs).unwrap_or(usize::MAX / 4);
         let weight = |norm: Option<&Norm>| match norm {
-            Some(norm) => argument(&norm.weight, "weight of a head's norm", heads.head_dim),
-            None => matrix(qkv, "Q, K and V"),
+            Some(norm) => buffer_arg(&norm.weight, "weight of a head's norm", heads.head_dim),
+            None => matrix_arg(qkv, "Q, K and V"),
         };
         Ok(Self {
             pairs,
             rotated,
-            table: argument(table, "RoPE table", angles)?,
-            positions: argument(positions, "list of positions", qkv.rows)?,
+            table: buffer_arg(table, "RoPE table", table_elements)?,
+            positions: buffer_arg(positions, "list of positions", qkv.rows)?,
             weights: [weight(norms[0])?, weight(norms[1])?],
         })
     }
@@ -192,11 +192,11 @@ pub fn qk_norm_rope(
     let out = Floats::empty(client, qkv.rows, qkv.cols);
     let rope = RopeArgs::new(qkv, heads, [q_norm, k_norm], dims, table, table_positions, positions)?;
     let [q_weight, k_weight] = rope.weights;
-    let (input, result) = (matrix(qkv, "Q, K and V")?, matrix(&out, "rotated Q, K and V")?);
+    let (input, result) = (matrix_arg(qkv, "Q, K and V")?, matrix_arg(&out, "rotated Q, K and V")?);
     if qkv.rows > 0 {
-        let count = cubes(client, qkv.rows * (heads.heads + 2 * heads.kv_heads))?;
+        let count = cube_count(client, qkv.rows * (heads.heads + 2 * heads.kv_heads))?;
         let dim = CubeDim::new_1d(UNITS as u32);
-        let plan = Plan {
+        let config = Config {
             pairing,
             norms: [q_norm.is_some(), k_norm.is_some()],
         };
@@ -222,7 +222,7 @@ pub fn qk_norm_rope(
                 table_positions.max(1),
                 q_norm.map_or(0.0, |norm| norm.eps),
                 k_norm.map_or(0.0, |norm| norm.eps),
-                plan,
+                config,
             );
         }
     }

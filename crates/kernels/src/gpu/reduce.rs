@@ -5,7 +5,7 @@ use cubecl::prelude::*;
 /// Sums the values of all `units` units of a cube, a power of two; `shared` has one element per
 /// unit. All units of a cube must call it together, and each gets the sum.
 #[cube]
-pub(super) fn sum(value: f32, shared: &mut [f32], #[comptime] units: usize) -> f32 {
+pub(super) fn reduce_sum(value: f32, shared: &mut [f32], #[comptime] units: usize) -> f32 {
     let unit = UNIT_POS as usize;
     // Other units may still be reading the previous result.
     sync_cube();
@@ -22,7 +22,7 @@ pub(super) fn sum(value: f32, shared: &mut [f32], #[comptime] units: usize) -> f
     shared[0]
 }
 
-/// The maximum over the units of a cube; called as [`sum`].
+/// The maximum over the units of a cube; called as [`reduce_sum`].
 #[cube]
 pub(super) fn reduce_max(value: f32, shared: &mut [f32], #[comptime] units: usize) -> f32 {
     let unit = UNIT_POS as usize;

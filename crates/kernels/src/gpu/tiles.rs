@@ -8,9 +8,9 @@
 use cubecl::prelude::*;
 
 /// Units along a side of an output tile.
-const ACROSS: usize = 8;
+const UNITS_PER_SIDE: usize = 8;
 /// Units that share an output tile.
-pub(super) const UNITS: usize = ACROSS * ACROSS;
+pub(super) const UNITS: usize = UNITS_PER_SIDE * UNITS_PER_SIDE;
 /// Steps of the summed dimension in shared memory at a time.
 pub(super) const DEPTH: usize = 16;
 
@@ -20,8 +20,8 @@ pub(super) const fn stride(side: usize) -> usize {
 }
 
 /// Rows, and columns, of the output that a unit accumulates.
-const fn each(side: usize) -> usize {
-    side / ACROSS
+const fn unit_side(side: usize) -> usize {
+    side / UNITS_PER_SIDE
 }
 
 /// Allocates an input tile.
@@ -33,42 +33,43 @@ pub(super) fn tile(#[comptime] side: usize) -> Shared<[f32]> {
 /// Zeroed accumulators of a unit.
 #[cube]
 pub(super) fn zeros(#[comptime] side: usize) -> Array<f32> {
-    let mut sums = Array::<f32>::new(comptime!(each(side) * each(side)));
+    let mut sums = Array::<f32>::new(comptime!(unit_side(side) * unit_side(side)));
     #[unroll]
-    for i in 0..comptime!(each(side) * each(side)) {
+    for i in 0..comptime!(unit_side(side) * unit_side(side)) {
         sums[i] = 0.0f32;
     }
     sums
 }
 
-/// Fills a tile with the rows from `first` on (of `count`) at the steps from `from` on (of
-/// `depth`), zero-padded. `along` means that steps are contiguous in memory, not rows.
+/// Fills a tile with the rows of an operand from `first_row` on (of `rows`) at the steps from
+/// `first_step` on (of `steps`), zero-padded. `contiguous_steps` means that steps are contiguous in
+/// memory, not rows.
 #[cube]
 pub(super) fn fill(
     tile: &mut [f32],
-    factor: &[f32],
-    first: usize,
-    count: usize,
-    from: usize,
-    depth: usize,
+    operand: &[f32],
+    first_row: usize,
+    rows: usize,
+    first_step: usize,
+    steps: usize,
     #[comptime] side: usize,
-    #[comptime] along: bool,
+    #[comptime] contiguous_steps: bool,
 ) {
     #[unroll]
-    for part in 0..comptime!(side * DEPTH / UNITS) {
-        let i = UNIT_POS as usize + part * UNITS;
+    for pass in 0..comptime!(side * DEPTH / UNITS) {
+        let i = UNIT_POS as usize + pass * UNITS;
         let mut row = i % side;
         let mut step = i / side;
-        if comptime!(along) {
+        if comptime!(contiguous_steps) {
             row = i / DEPTH;
             step = i % DEPTH;
         }
         let mut value = 0.0f32;
-        if first + row < count && from + step < depth {
-            if comptime!(along) {
-                value = factor[(first + row) * depth + from + step];
+        if first_row + row < rows && first_step + step < steps {
+            if comptime!(contiguous_steps) {
+                value = operand[(first_row + row) * steps + first_step + step];
             } else {
-                value = factor[(from + step) * count + first + row];
+                value = operand[(first_step + step) * rows + first_row + row];
             }
         }
         tile[step * comptime!(stride(side)) + row] = value;
@@ -77,31 +78,32 @@ pub(super) fn fill(
 
 /// Adds the product of two tiles to a unit's accumulators.
 #[cube]
-pub(super) fn multiply(left: &[f32], right: &[f32], sums: &mut Array<f32>, #[comptime] side: usize) {
-    let each = comptime!(each(side));
-    let row = UNIT_POS as usize / ACROSS;
-    let column = UNIT_POS as usize % ACROSS;
+pub(super) fn multiply(a_tile: &[f32], b_tile: &[f32], sums: &mut Array<f32>, #[comptime] side: usize) {
+    let unit_side = comptime!(unit_side(side));
+    let row = UNIT_POS as usize / UNITS_PER_SIDE;
+    let column = UNIT_POS as usize % UNITS_PER_SIDE;
     for step in 0..DEPTH {
-        let at = step * comptime!(stride(side));
-        let mut a = Array::<f32>::new(each);
-        let mut b = Array::<f32>::new(each);
+        let start = step * comptime!(stride(side));
+        let mut a = Array::<f32>::new(unit_side);
+        let mut b = Array::<f32>::new(unit_side);
         #[unroll]
-        for i in 0..each {
-            a[i] = left[at + row + i * ACROSS];
-            b[i] = right[at + column + i * ACROSS];
+        for i in 0..unit_side {
+            a[i] = a_tile[start + row + i * UNITS_PER_SIDE];
+            b[i] = b_tile[start + column + i * UNITS_PER_SIDE];
         }
         #[unroll]
-        for i in 0..each {
+        for i in 0..unit_side {
             #[unroll]
-            for j in 0..each {
-                sums[i * each + j] += a[i] * b[j];
+            for j in 0..unit_side {
+                sums[i * unit_side + j] += a[i] * b[j];
             }
         }
     }
 }
 
-/// Writes `scale` times a unit's accumulators to the tile at `top` and `left` of an output
-/// `[m, n]`, the columns from `at` on of rows of `width`, or adds them.
+/// Writes `scale` times a unit's accumulators to an output `[m, n]`, or adds them. The tile begins
+/// at row `top` and column `left` of the output, which is the columns from `first_column` on of
+/// rows of `width`.
 #[cube]
 pub(super) fn store(
     sums: &Array<f32>,
@@ -111,25 +113,25 @@ pub(super) fn store(
     m: usize,
     n: usize,
     width: usize,
-    at: usize,
+    first_column: usize,
     scale: f32,
     #[comptime] side: usize,
     #[comptime] add: bool,
 ) {
-    let each = comptime!(each(side));
+    let unit_side = comptime!(unit_side(side));
     #[unroll]
-    for i in 0..each {
+    for i in 0..unit_side {
         #[unroll]
-        for j in 0..each {
-            let row = top + UNIT_POS as usize / ACROSS + i * ACROSS;
-            let column = left + UNIT_POS as usize % ACROSS + j * ACROSS;
+        for j in 0..unit_side {
+            let row = top + UNIT_POS as usize / UNITS_PER_SIDE + i * UNITS_PER_SIDE;
+            let column = left + UNIT_POS as usize % UNITS_PER_SIDE + j * UNITS_PER_SIDE;
             if row < m && column < n {
-                let value = scale * sums[i * each + j];
-                let place = row * width + at + column;
+                let value = scale * sums[i * unit_side + j];
+                let index = row * width + first_column + column;
                 if comptime!(add) {
-                    out[place] += value;
+                    out[index] += value;
                 } else {
-                    out[place] = value;
+                    out[index] = value;
                 }
             }
         }

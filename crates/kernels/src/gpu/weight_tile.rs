@@ -1,7 +1,7 @@
 //! Decodes a tile of a weight to shared memory, in f32.
 
 use super::bytes::SEGMENT;
-use super::decode::{place, segment, segment_span, weight};
+use super::decode::{segment, segment_span, weight, weight_index};
 use super::tiles::UNITS;
 use crate::blocks::Quant;
 use cubecl::prelude::*;
@@ -21,19 +21,19 @@ pub(super) struct WeightTile {
 
 impl WeightTile {
     /// Weights that each unit decodes.
-    const fn each(self) -> usize {
+    const fn weights_per_unit(self) -> usize {
         self.rows * self.columns / UNITS
     }
 }
 
-/// The first byte of the block that holds weight `column` of a row.
+/// The byte offset of the block that has weight `column` of a row.
 #[cube]
-pub(super) fn block_at(row: usize, column: usize, cols: usize, #[comptime] quant: Quant) -> usize {
+pub(super) fn block_offset(row: usize, column: usize, cols: usize, #[comptime] quant: Quant) -> usize {
     let elements = comptime!(quant.block_elements());
     (row * (cols / elements) + column / elements) * comptime!(quant.block_bytes())
 }
 
-/// Eight weights of segment `index` of a row, zero outside of the matrix.
+/// The eight weights of segment `index` of a row; zeros outside the matrix.
 #[cube]
 pub(super) fn segment_or_zero(
     words: &[u32],
@@ -43,11 +43,16 @@ pub(super) fn segment_or_zero(
     cols: usize,
     #[comptime] quant: Quant,
 ) -> Array<f32> {
-    let each = comptime!(quant.block_elements() / SEGMENT);
-    let column = index / each * comptime!(quant.block_elements());
+    let segments_per_block = comptime!(quant.block_elements() / SEGMENT);
+    let column = index / segments_per_block * comptime!(quant.block_elements());
     let mut values = Array::<f32>::new(SEGMENT);
     if row < rows && column < cols {
-        values = segment(words, block_at(row, column, cols, quant), index % each, quant);
+        values = segment(
+            words,
+            block_offset(row, column, cols, quant),
+            index % segments_per_block,
+            quant,
+        );
     } else {
         #[unroll]
         for i in 0..SEGMENT {
@@ -60,18 +65,19 @@ pub(super) fn segment_or_zero(
 /// The column of weight `i` of segment `index` of a row.
 #[cube]
 pub(super) fn segment_column(index: usize, i: usize, #[comptime] quant: Quant) -> usize {
-    let each = comptime!(quant.block_elements() / SEGMENT);
-    index / each * comptime!(quant.block_elements()) + place(index % each, i, quant)
+    let segments_per_block = comptime!(quant.block_elements() / SEGMENT);
+    index / segments_per_block * comptime!(quant.block_elements()) + weight_index(index % segments_per_block, i, quant)
 }
 
-/// Decodes weights into a tile: rows from `first` on, columns from `left` on, zero-padded.
+/// Decodes weights to a tile: rows from `first_row` on, columns from `first_column` on,
+/// zero-padded.
 #[cube]
 pub(super) fn decode(
     tile: &mut [f32],
     words: &[u32],
-    first: usize,
+    first_row: usize,
     rows: usize,
-    left: usize,
+    first_column: usize,
     cols: usize,
     #[comptime] quant: Quant,
     #[comptime] shape: WeightTile,
@@ -79,32 +85,37 @@ pub(super) fn decode(
     let unit = UNIT_POS as usize;
     if comptime!(!quant.is_float() && shape.columns.is_multiple_of(segment_span(quant))) {
         #[unroll]
-        for part in 0..comptime!(shape.each() / SEGMENT) {
-            let i = unit + part * UNITS;
+        for pass in 0..comptime!(shape.weights_per_unit() / SEGMENT) {
+            let i = unit + pass * UNITS;
             let row = i / comptime!(shape.columns / SEGMENT);
-            let index = left / SEGMENT + i % comptime!(shape.columns / SEGMENT);
-            let values = segment_or_zero(words, first + row, rows, index, cols, quant);
+            let index = first_column / SEGMENT + i % comptime!(shape.columns / SEGMENT);
+            let values = segment_or_zero(words, first_row + row, rows, index, cols, quant);
             #[unroll]
             for i in 0..SEGMENT {
-                let column = segment_column(index, i, quant) - left;
+                let column = segment_column(index, i, quant) - first_column;
                 tile[row * comptime!(shape.row_stride) + column * comptime!(shape.column_stride)] = values[i];
             }
         }
     } else {
         #[unroll]
-        for part in 0..comptime!(shape.each()) {
+        for pass in 0..comptime!(shape.weights_per_unit()) {
             // Float weights: coalesced reads. Others: neighbors in a row, which share scales.
             let i = if comptime!(quant.is_float()) {
-                part * UNITS + unit
+                pass * UNITS + unit
             } else {
-                unit * comptime!(shape.each()) + part
+                unit * comptime!(shape.weights_per_unit()) + pass
             };
             let row = i / comptime!(shape.columns);
             let column = i % comptime!(shape.columns);
             let mut value = 0.0f32;
-            if first + row < rows && left + column < cols {
-                let block = block_at(first + row, left + column, cols, quant);
-                value = weight(words, block, (left + column) % comptime!(quant.block_elements()), quant);
+            if first_row + row < rows && first_column + column < cols {
+                let block = block_offset(first_row + row, first_column + column, cols, quant);
+                value = weight(
+                    words,
+                    block,
+                    (first_column + column) % comptime!(quant.block_elements()),
+                    quant,
+                );
             }
             tile[row * comptime!(shape.row_stride) + column * comptime!(shape.column_stride)] = value;
         }

@@ -24,8 +24,8 @@ pub(super) fn check(report: &mut Report) {
     }
 }
 
-/// A copy of `x` after `f`.
-fn over(x: &[f32], f: impl FnOnce(&mut [f32]) -> Result<(), ShapeError>) -> Result<Vec<f32>, ShapeError> {
+/// Applies `f` to a copy of `x`.
+fn applied(x: &[f32], f: impl FnOnce(&mut [f32]) -> Result<(), ShapeError>) -> Result<Vec<f32>, ShapeError> {
     let mut x = x.to_vec();
     f(&mut x)?;
     Ok(x)
@@ -36,8 +36,8 @@ fn norm(report: &mut Report, size: &str, rows: usize, width: usize) {
     let expected = central_differences(&wide(&x), &wide(&dy), |x| {
         reference::rms_norm(x, &wide(&weight), f64::from(EPS))
     });
-    let found = over(&dy, |dy| rms_norm_backward_in_place(&x, &weight, EPS, dy));
-    report.compare("rms_norm", format!("over the gradient, {size}"), found, &expected, F32);
+    let actual = applied(&dy, |dy| rms_norm_backward_in_place(&x, &weight, EPS, dy));
+    report.compare("rms_norm", format!("over the gradient, {size}"), actual, &expected, F32);
 }
 
 fn gate(report: &mut Report, size: &str, length: usize, activation: Activation) {
@@ -50,21 +50,21 @@ fn gate(report: &mut Report, size: &str, length: usize, activation: Activation) 
             reference::gated(activation, &wide(&gate), up)
         }),
     ];
-    let mut compare = |arrangement: &str, found: Result<[Vec<f32>; 2], ShapeError>, tolerance| {
-        for (i, what) in ["gate", "up"].into_iter().enumerate() {
-            let found = found.clone().map(|found| found[i].clone());
-            let arrangement = format!("{what} of {activation:?}, {arrangement}, {size}");
-            report.compare("glu", arrangement, found, &expected[i], tolerance);
+    let mut compare = |arrangement: &str, actual: Result<[Vec<f32>; 2], ShapeError>, tolerance| {
+        for (i, input) in ["gate", "up"].into_iter().enumerate() {
+            let actual = actual.clone().map(|actual| actual[i].clone());
+            let arrangement = format!("{input} of {activation:?}, {arrangement}, {size}");
+            report.compare("glu", arrangement, actual, &expected[i], tolerance);
         }
     };
-    let kept = [&gate, &up].map(|x| {
-        let mut kept = vec![half::bf16::ZERO; x.len()];
-        to_bf16(x, &mut kept).map(|()| kept)
+    let saved = [&gate, &up].map(|x| {
+        let mut saved = vec![half::bf16::ZERO; x.len()];
+        to_bf16(x, &mut saved).map(|()| saved)
     });
     compare("saved as f32", from_saved(activation, [&gate, &up], &dh), F32);
-    let [gate, up] = kept;
-    let found = gate.and_then(|gate| from_saved(activation, [&gate, &up?], &dh));
-    compare("saved as bf16", found, BF16);
+    let [gate, up] = saved;
+    let actual = gate.and_then(|gate| from_saved(activation, [&gate, &up?], &dh));
+    compare("saved as bf16", actual, BF16);
 }
 
 /// The gradients of gate and up from saved ones.
@@ -73,10 +73,10 @@ fn from_saved<K: SavedElement>(
     [gate, up]: [&[K]; 2],
     dh: &[f32],
 ) -> Result<[Vec<f32>; 2], ShapeError> {
-    let mut both = [vec![f32::NAN; dh.len()], vec![f32::NAN; dh.len()]];
-    let [d_gate, d_up] = &mut both;
+    let mut gradients = [vec![f32::NAN; dh.len()], vec![f32::NAN; dh.len()]];
+    let [d_gate, d_up] = &mut gradients;
     glu_backward_from_saved(activation, [gate, up], dh, d_gate, d_up)?;
-    Ok(both)
+    Ok(gradients)
 }
 
 fn rotation(report: &mut Report, size: &str, heads: usize, pairing: Pairing) {
@@ -91,14 +91,14 @@ fn rotation(report: &mut Report, size: &str, heads: usize, pairing: Pairing) {
             .flat_map(|head| reference::rotated(head, pairing, &angles))
             .collect()
     });
-    let found = over(&dy, |dy| {
+    let actual = applied(&dy, |dy| {
         rope.rotate_backward_in_place(dy, head_dim, position);
         Ok(())
     });
     report.compare(
         "rope",
         format!("{pairing:?}, over the gradient, {size}"),
-        found,
+        actual,
         &expected,
         F32,
     );

@@ -1,4 +1,4 @@
-//! Fused linears with all epilogues: over a normalized input, before a norm, and as gated units.
+//! Fused linears with all epilogues: with a normalized input, before a norm, and as gated units.
 
 use super::{BF16, F32, Report, many_rows};
 use crate::bf16_slices::SavedElement;
@@ -15,7 +15,7 @@ const EPS: f32 = 1e-3;
 const RANK: usize = 3;
 
 /// A stored weight with its adapter and bias.
-pub(super) struct Parts {
+pub(super) struct StoredLinear {
     quant: Quant,
     layout: Layout,
     rows: usize,
@@ -26,13 +26,16 @@ pub(super) struct Parts {
     bias: Vec<f32>,
 }
 
-impl Parts {
-    /// Packed for this machine, or in the file's layout.
+impl StoredLinear {
+    /// A random linear. The weight is packed for this machine, or in the file's layout.
     pub fn new(seed: u64, quant: Quant, rows: usize, cols: usize, packed: bool) -> Result<Self, ShapeError> {
-        let row = quant.row_bytes(cols).unwrap_or(0);
-        let mut bytes = vec![0; row * rows];
-        for (x, to) in noise(seed, rows * cols).chunks(cols).zip(bytes.chunks_mut(row.max(1))) {
-            quant.quantize_row(x, to)?;
+        let row_bytes = quant.row_bytes(cols).unwrap_or(0);
+        let mut bytes = vec![0; row_bytes * rows];
+        for (x, row) in noise(seed, rows * cols)
+            .chunks(cols)
+            .zip(bytes.chunks_mut(row_bytes.max(1)))
+        {
+            quant.quantize_row(x, row)?;
         }
         let (layout, bytes) = if packed {
             matrix::pack(quant, rows, cols, &bytes)?
@@ -75,7 +78,7 @@ impl Parts {
 }
 
 /// Computed gradients of an input and of the linears' adapters.
-pub(super) struct Found {
+pub(super) struct InputAndAdapterGradients {
     pub dx: Vec<f32>,
     pub adapters: Vec<Option<LoraGradient>>,
 }
@@ -86,7 +89,7 @@ pub(super) fn compare(
     report: &mut Report,
     op: &'static str,
     arrangement: &str,
-    found: Result<Found, ShapeError>,
+    actual: Result<InputAndAdapterGradients, ShapeError>,
     x: &[f32],
     dy: &[f32],
     linears: &[Linear],
@@ -94,39 +97,42 @@ pub(super) fn compare(
     forward: impl Fn(&[f64], &[reference::Linear]) -> Vec<f64>,
 ) {
     let cols = linears.first().map_or(1, |linear| linear.weight.cols());
-    let by_formula: Result<Vec<_>, _> = linears
+    let references: Result<Vec<_>, _> = linears
         .iter()
         .map(|linear| reference::Linear::from_linear(linear, x.len() / cols))
         .collect();
-    let (found, by_formula) = match (found, by_formula) {
-        (Ok(found), Ok(by_formula)) => (found, by_formula),
+    let (actual, references) = match (actual, references) {
+        (Ok(actual), Ok(references)) => (actual, references),
         (Err(error), _) | (_, Err(error)) => {
             report.compare(op, arrangement.to_owned(), Err(error), &[], tolerance);
             return;
         }
     };
     let (x, dy) = (wide(x), wide(dy));
-    let expected = central_differences(&x, &dy, |x| forward(x, &by_formula));
-    report.compare(op, format!("input, {arrangement}"), Ok(found.dx), &expected, tolerance);
-    let mut adapters = found.adapters.into_iter();
-    for (i, linear) in by_formula.iter().enumerate() {
+    let expected = central_differences(&x, &dy, |x| forward(x, &references));
+    report.compare(op, format!("input, {arrangement}"), Ok(actual.dx), &expected, tolerance);
+    let mut adapters = actual.adapters.into_iter();
+    for (i, linear) in references.iter().enumerate() {
         // A missing gradient has no elements, which matches a linear without an adapter.
-        let adapter = adapters.next().flatten().map_or([vec![], vec![]], |it| [it.a, it.b]);
+        let adapter = adapters
+            .next()
+            .flatten()
+            .map_or([vec![], vec![]], |gradient| [gradient.a, gradient.b]);
         let Some(lora) = &linear.lora else {
             let arrangement = format!("none of linear {i}, {arrangement}");
             report.compare(op, arrangement, Ok(adapter.concat()), &[], tolerance);
             continue;
         };
-        let changed = |change: &dyn Fn(&mut reference::Lora)| {
-            let mut linears = by_formula.clone();
+        let forward_with = |change: &dyn Fn(&mut reference::Lora)| {
+            let mut linears = references.clone();
             linears[i].lora.iter_mut().for_each(change);
             forward(&x, &linears)
         };
-        let a = central_differences(&lora.a, &dy, |a| changed(&|lora| lora.a = a.to_vec()));
-        let b = central_differences(&lora.b, &dy, |b| changed(&|lora| lora.b = b.to_vec()));
-        for ((side, found), expected) in ["a", "b"].into_iter().zip(adapter).zip([a, b]) {
+        let a = central_differences(&lora.a, &dy, |a| forward_with(&|lora| lora.a = a.to_vec()));
+        let b = central_differences(&lora.b, &dy, |b| forward_with(&|lora| lora.b = b.to_vec()));
+        for ((side, actual), expected) in ["a", "b"].into_iter().zip(adapter).zip([a, b]) {
             let arrangement = format!("{side} of linear {i}, {arrangement}");
-            report.compare(op, arrangement, Ok(found), &expected, tolerance);
+            report.compare(op, arrangement, Ok(actual), &expected, tolerance);
         }
     }
 }
@@ -164,64 +170,72 @@ pub(super) fn check(report: &mut Report) {
             ),
         ];
         for (size, tokens, formats, [rows, cols]) in cases {
-            let parts = |i: usize| Parts::new(10 * (i as u64 + 1), formats[i].0, rows, cols, formats[i].1);
-            let what = format!("{name}, {size}");
-            let parts = parts(0).and_then(|one| Ok([one, parts(1)?, parts(2)?]));
-            let mut with = |op, check: &Check<'_>| {
-                let done = parts.as_ref().map_err(Clone::clone);
-                let done = done.and_then(|[one, two, three]| check(report, [one, two, three]));
-                report.report_setup(op, &what, done);
+            let new_linear = |i: usize| {
+                let (quant, packed) = formats[i];
+                StoredLinear::new(10 * (i as u64 + 1), quant, rows, cols, packed)
             };
-            with("norm_linears", &|report, parts| {
-                side_by_side(report, &what, tokens, parts, precision, tolerance)
+            let case = format!("{name}, {size}");
+            let stored = new_linear(0).and_then(|first| Ok([first, new_linear(1)?, new_linear(2)?]));
+            let mut run = |op, check: &Check<'_>| {
+                let stored = stored.as_ref().map_err(Clone::clone);
+                let result = stored.and_then(|[first, second, third]| check(report, [first, second, third]));
+                report.report_setup(op, &case, result);
+            };
+            run("norm_linears", &|report, stored| {
+                check_norm_linears(report, &case, tokens, stored, precision, tolerance)
             });
-            with("linear_add", &|report, [_, two, _]| {
-                added(report, &what, tokens, two, precision, tolerance)
+            run("linear_add", &|report, [_, stored, _]| {
+                check_linear_add(report, &case, tokens, stored, precision, tolerance)
             });
-            with("gated", &|report, [one, two, _]| {
-                around_a_gate(report, &what, tokens, [one, two], precision, tolerance)
+            run("gated", &|report, [gate, up, _]| {
+                check_gated(report, &case, tokens, [gate, up], precision, tolerance)
             });
         }
     }
 }
 
 /// Checks the gradients of an operation over three linears.
-type Check<'a> = dyn Fn(&mut Report, [&Parts; 3]) -> Result<(), ShapeError> + 'a;
+type Check<'a> = dyn Fn(&mut Report, [&StoredLinear; 3]) -> Result<(), ShapeError> + 'a;
 
 const DROPOUT: Dropout = Dropout { seed: 5, rate: 0.3 };
 
-fn side_by_side(
+/// Checks the gradients of linears that read one input, with and without a norm before them.
+fn check_norm_linears(
     report: &mut Report,
-    what: &str,
+    case: &str,
     tokens: usize,
-    parts: [&Parts; 3],
+    stored: [&StoredLinear; 3],
     precision: MatmulPrecision,
     tolerance: f64,
 ) -> Result<(), ShapeError> {
-    let (rows, cols) = (parts[0].rows, parts[0].cols);
+    let (rows, cols) = (stored[0].rows, stored[0].cols);
     let (x, weight) = (noise(1, tokens * cols), noise(2, cols));
-    let all = [parts[0].full(None)?, parts[1].plain()?, parts[2].full(Some(DROPOUT))?];
+    let variants = [
+        stored[0].full(None)?,
+        stored[1].plain()?,
+        stored[2].full(Some(DROPOUT))?,
+    ];
     for (linears, norm, arrangement) in [
         (
-            &all[..],
+            &variants[..],
             Some(Norm {
                 weight: &weight,
                 eps: EPS,
             }),
             "three side by side (strided), norm before",
         ),
-        (&all[..1], None, "one alone"),
+        (&variants[..1], None, "one alone"),
     ] {
         let dy = noise(3, tokens * rows * linears.len());
         let mut dx = vec![f32::NAN; x.len()];
-        let found = norm_linears_backward(&x, norm, linears, precision, &dy, &mut dx);
-        let found = found.map(|adapters| Found { dx, adapters });
-        let arrangement = format!("{arrangement}, {what}");
+        let actual = norm_linears_backward(&x, norm, linears, precision, &dy, &mut dx);
+        let actual = actual.map(|adapters| InputAndAdapterGradients { dx, adapters });
+        let arrangement = format!("{arrangement}, {case}");
         compare(
             report,
             "norm_linears",
             &arrangement,
-            found,
+            actual,
             &x,
             &dy,
             linears,
@@ -231,8 +245,8 @@ fn side_by_side(
                     Some(norm) => reference::rms_norm(x, &wide(norm.weight), f64::from(EPS)),
                     None => x.to_vec(),
                 };
-                let each: Vec<Vec<f64>> = linears.iter().map(|linear| linear.over(&x)).collect();
-                let row = |token: usize| each.iter().flat_map(move |y| &y[token * rows..][..rows]).copied();
+                let outputs: Vec<Vec<f64>> = linears.iter().map(|linear| linear.over(&x)).collect();
+                let row = |token: usize| outputs.iter().flat_map(move |y| &y[token * rows..][..rows]).copied();
                 (0..tokens).flat_map(row).collect()
             },
         );
@@ -240,20 +254,22 @@ fn side_by_side(
     Ok(())
 }
 
-fn added(
+/// Checks the gradients of a linear that is added to the residual, with and without a norm after
+/// it.
+fn check_linear_add(
     report: &mut Report,
-    what: &str,
+    case: &str,
     tokens: usize,
-    parts: &Parts,
+    stored: &StoredLinear,
     precision: MatmulPrecision,
     tolerance: f64,
 ) -> Result<(), ShapeError> {
     let (h, dy, weight) = (
-        noise(4, tokens * parts.cols),
-        noise(5, tokens * parts.rows),
-        noise(6, parts.rows),
+        noise(4, tokens * stored.cols),
+        noise(5, tokens * stored.rows),
+        noise(6, stored.rows),
     );
-    let linears = [parts.full(None)?];
+    let linears = [stored.full(None)?];
     for (norm, arrangement) in [
         (None, "no norm"),
         (
@@ -265,17 +281,17 @@ fn added(
         ),
     ] {
         let mut dx = vec![f32::NAN; h.len()];
-        let found = linear_add_backward(&h, &linears[0], norm, precision, &dy, &mut dx);
-        let found = found.map(|adapter| Found {
+        let actual = linear_add_backward(&h, &linears[0], norm, precision, &dy, &mut dx);
+        let actual = actual.map(|adapter| InputAndAdapterGradients {
             dx,
             adapters: vec![adapter],
         });
-        let arrangement = format!("{arrangement}, {what}");
+        let arrangement = format!("{arrangement}, {case}");
         compare(
             report,
             "linear_add",
             &arrangement,
-            found,
+            actual,
             &h,
             &dy,
             &linears,
@@ -292,8 +308,8 @@ fn added(
     Ok(())
 }
 
-/// The gradient from gate and up saved by the forward.
-fn kept<K: SavedElement>(
+/// The gradient of a gated unit from the gate and up outputs that its forward saves as `K`.
+fn gradient_from_saved<K: SavedElement>(
     zero: K,
     x: &[f32],
     norm: Option<Norm>,
@@ -308,39 +324,49 @@ fn kept<K: SavedElement>(
     gated_backward_from_saved(x, norm, gate, up, activation, precision, [&gates[..], &ups], dh, dx)
 }
 
-fn around_a_gate(
+/// Checks the gradients of a gated unit from saved outputs of gate and up.
+fn check_gated(
     report: &mut Report,
-    what: &str,
+    case: &str,
     tokens: usize,
-    parts: [&Parts; 2],
+    stored: [&StoredLinear; 2],
     precision: MatmulPrecision,
     tolerance: f64,
 ) -> Result<(), ShapeError> {
-    let (x, dh) = (noise(7, tokens * parts[0].cols), noise(8, tokens * parts[0].rows));
-    let weight = noise(9, parts[0].cols);
+    let (x, dh) = (noise(7, tokens * stored[0].cols), noise(8, tokens * stored[0].rows));
+    let weight = noise(9, stored[0].cols);
     let norm = Some(Norm {
         weight: &weight,
         eps: EPS,
     });
-    let linears = [parts[0].full(None)?, parts[1].full(None)?];
-    let both = [&linears[0], &linears[1]];
+    let linears = [stored[0].full(None)?, stored[1].full(None)?];
+    let gate_and_up = [&linears[0], &linears[1]];
     for activation in [Activation::Silu, Activation::GeluTanh] {
-        for (how, tolerance) in [("saved as f32", tolerance), ("saved as bf16", BF16)] {
+        for (saved_as, tolerance) in [("saved as f32", tolerance), ("saved as bf16", BF16)] {
             let mut dx = vec![f32::NAN; x.len()];
-            let found = match how {
-                "saved as f32" => kept(0.0, &x, norm, both, activation, precision, &dh, &mut dx),
-                _ => kept(half::bf16::ZERO, &x, norm, both, activation, precision, &dh, &mut dx),
+            let actual = match saved_as {
+                "saved as f32" => gradient_from_saved(0.0, &x, norm, gate_and_up, activation, precision, &dh, &mut dx),
+                _ => gradient_from_saved(
+                    half::bf16::ZERO,
+                    &x,
+                    norm,
+                    gate_and_up,
+                    activation,
+                    precision,
+                    &dh,
+                    &mut dx,
+                ),
             };
-            let found = found.map(|adapters| Found {
+            let actual = actual.map(|adapters| InputAndAdapterGradients {
                 dx,
                 adapters: adapters.into(),
             });
-            let arrangement = format!("{activation:?}, gate and up {how}, {what}");
+            let arrangement = format!("{activation:?}, gate and up {saved_as}, {case}");
             compare(
                 report,
                 "gated",
                 &arrangement,
-                found,
+                actual,
                 &x,
                 &dh,
                 &linears,

@@ -1,6 +1,6 @@
 //! Fused linear cross-entropy.
 
-use super::linears::{Found, Parts, compare};
+use super::linears::{InputAndAdapterGradients, StoredLinear, compare};
 use super::{BF16, F32, Report, many_rows};
 use crate::blocks::Quant;
 use crate::cross_entropy::{Targets, linear_cross_entropy};
@@ -29,19 +29,21 @@ pub(super) fn check(report: &mut Report) {
         for (size, tokens) in [("one row", 1), ("more rows than threads", many_rows())] {
             for (quant, vocab, cols) in [(Quant::Q8_0, 40, 32), (Quant::F32, 5, 7)] {
                 let arrangement = format!("{name}, {quant}, {size}");
-                let done = Parts::new(20, quant, vocab, cols, true)
-                    .and_then(|parts| through(report, &arrangement, tokens, &parts, vocab, cols, precision, tolerance));
-                report.report_setup("linear_cross_entropy", &arrangement, done);
+                let result = StoredLinear::new(20, quant, vocab, cols, true).and_then(|stored| {
+                    compare_loss(report, &arrangement, tokens, &stored, vocab, cols, precision, tolerance)
+                });
+                report.report_setup("linear_cross_entropy", &arrangement, result);
             }
         }
     }
 }
 
-fn through(
+/// Checks the gradient of the loss through an output layer.
+fn compare_loss(
     report: &mut Report,
-    what: &str,
+    case: &str,
     tokens: usize,
-    parts: &Parts,
+    stored: &StoredLinear,
     vocab: usize,
     cols: usize,
     precision: MatmulPrecision,
@@ -50,9 +52,9 @@ fn through(
     let (x, norm_weight, weights) = (noise(2, tokens * cols), noise(3, cols), noise(4, tokens));
     let ids = targets(tokens, vocab);
     for (output, weights, arrangement) in [
-        (parts.plain()?, None, "weight alone"),
+        (stored.plain()?, None, "weight alone"),
         (
-            parts.full(None)?,
+            stored.full(None)?,
             Some(&weights[..]),
             "scale, adapter, bias, weighted rows",
         ),
@@ -67,21 +69,21 @@ fn through(
             scale: SCALE,
         };
         let (mut dx, mut losses) = (vec![f32::NAN; x.len()], vec![f32::NAN; tokens]);
-        let found = linear_cross_entropy(&x, norm, &output, &targets, precision, &mut losses, Some(&mut dx));
-        let found = found.map(|loss| Found {
+        let result = linear_cross_entropy(&x, norm, &output, &targets, precision, &mut losses, Some(&mut dx));
+        let actual = result.map(|loss| InputAndAdapterGradients {
             dx,
             adapters: vec![loss.adapter],
         });
         let scales: Vec<f32> = (0..tokens)
             .map(|row| SCALE * weights.map_or(1.0, |weights| weights[row]))
             .collect();
-        let arrangement = format!("{arrangement}, {what}");
+        let arrangement = format!("{arrangement}, {case}");
         let linears = [output];
         compare(
             report,
             "linear_cross_entropy",
             &arrangement,
-            found,
+            actual,
             &x,
             &scales,
             &linears,

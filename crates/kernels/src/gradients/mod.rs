@@ -1,5 +1,5 @@
-//! Gradient checks: every gradient of a fine-tuning run against central differences of the f64
-//! reference, in every arrangement of buffers that its signature allows.
+//! Gradient checks: compares every gradient of a fine-tuning run with central differences of the
+//! f64 reference, in every arrangement of buffers that its signature allows.
 //!
 //! Results hold for the instruction set of the machine, so `hearth doctor --gradients` runs the
 //! checks on the user's machine.
@@ -16,7 +16,7 @@ use crate::team;
 /// Tolerance of a gradient in f32.
 const F32: f64 = 1e-4;
 /// Tolerance of a gradient with operands or saved activations in bf16: sums of a few dozen products
-/// of 8-bit mantissas, with much cancellation. Over many tokens the error is a tenth of that.
+/// of 8-bit mantissas, with much cancellation. Over many tokens the error is ten times smaller.
 const BF16: f64 = 5e-2;
 
 /// Result of checking one gradient in one arrangement.
@@ -24,7 +24,7 @@ const BF16: f64 = 5e-2;
 pub struct GradientCheck {
     /// The operation.
     pub op: &'static str,
-    /// The input, the buffers and the size.
+    /// Description of the input, the buffers and the size.
     pub arrangement: String,
     /// Relative error against central differences; infinite if there was no result.
     pub error: f64,
@@ -33,7 +33,7 @@ pub struct GradientCheck {
 }
 
 impl GradientCheck {
-    /// Whether the error is within the tolerance.
+    /// Returns `true` if the error is within the tolerance.
     pub fn passed(&self) -> bool {
         self.error <= self.tolerance
     }
@@ -52,15 +52,16 @@ pub fn check(report: &mut dyn FnMut(GradientCheck)) {
 struct Report<'a>(&'a mut dyn FnMut(GradientCheck));
 
 impl Report<'_> {
+    /// Compares a gradient and reports the result.
     fn compare(
         &mut self,
         op: &'static str,
         arrangement: String,
-        found: Result<Vec<f32>, ShapeError>,
+        actual: Result<Vec<f32>, ShapeError>,
         expected: &[f64],
         tolerance: f64,
     ) {
-        let error = found.map_or(f64::INFINITY, |found| relative_error(&found, expected));
+        let error = actual.map_or(f64::INFINITY, |actual| relative_error(&actual, expected));
         (self.0)(GradientCheck {
             op,
             arrangement,
@@ -70,19 +71,19 @@ impl Report<'_> {
     }
 
     /// Reports a check that could not run as failed; does nothing on success.
-    fn report_setup(&mut self, op: &'static str, what: &str, done: Result<(), ShapeError>) {
-        if let Err(error) = done {
-            self.compare(op, format!("not checked ({error}), {what}"), Err(error), &[], 0.0);
+    fn report_setup(&mut self, op: &'static str, case: &str, result: Result<(), ShapeError>) {
+        if let Err(error) = result {
+            self.compare(op, format!("not checked ({error}), {case}"), Err(error), &[], 0.0);
         }
     }
 }
 
-/// More rows than threads.
+/// A number of rows greater than the number of threads.
 fn many_rows() -> usize {
     team::threads() + 3
 }
 
-/// Description, rows and columns.
+/// Tested sizes: a description, rows and columns.
 fn sizes() -> [(&'static str, usize, usize); 3] {
     [
         ("one element", 1, 1),

@@ -12,22 +12,25 @@ pub(crate) struct Avx2(());
 token!($ Avx2: Avx2, avx2, is_x86_feature_detected!, "avx2" "fma" "f16c");
 
 type Floats = [__m256; 2];
-type Words = [__m256i; 2];
+type Ints = [__m256i; 2];
+type Bytes = [__m256i; 2];
 
+/// Applies `f` to both registers of a vector.
 #[inline(always)]
-fn each<T: Copy, U>(a: [T; 2], f: impl Fn(T) -> U) -> [U; 2] {
+fn map<T: Copy, U>(a: [T; 2], f: impl Fn(T) -> U) -> [U; 2] {
     [f(a[0]), f(a[1])]
 }
 
+/// Applies `f` to corresponding registers of two vectors.
 #[inline(always)]
-fn pairs<T: Copy, U>(a: [T; 2], b: [T; 2], f: impl Fn(T, T) -> U) -> [U; 2] {
+fn zip_with<T: Copy, U>(a: [T; 2], b: [T; 2], f: impl Fn(T, T) -> U) -> [U; 2] {
     [f(a[0], b[0]), f(a[1], b[1])]
 }
 
 impl Lanes for Avx2 {
     type Floats = Floats;
-    type Words = Words;
-    type Pairs = Words;
+    type Ints = Ints;
+    type Pairs = Ints;
 
     const REGISTERS: usize = 8;
 
@@ -44,145 +47,145 @@ impl Lanes for Avx2 {
             store(x, out);
         }
 
-        fn load_half(x: &[u16; WIDTH]) -> Floats {
-            each(load(x), |x| _mm256_cvtph_ps(x))
+        fn load_f16(x: &[u16; WIDTH]) -> Floats {
+            map(load(x), |x| _mm256_cvtph_ps(x))
         }
 
         fn load_bf16(x: &[u16; WIDTH]) -> Floats {
-            each(load(x), |x| _mm256_castsi256_ps(_mm256_slli_epi32::<16>(_mm256_cvtepu16_epi32(x))))
+            map(load(x), |x| _mm256_castsi256_ps(_mm256_slli_epi32::<16>(_mm256_cvtepu16_epi32(x))))
         }
 
-        fn store_half(x: Floats, out: &mut [u16; WIDTH]) {
-            store(each(x, |x| _mm256_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(x)), out);
+        fn store_f16(x: Floats, out: &mut [u16; WIDTH]) {
+            store(map(x, |x| _mm256_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(x)), out);
         }
 
-        fn load_bytes(x: &[i8; WIDTH]) -> Floats {
+        fn load_i8(x: &[i8; WIDTH]) -> Floats {
             let x = load(x);
             let halves = [x, _mm_unpackhi_epi64(x, x)];
-            each(halves, |x| _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(x)))
+            map(halves, |x| _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(x)))
         }
 
-        fn store_bytes(x: Floats, out: &mut [i8; WIDTH]) {
-            let [a, b] = each(x, |x| {
+        fn store_i8(x: Floats, out: &mut [i8; WIDTH]) {
+            let [a, b] = map(x, |x| {
                 let x = _mm256_cvtps_epi32(x);
                 _mm_packs_epi32(_mm256_castsi256_si128(x), _mm256_extracti128_si256::<1>(x))
             });
             store(_mm_packs_epi16(a, b), out);
         }
 
-        fn store_shorts(x: Floats, out: &mut [i16; WIDTH]) {
-            let [a, b] = each(x, |x| _mm256_cvtps_epi32(x));
-            // Packing interleaves the quarters.
+        fn store_i16(x: Floats, out: &mut [i16; WIDTH]) {
+            let [a, b] = map(x, |x| _mm256_cvtps_epi32(x));
+            // `packs` works within halves of a register and swaps the middle quarters.
             store(_mm256_permute4x64_epi64::<0b11_01_10_00>(_mm256_packs_epi32(a, b)), out);
         }
 
-        fn load_pairs(x: &[[i8; 2]; WIDTH]) -> Words {
-            each(load(x), |x| _mm256_cvtepi8_epi16(x))
+        fn load_i8_pairs(x: &[[i8; 2]; WIDTH]) -> Ints {
+            map(load(x), |x| _mm256_cvtepi8_epi16(x))
         }
 
-        fn splat_pair(x: [i16; 2]) -> Words {
+        fn splat_i16_pair(x: [i16; 2]) -> Ints {
             [_mm256_set1_epi32(bytemuck::cast(x)); 2]
         }
 
-        fn no_sums() -> Words {
+        fn zero_i32() -> Ints {
             [_mm256_setzero_si256(); 2]
         }
 
-        fn mul_pairs_add(a: Words, b: Words, c: Words) -> Words {
-            pairs(pairs(a, b, |a, b| _mm256_madd_epi16(a, b)), c, |products, c| _mm256_add_epi32(products, c))
+        fn dot_i16_add(a: Ints, b: Ints, c: Ints) -> Ints {
+            zip_with(zip_with(a, b, |a, b| _mm256_madd_epi16(a, b)), c, |products, c| _mm256_add_epi32(products, c))
         }
 
-        fn floats(x: Words) -> Floats {
-            each(x, |x| _mm256_cvtepi32_ps(x))
+        fn cvt_i32_f32(x: Ints) -> Floats {
+            map(x, |x| _mm256_cvtepi32_ps(x))
         }
 
-        fn load_words(x: &[u8; WIDTH]) -> Words {
+        fn load_i8_as_i32(x: &[u8; WIDTH]) -> Ints {
             let x = load(x);
-            each([x, _mm_unpackhi_epi64(x, x)], |x| _mm256_cvtepi8_epi32(x))
+            map([x, _mm_unpackhi_epi64(x, x)], |x| _mm256_cvtepi8_epi32(x))
         }
 
-        fn shift_words_left(a: Words, by: u32) -> Words {
-            each(a, |a| _mm256_sll_epi32(a, _mm_cvtsi32_si128(by as i32)))
+        fn shl_i32(a: Ints, by: u32) -> Ints {
+            map(a, |a| _mm256_sll_epi32(a, _mm_cvtsi32_si128(by as i32)))
         }
 
-        fn word_bits(a: Words, by: u32, mask: i32) -> Words {
-            each(a, |a| {
+        fn shr_and_i32(a: Ints, by: u32, mask: i32) -> Ints {
+            map(a, |a| {
                 let shifted = _mm256_srl_epi32(a, _mm_cvtsi32_si128(by as i32));
                 _mm256_and_si256(shifted, _mm256_set1_epi32(mask))
             })
         }
 
-        fn or_words(a: Words, b: Words) -> Words {
-            pairs(a, b, |a, b| _mm256_or_si256(a, b))
+        fn or_i32(a: Ints, b: Ints) -> Ints {
+            zip_with(a, b, |a, b| _mm256_or_si256(a, b))
         }
 
-        fn add_to_words(a: Words, b: i32) -> Words {
-            each(a, |a| _mm256_add_epi32(a, _mm256_set1_epi32(b)))
+        fn add_scalar_i32(a: Ints, b: i32) -> Ints {
+            map(a, |a| _mm256_add_epi32(a, _mm256_set1_epi32(b)))
         }
 
-        fn floats_of_bits(a: Words) -> Floats {
-            each(a, |a| _mm256_castsi256_ps(a))
+        fn reinterpret_i32_f32(a: Ints) -> Floats {
+            map(a, |a| _mm256_castsi256_ps(a))
         }
 
         fn add(a: Floats, b: Floats) -> Floats {
-            pairs(a, b, |a, b| _mm256_add_ps(a, b))
+            zip_with(a, b, |a, b| _mm256_add_ps(a, b))
         }
 
         fn sub(a: Floats, b: Floats) -> Floats {
-            pairs(a, b, |a, b| _mm256_sub_ps(a, b))
+            zip_with(a, b, |a, b| _mm256_sub_ps(a, b))
         }
 
         fn mul(a: Floats, b: Floats) -> Floats {
-            pairs(a, b, |a, b| _mm256_mul_ps(a, b))
+            zip_with(a, b, |a, b| _mm256_mul_ps(a, b))
         }
 
         fn div(a: Floats, b: Floats) -> Floats {
-            pairs(a, b, |a, b| _mm256_div_ps(a, b))
+            zip_with(a, b, |a, b| _mm256_div_ps(a, b))
         }
 
-        fn mul_add(a: Floats, b: Floats, c: Floats) -> Floats {
+        fn fma(a: Floats, b: Floats, c: Floats) -> Floats {
             [_mm256_fmadd_ps(a[0], b[0], c[0]), _mm256_fmadd_ps(a[1], b[1], c[1])]
         }
 
-        fn mul_add_one(a: f32, b: f32, c: f32) -> f32 {
+        fn fma_scalar(a: f32, b: f32, c: f32) -> f32 {
             a.mul_add(b, c)
         }
 
         fn max(a: Floats, b: Floats) -> Floats {
-            pairs(a, b, |a, b| _mm256_max_ps(a, b))
+            zip_with(a, b, |a, b| _mm256_max_ps(a, b))
         }
 
         fn min(a: Floats, b: Floats) -> Floats {
-            pairs(a, b, |a, b| _mm256_min_ps(a, b))
+            zip_with(a, b, |a, b| _mm256_min_ps(a, b))
         }
 
         fn round(x: Floats) -> Floats {
             const NEAREST: i32 = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
-            each(x, |x| _mm256_round_ps::<NEAREST>(x))
+            map(x, |x| _mm256_round_ps::<NEAREST>(x))
         }
 
-        fn times_power_of_two(x: Floats, n: Floats) -> Floats {
-            pairs(x, n, |x, n| {
+        fn scalef(x: Floats, n: Floats) -> Floats {
+            zip_with(x, n, |x, n| {
                 let exponent = _mm256_add_epi32(_mm256_cvtps_epi32(n), _mm256_set1_epi32(127));
                 _mm256_mul_ps(x, _mm256_castsi256_ps(_mm256_slli_epi32::<23>(exponent)))
             })
         }
 
-        fn sum(x: Floats) -> f32 {
+        fn reduce_add(x: Floats) -> f32 {
             let x = _mm256_add_ps(x[0], x[1]);
             let x = _mm_add_ps(_mm256_castps256_ps128(x), _mm256_extractf128_ps::<1>(x));
             let x = _mm_add_ps(x, _mm_movehl_ps(x, x));
             _mm_cvtss_f32(_mm_add_ss(x, _mm_movehdup_ps(x)))
         }
 
-        fn sums(x: &[Floats; WIDTH]) -> [f32; WIDTH] {
+        fn reduce_add_each(x: &[Floats; WIDTH]) -> [f32; WIDTH] {
             let mut sums = [0.0; WIDTH];
             for (x, sums) in x.as_chunks::<8>().0.iter().zip(sums.as_chunks_mut::<8>().0) {
-                // Adds neighboring lanes three times; each addition halves the number of vectors.
-                let both = |i: usize| _mm256_add_ps(x[i][0], x[i][1]);
-                let four = |i: usize| _mm256_hadd_ps(both(i), both(i + 1));
-                let eight = |i: usize| _mm256_hadd_ps(four(i), four(i + 2));
-                let (low, high) = (eight(0), eight(4));
+                // Each `hadd` adds neighboring lanes and halves the number of vectors.
+                let one = |i: usize| _mm256_add_ps(x[i][0], x[i][1]);
+                let two = |i: usize| _mm256_hadd_ps(one(i), one(i + 1));
+                let four = |i: usize| _mm256_hadd_ps(two(i), two(i + 2));
+                let (low, high) = (four(0), four(4));
                 let halves = [
                     _mm256_permute2f128_ps::<0x20>(low, high),
                     _mm256_permute2f128_ps::<0x31>(low, high),
@@ -196,13 +199,13 @@ impl Lanes for Avx2 {
             let mut out = x;
             for half in 0..2 {
                 for rows in 0..2 {
-                    let mut eight = [x[0][0]; 8];
+                    let mut square = [x[0][0]; 8];
                     for r in 0..8 {
-                        eight[r] = x[8 * rows + r][half];
+                        square[r] = x[8 * rows + r][half];
                     }
-                    let eight = transpose_8(eight);
+                    let square = transpose_8(square);
                     for c in 0..8 {
-                        out[8 * half + c][rows] = eight[c];
+                        out[8 * half + c][rows] = square[c];
                     }
                 }
             }
@@ -223,7 +226,8 @@ avx2! {
     #[inline]
     fn transpose_8(x: [__m256; 8]) -> [__m256; 8] {
         let (mut y, mut z) = (x, x);
-        // Pairs of rows, then of pairs, within each half of a register; then halves.
+        // Interleaves pairs of rows, then pairs of pairs, within each half of a register; then
+        // exchanges halves.
         for i in (0..8).step_by(2) {
             y[i] = _mm256_unpacklo_ps(x[i], x[i + 1]);
             y[i + 1] = _mm256_unpackhi_ps(x[i], x[i + 1]);
@@ -248,131 +252,134 @@ const SPREAD: [[[i32; 8]; 2]; 2] = [
     [[4, 4, 4, 4, 5, 5, 5, 5], [6, 6, 6, 6, 7, 7, 7, 7]],
 ];
 
-/// Source lanes of the two registers of a vector with duplicated lanes.
+/// Source lanes of the two registers of [`Simd::load_floats_twice`].
 const TWICE: [[i32; 8]; 2] = [[0, 0, 1, 1, 2, 2, 3, 3], [4, 4, 5, 5, 6, 6, 7, 7]];
 
 /// Each bit of a byte.
 const BITS: i64 = i64::from_le_bytes([1, 2, 4, 8, 16, 32, 64, -128_i8 as u8]);
 
-/// For each byte of a register, the index of the byte that holds its bit.
+/// For each byte of a register, the index of the byte that contains its bit.
 const BYTE_OF_BIT: [u8; 32] = [
     0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1, 2, 2, 2, 2, 2, 2, 2, 2, 3, 3, 3, 3, 3, 3, 3, 3,
 ];
 
 avx2! {
+    /// Two registers with the lanes of `floats` at these indices.
     #[inline]
     fn permute(lanes: &[[i32; 8]; 2], floats: __m256) -> Floats {
-        each(load(lanes), |lanes| _mm256_permutevar8x32_ps(floats, lanes))
+        map(load(lanes), |lanes| _mm256_permutevar8x32_ps(floats, lanes))
     }
 }
 
 avx2! {
-    /// Maximum of the bits of floats with the sign cleared.
+    /// Lane-wise maximum of the bits of floats with the sign cleared.
     #[inline]
-    fn max_unsigned(a: __m256, b: __m256) -> __m256i {
-        let unsigned = |floats| _mm256_and_si256(_mm256_castps_si256(floats), _mm256_set1_epi32(i32::MAX));
-        _mm256_max_epi32(unsigned(a), unsigned(b))
+    fn max_magnitude_bits(a: __m256, b: __m256) -> __m256i {
+        let magnitude = |floats| _mm256_and_si256(_mm256_castps_si256(floats), _mm256_set1_epi32(i32::MAX));
+        _mm256_max_epi32(magnitude(a), magnitude(b))
     }
 }
 
 avx2! {
-    /// `value` in each byte that has its bit of `bit`, else zero.
+    /// `value` in each byte that has the bit of the same byte of `bit`, else zero.
     #[inline]
-    fn if_set(bytes: __m256i, bit: __m256i, value: u8) -> __m256i {
-        let set = _mm256_cmpeq_epi8(_mm256_and_si256(bytes, bit), bit);
-        _mm256_and_si256(set, _mm256_set1_epi8(value as i8))
+    fn select_by_bit(bytes: __m256i, bit: __m256i, value: u8) -> __m256i {
+        let mask = _mm256_cmpeq_epi8(_mm256_and_si256(bytes, bit), bit);
+        _mm256_and_si256(mask, _mm256_set1_epi8(value as i8))
     }
 }
 
 avx2! {
-    /// Adds sums of two products to sums of four, as floats.
+    /// Adds neighboring sums of two products and converts the sums of four to floats.
     #[inline]
-    fn widen(pairs: __m256i) -> __m256 {
-        _mm256_cvtepi32_ps(_mm256_madd_epi16(pairs, _mm256_set1_epi16(1)))
+    fn add_neighbors(sums_of_two: __m256i) -> __m256 {
+        _mm256_cvtepi32_ps(_mm256_madd_epi16(sums_of_two, _mm256_set1_epi16(1)))
     }
 }
 
 impl Simd for Avx2 {
-    type Bytes = Words;
+    type Bytes = Bytes;
 
     const SIGNED_BIAS: f32 = 0.0;
 
     methods! { avx2;
-        fn bytes(bytes: &[u8; 64]) -> Words {
+        fn load_bytes(bytes: &[u8; 64]) -> Bytes {
             load(bytes)
         }
 
-        fn join(low: &[u8; 32], high: &[u8; 32]) -> Words {
+        fn load_halves(low: &[u8; 32], high: &[u8; 32]) -> Bytes {
             [load(low), load(high)]
         }
 
-        fn twice(bytes: &[u8; 32]) -> Words {
+        fn load_half_twice(bytes: &[u8; 32]) -> Bytes {
             [load(bytes); 2]
         }
 
-        fn each_twice(low: &[u8; 16], high: &[u8; 16]) -> Words {
+        fn load_quarters_twice(low: &[u8; 16], high: &[u8; 16]) -> Bytes {
             [_mm256_broadcastsi128_si256(load(low)), _mm256_broadcastsi128_si256(load(high))]
         }
 
-        fn bits(bits: u64, value: u8) -> Words {
-            each([bits as i32, (bits >> 32) as i32], |bits| {
+        fn expand_bits(bits: u64, value: u8) -> Bytes {
+            map([bits as i32, (bits >> 32) as i32], |bits| {
                 let byte = _mm256_shuffle_epi8(_mm256_set1_epi32(bits), load(&BYTE_OF_BIT));
-                if_set(byte, _mm256_set1_epi64x(BITS), value)
+                select_by_bit(byte, _mm256_set1_epi64x(BITS), value)
             })
         }
 
-        fn flags(bytes: Words, bits: [u8; 4], value: u8) -> Words {
+        fn test_bits(bytes: Bytes, bits: [u8; 4], value: u8) -> Bytes {
             let [a, b, c, d] = [bits[0] as i8, bits[1] as i8, bits[2] as i8, bits[3] as i8];
             let bits = [
                 _mm256_set_m128i(_mm_set1_epi8(b), _mm_set1_epi8(a)),
                 _mm256_set_m128i(_mm_set1_epi8(d), _mm_set1_epi8(c)),
             ];
-            pairs(bytes, bits, |bytes, bits| if_set(bytes, bits, value))
+            zip_with(bytes, bits, |bytes, bits| select_by_bit(bytes, bits, value))
         }
 
-        fn shift_right(bytes: Words, by: [u8; 4]) -> Words {
+        fn shift_right(bytes: Bytes, by: [u8; 4]) -> Bytes {
             let [a, b, c, d] = [i32::from(by[0]), i32::from(by[1]), i32::from(by[2]), i32::from(by[3])];
             let by = [
                 _mm256_set_m128i(_mm_set1_epi32(b), _mm_set1_epi32(a)),
                 _mm256_set_m128i(_mm_set1_epi32(d), _mm_set1_epi32(c)),
             ];
-            pairs(bytes, by, |bytes, by| _mm256_srlv_epi32(bytes, by))
+            zip_with(bytes, by, |bytes, by| _mm256_srlv_epi32(bytes, by))
         }
 
-        fn shift_left_4(bytes: Words) -> Words {
-            each(bytes, |bytes| _mm256_slli_epi16::<4>(bytes))
+        fn shift_left_4(bytes: Bytes) -> Bytes {
+            map(bytes, |bytes| _mm256_slli_epi16::<4>(bytes))
         }
 
-        fn and(bytes: Words, mask: u8) -> Words {
-            each(bytes, |bytes| _mm256_and_si256(bytes, _mm256_set1_epi8(mask as i8)))
+        fn and(bytes: Bytes, mask: u8) -> Bytes {
+            map(bytes, |bytes| _mm256_and_si256(bytes, _mm256_set1_epi8(mask as i8)))
         }
 
-        fn or(a: Words, b: Words) -> Words {
-            pairs(a, b, |a, b| _mm256_or_si256(a, b))
+        fn or(a: Bytes, b: Bytes) -> Bytes {
+            zip_with(a, b, |a, b| _mm256_or_si256(a, b))
         }
 
-        fn look_up(table: &[u8; 16], indices: Words) -> Words {
+        fn look_up(table: &[u8; 16], indices: Bytes) -> Bytes {
             let table = _mm256_broadcastsi128_si256(load(table));
-            each(indices, |indices| _mm256_shuffle_epi8(table, indices))
+            map(indices, |indices| _mm256_shuffle_epi8(table, indices))
         }
 
-        fn to_array(bytes: Words) -> [u8; 64] {
+        fn to_array(bytes: Bytes) -> [u8; 64] {
             let mut out = [0; 64];
             store(bytes, &mut out);
             out
         }
 
-        fn dot(codes: Words, activations: &[i8; 64]) -> Floats {
+        fn dot_u8_i8(codes: Bytes, activations: &[i8; 64]) -> Floats {
             // Sums of two products stay below 2 * 127 * 127, inside 16 bits.
-            pairs(codes, load(activations), |codes, activations| widen(_mm256_maddubs_epi16(codes, activations)))
+            zip_with(codes, load(activations), |codes, activations| {
+                add_neighbors(_mm256_maddubs_epi16(codes, activations))
+            })
         }
 
-        fn dot_signed(codes: Words, activations: &[i8; 64]) -> Floats {
-            // A code's sign moves to its activation. The magnitude of -128 is 128 as an unsigned
-            // byte, and sums of two products stay below 2 * 128 * 127, inside 16 bits.
-            pairs(codes, load(activations), |codes, activations| {
+        fn dot_i8_i8(codes: Bytes, activations: &[i8; 64]) -> Floats {
+            // The sign of a code is applied to its activation. The magnitude of -128 is 128 as an
+            // unsigned byte, and sums of two products stay below 2 * 128 * 127, inside 16 bits.
+            zip_with(codes, load(activations), |codes, activations| {
                 let signed = _mm256_sign_epi8(activations, codes);
-                widen(_mm256_maddubs_epi16(_mm256_abs_epi8(codes), signed))
+                add_neighbors(_mm256_maddubs_epi16(_mm256_abs_epi8(codes), signed))
             })
         }
 
@@ -383,23 +390,23 @@ impl Simd for Avx2 {
         fn widen_u8(bytes: [u8; 16]) -> Floats {
             let bytes = load(&bytes);
             let halves = [bytes, _mm_unpackhi_epi64(bytes, bytes)];
-            each(halves, |bytes| _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(bytes)))
+            map(halves, |bytes| _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(bytes)))
         }
 
         fn widen_u8_twice(bytes: u64) -> Floats {
             let bytes = _mm_cvtsi64_si128(bytes as i64);
             let twice = _mm_unpacklo_epi8(bytes, bytes);
             let halves = [twice, _mm_unpackhi_epi64(twice, twice)];
-            each(halves, |bytes| _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(bytes)))
+            map(halves, |bytes| _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(bytes)))
         }
 
         fn widen_f16_pairs_twice(pairs: [[u8; 4]; 8]) -> (Floats, Floats) {
             let [a, b, c, d, e, f, g, h]: [i32; 8] = bytemuck::cast(pairs);
-            let floats = each([_mm_setr_epi32(a, b, c, d), _mm_setr_epi32(e, f, g, h)], |pairs| _mm256_cvtph_ps(pairs));
-            (each(floats, |floats| _mm256_moveldup_ps(floats)), each(floats, |floats| _mm256_movehdup_ps(floats)))
+            let floats = map([_mm_setr_epi32(a, b, c, d), _mm_setr_epi32(e, f, g, h)], |pairs| _mm256_cvtph_ps(pairs));
+            (map(floats, |floats| _mm256_moveldup_ps(floats)), map(floats, |floats| _mm256_movehdup_ps(floats)))
         }
 
-        fn floats_twice(floats: &[f32; 8]) -> Floats {
+        fn load_floats_twice(floats: &[f32; 8]) -> Floats {
             permute(&TWICE, load(floats))
         }
 
@@ -407,19 +414,19 @@ impl Simd for Avx2 {
             permute(&SPREAD[pair % 2], floats[pair / 2])
         }
 
-        fn magnitude(a: Floats, b: Floats) -> u32 {
-            let eight = _mm256_max_epi32(max_unsigned(a[0], a[1]), max_unsigned(b[0], b[1]));
+        fn max_magnitude(a: Floats, b: Floats) -> u32 {
+            let eight = _mm256_max_epi32(max_magnitude_bits(a[0], a[1]), max_magnitude_bits(b[0], b[1]));
             let four = _mm_max_epi32(_mm256_castsi256_si128(eight), _mm256_extracti128_si256::<1>(eight));
             let two = _mm_max_epi32(four, _mm_shuffle_epi32::<0b01_00_11_10>(four));
             _mm_cvtsi128_si32(_mm_max_epi32(two, _mm_shuffle_epi32::<0b10_11_00_01>(two))) as u32
         }
 
-        fn round_to_bytes(floats: Floats, out: &mut [i8; 16]) -> i32 {
-            let [low, high] = each(floats, |floats| {
+        fn round_to_i8(floats: Floats, out: &mut [i8; 16]) -> i32 {
+            let [low, high] = map(floats, |floats| {
                 let ordered = _mm256_castps_si256(_mm256_cmp_ps::<_CMP_ORD_Q>(floats, floats));
                 _mm256_and_si256(_mm256_cvtps_epi32(floats), ordered)
             });
-            // Packing works within halves of a register and swaps the middle quarters.
+            // As in `store_i16`.
             let words = _mm256_permute4x64_epi64::<0b11_01_10_00>(_mm256_packs_epi32(low, high));
             store(_mm_packs_epi16(_mm256_castsi256_si128(words), _mm256_extracti128_si256::<1>(words)), out);
             let eight = _mm256_add_epi32(low, high);

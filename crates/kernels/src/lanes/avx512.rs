@@ -30,9 +30,10 @@ macro_rules! avx512_bf16 {
 pub(crate) use avx512_bf16;
 
 impl Avx512Bf16 {
-    /// Whether products are faster in bf16 than in f32. Intel's CPUs start one `vdpbf16ps` every
-    /// two cycles, and two FMAs every cycle, so f32 has twice as many products; on AMD's CPUs bf16
-    /// has twice as many (measured on Emerald Rapids and Zen 4: `docs/tried/decode.md`).
+    /// Returns `true` if products are faster in bf16 than in f32. Intel's CPUs start one
+    /// `vdpbf16ps` every two cycles, and two FMAs every cycle, so f32 has twice as many products;
+    /// on AMD's CPUs bf16 has twice as many (measured on Emerald Rapids and Zen 4:
+    /// `docs/tried/decode.md`).
     pub(crate) fn is_faster(self) -> bool {
         !crate::isa::is_intel()
     }
@@ -50,7 +51,7 @@ impl Token for Avx512Bf16 {
     #[inline(always)]
     fn run<R>(self, f: impl FnOnce() -> R) -> R {
         avx512_bf16! {
-            #[inline] // As in the others.
+            #[inline] // As in `token!`.
             fn enabled<R>(f: impl FnOnce() -> R) -> R {
                 f()
             }
@@ -72,7 +73,7 @@ impl Token for Avx512Bf16 {
 
 impl Lanes for Avx512 {
     type Floats = __m512;
-    type Words = __m512i;
+    type Ints = __m512i;
     type Pairs = __m512i;
 
     const REGISTERS: usize = 32;
@@ -91,7 +92,7 @@ impl Lanes for Avx512 {
             store(x, out);
         }
 
-        fn load_half(x: &[u16; WIDTH]) -> __m512 {
+        fn load_f16(x: &[u16; WIDTH]) -> __m512 {
             _mm512_cvtph_ps(load(x))
         }
 
@@ -99,63 +100,63 @@ impl Lanes for Avx512 {
             _mm512_castsi512_ps(_mm512_slli_epi32::<16>(_mm512_cvtepu16_epi32(load(x))))
         }
 
-        fn store_half(x: __m512, out: &mut [u16; WIDTH]) {
+        fn store_f16(x: __m512, out: &mut [u16; WIDTH]) {
             store(_mm512_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(x), out);
         }
 
-        fn load_bytes(x: &[i8; WIDTH]) -> __m512 {
+        fn load_i8(x: &[i8; WIDTH]) -> __m512 {
             _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(load(x)))
         }
 
-        fn store_bytes(x: __m512, out: &mut [i8; WIDTH]) {
+        fn store_i8(x: __m512, out: &mut [i8; WIDTH]) {
             store(_mm512_cvtepi32_epi8(_mm512_cvtps_epi32(x)), out);
         }
 
-        fn store_shorts(x: __m512, out: &mut [i16; WIDTH]) {
+        fn store_i16(x: __m512, out: &mut [i16; WIDTH]) {
             store(_mm512_cvtepi32_epi16(_mm512_cvtps_epi32(x)), out);
         }
 
-        fn load_pairs(x: &[[i8; 2]; WIDTH]) -> __m512i {
+        fn load_i8_pairs(x: &[[i8; 2]; WIDTH]) -> __m512i {
             _mm512_cvtepi8_epi16(load(x))
         }
 
-        fn splat_pair(x: [i16; 2]) -> __m512i {
+        fn splat_i16_pair(x: [i16; 2]) -> __m512i {
             _mm512_set1_epi32(bytemuck::cast(x))
         }
 
-        fn no_sums() -> __m512i {
+        fn zero_i32() -> __m512i {
             _mm512_setzero_si512()
         }
 
-        fn mul_pairs_add(a: __m512i, b: __m512i, c: __m512i) -> __m512i {
+        fn dot_i16_add(a: __m512i, b: __m512i, c: __m512i) -> __m512i {
             _mm512_dpwssd_epi32(c, a, b)
         }
 
-        fn floats(x: __m512i) -> __m512 {
+        fn cvt_i32_f32(x: __m512i) -> __m512 {
             _mm512_cvtepi32_ps(x)
         }
 
-        fn load_words(x: &[u8; WIDTH]) -> __m512i {
+        fn load_i8_as_i32(x: &[u8; WIDTH]) -> __m512i {
             _mm512_cvtepi8_epi32(load(x))
         }
 
-        fn shift_words_left(a: __m512i, by: u32) -> __m512i {
+        fn shl_i32(a: __m512i, by: u32) -> __m512i {
             _mm512_sll_epi32(a, _mm_cvtsi32_si128(by as i32))
         }
 
-        fn word_bits(a: __m512i, by: u32, mask: i32) -> __m512i {
+        fn shr_and_i32(a: __m512i, by: u32, mask: i32) -> __m512i {
             _mm512_and_si512(_mm512_srl_epi32(a, _mm_cvtsi32_si128(by as i32)), _mm512_set1_epi32(mask))
         }
 
-        fn or_words(a: __m512i, b: __m512i) -> __m512i {
+        fn or_i32(a: __m512i, b: __m512i) -> __m512i {
             _mm512_or_si512(a, b)
         }
 
-        fn add_to_words(a: __m512i, b: i32) -> __m512i {
+        fn add_scalar_i32(a: __m512i, b: i32) -> __m512i {
             _mm512_add_epi32(a, _mm512_set1_epi32(b))
         }
 
-        fn floats_of_bits(a: __m512i) -> __m512 {
+        fn reinterpret_i32_f32(a: __m512i) -> __m512 {
             _mm512_castsi512_ps(a)
         }
 
@@ -175,11 +176,11 @@ impl Lanes for Avx512 {
             _mm512_div_ps(a, b)
         }
 
-        fn mul_add(a: __m512, b: __m512, c: __m512) -> __m512 {
+        fn fma(a: __m512, b: __m512, c: __m512) -> __m512 {
             _mm512_fmadd_ps(a, b, c)
         }
 
-        fn mul_add_one(a: f32, b: f32, c: f32) -> f32 {
+        fn fma_scalar(a: f32, b: f32, c: f32) -> f32 {
             a.mul_add(b, c)
         }
 
@@ -195,23 +196,23 @@ impl Lanes for Avx512 {
             _mm512_roundscale_ps::<0>(x)
         }
 
-        fn times_power_of_two(x: __m512, n: __m512) -> __m512 {
+        fn scalef(x: __m512, n: __m512) -> __m512 {
             _mm512_scalef_ps(x, n)
         }
 
-        fn sum(x: __m512) -> f32 {
+        fn reduce_add(x: __m512) -> f32 {
             _mm512_reduce_add_ps(x)
         }
 
-        fn sums(x: &[__m512; WIDTH]) -> [f32; WIDTH] {
+        fn reduce_add_each(x: &[__m512; WIDTH]) -> [f32; WIDTH] {
             let mut sums = [0.0; WIDTH];
-            store(sums_of(x), &mut sums);
+            store(reduce_add_16(x), &mut sums);
             sums
         }
 
         fn transpose(x: [__m512; WIDTH]) -> [__m512; WIDTH] {
             let (mut y, mut z) = (x, x);
-            // Pairs of rows, then of pairs, within each quarter of a register.
+            // Interleaves pairs of rows, then pairs of pairs, within each quarter of a register.
             for i in (0..WIDTH).step_by(2) {
                 y[i] = _mm512_unpacklo_ps(x[i], x[i + 1]);
                 y[i + 1] = _mm512_unpackhi_ps(x[i], x[i + 1]);
@@ -246,7 +247,7 @@ impl Lanes for Avx512 {
 avx512! {
     /// The sum of the lanes of each of sixteen vectors.
     #[inline]
-    pub(crate) fn sums_of(vectors: &[__m512; WIDTH]) -> __m512 {
+    pub(crate) fn reduce_add_16(vectors: &[__m512; WIDTH]) -> __m512 {
         // Within each quarter, lanes 0 + 2 and 1 + 3 of two vectors, interleaved.
         let halves: [__m512; 8] = std::array::from_fn(|i| {
             let (a, b) = (vectors[2 * i], vectors[2 * i + 1]);
@@ -270,15 +271,16 @@ avx512! {
     }
 }
 
-/// Source of lane `i` of a vector with duplicated lanes.
+/// Source lanes of [`Simd::load_floats_twice`].
 const TWICE: [i32; 16] = [0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7];
 
-/// Flips the sign bit of a code, which adds 128.
+/// The sign bit of a code. Flipping it adds 128.
 const SIGN: i8 = i8::MIN;
 
 /// Source lanes of [`Simd::spread`], for each pair.
 const SPREAD: [[i32; 16]; 4] = [spread(0), spread(4), spread(8), spread(12)];
 
+/// Four times each of the four lanes from `first` on.
 const fn spread(first: i32) -> [i32; 16] {
     let mut lanes = [first; 16];
     let mut i = 0;
@@ -289,23 +291,24 @@ const fn spread(first: i32) -> [i32; 16] {
     lanes
 }
 
-/// A value in each lane, by quarters.
+/// An array whose quarters are filled with these values.
 #[inline(always)]
-fn quarters<T: Copy, const N: usize>(of: [T; 4]) -> [T; N] {
-    std::array::from_fn(|i| of[i / (N / 4)])
+fn fill_quarters<T: Copy, const N: usize>(values: [T; 4]) -> [T; N] {
+    std::array::from_fn(|i| values[i / (N / 4)])
 }
 
 avx512! {
     /// The bits of floats with the sign cleared.
     #[inline]
-    fn unsigned(floats: __m512) -> __m512i {
+    fn magnitude_bits(floats: __m512) -> __m512i {
         _mm512_and_si512(_mm512_castps_si512(floats), _mm512_set1_epi32(i32::MAX))
     }
 }
 
 avx512! {
+    /// Sums of four products of unsigned codes with activations.
     #[inline]
-    fn products(codes: __m512i, activations: &[i8; 64]) -> __m512 {
+    fn dot_four(codes: __m512i, activations: &[i8; 64]) -> __m512 {
         _mm512_cvtepi32_ps(_mm512_dpbusd_epi32(_mm512_setzero_si512(), codes, load(activations)))
     }
 }
@@ -316,34 +319,34 @@ impl Simd for Avx512 {
     const SIGNED_BIAS: f32 = 128.0;
 
     methods! { avx512;
-        fn bytes(bytes: &[u8; 64]) -> __m512i {
+        fn load_bytes(bytes: &[u8; 64]) -> __m512i {
             load(bytes)
         }
 
-        fn join(low: &[u8; 32], high: &[u8; 32]) -> __m512i {
+        fn load_halves(low: &[u8; 32], high: &[u8; 32]) -> __m512i {
             _mm512_inserti64x4::<1>(_mm512_castsi256_si512(load(low)), load(high))
         }
 
-        fn twice(bytes: &[u8; 32]) -> __m512i {
+        fn load_half_twice(bytes: &[u8; 32]) -> __m512i {
             _mm512_broadcast_i64x4(load(bytes))
         }
 
-        fn each_twice(low: &[u8; 16], high: &[u8; 16]) -> __m512i {
+        fn load_quarters_twice(low: &[u8; 16], high: &[u8; 16]) -> __m512i {
             _mm512_mask_broadcast_i32x4(_mm512_broadcast_i32x4(load(low)), 0xff00, load(high))
         }
 
-        fn bits(bits: u64, value: u8) -> __m512i {
+        fn expand_bits(bits: u64, value: u8) -> __m512i {
             _mm512_maskz_set1_epi8(bits, value as i8)
         }
 
-        fn flags(bytes: __m512i, bits: [u8; 4], value: u8) -> __m512i {
-            let bits = load(&quarters::<u8, 64>(bits));
+        fn test_bits(bytes: __m512i, bits: [u8; 4], value: u8) -> __m512i {
+            let bits = load(&fill_quarters::<u8, 64>(bits));
             _mm512_maskz_set1_epi8(_mm512_test_epi8_mask(bytes, bits), value as i8)
         }
 
         fn shift_right(bytes: __m512i, by: [u8; 4]) -> __m512i {
             let by = [u16::from(by[0]), u16::from(by[1]), u16::from(by[2]), u16::from(by[3])];
-            _mm512_srlv_epi16(bytes, load(&quarters::<u16, 32>(by)))
+            _mm512_srlv_epi16(bytes, load(&fill_quarters::<u16, 32>(by)))
         }
 
         fn shift_left_4(bytes: __m512i) -> __m512i {
@@ -368,12 +371,12 @@ impl Simd for Avx512 {
             out
         }
 
-        fn dot(codes: __m512i, activations: &[i8; 64]) -> __m512 {
-            products(codes, activations)
+        fn dot_u8_i8(codes: __m512i, activations: &[i8; 64]) -> __m512 {
+            dot_four(codes, activations)
         }
 
-        fn dot_signed(codes: __m512i, activations: &[i8; 64]) -> __m512 {
-            products(_mm512_xor_si512(codes, _mm512_set1_epi8(SIGN)), activations)
+        fn dot_i8_i8(codes: __m512i, activations: &[i8; 64]) -> __m512 {
+            dot_four(_mm512_xor_si512(codes, _mm512_set1_epi8(SIGN)), activations)
         }
 
         fn splat_f16(bits: u16) -> __m512 {
@@ -395,7 +398,7 @@ impl Simd for Avx512 {
             (_mm512_moveldup_ps(floats), _mm512_movehdup_ps(floats))
         }
 
-        fn floats_twice(floats: &[f32; 8]) -> __m512 {
+        fn load_floats_twice(floats: &[f32; 8]) -> __m512 {
             _mm512_permutexvar_ps(load(&TWICE), _mm512_castps256_ps512(load(floats)))
         }
 
@@ -403,11 +406,11 @@ impl Simd for Avx512 {
             _mm512_permutexvar_ps(load(&SPREAD[pair]), floats)
         }
 
-        fn magnitude(a: __m512, b: __m512) -> u32 {
-            _mm512_reduce_max_epi32(_mm512_max_epi32(unsigned(a), unsigned(b))) as u32
+        fn max_magnitude(a: __m512, b: __m512) -> u32 {
+            _mm512_reduce_max_epi32(_mm512_max_epi32(magnitude_bits(a), magnitude_bits(b))) as u32
         }
 
-        fn round_to_bytes(floats: __m512, out: &mut [i8; 16]) -> i32 {
+        fn round_to_i8(floats: __m512, out: &mut [i8; 16]) -> i32 {
             let ordered = _mm512_cmp_ps_mask::<_CMP_ORD_Q>(floats, floats);
             let rounded = _mm512_maskz_cvtps_epi32(ordered, floats);
             store(_mm512_cvtepi32_epi8(rounded), out);

@@ -1,7 +1,7 @@
 //! AVX-VNNI: AVX2 with `vpdpbusd`.
 //!
-//! With the feature `avx-vnni-on-avx512` it is the 256-bit `vpdpbusd` of AVX-512 VNNI, which does
-//! the same and has another encoding: so the kernels can be tested on machines that lack AVX-VNNI.
+//! The feature `avx-vnni-on-avx512` selects the 256-bit `vpdpbusd` of AVX-512 VNNI instead, which
+//! computes the same and has another encoding, to test the kernels on machines without AVX-VNNI.
 
 use super::Avx2;
 use super::token::token_over;
@@ -29,9 +29,9 @@ token_over!(AvxVnni: Avx2, is_x86_feature_detected!("avxvnni"));
 token_over!(AvxVnni: Avx2, is_x86_feature_detected!("avx512vnni") && is_x86_feature_detected!("avx512vl"));
 
 avx_vnni! {
-    /// Adds to each of eight sums the products of four unsigned with four signed bytes.
+    /// Adds the products of four unsigned with four signed bytes to each of eight sums.
     #[inline]
-    pub(crate) fn dot_bytes(sums: __m256i, unsigned: __m256i, signed: __m256i) -> __m256i {
+    pub(crate) fn dpbusd(sums: __m256i, unsigned: __m256i, signed: __m256i) -> __m256i {
         #[cfg(not(feature = "avx-vnni-on-avx512"))]
         return _mm256_dpbusd_avx_epi32(sums, unsigned, signed);
         #[cfg(feature = "avx-vnni-on-avx512")]

@@ -2,7 +2,7 @@
 
 use super::Lanes;
 
-/// `ln(2)` in two parts: the first has few enough bits that its products with integers are exact.
+/// `ln(2)` in two parts (Cody-Waite): products of the first with integers are exact.
 const LN2_HIGH: f32 = 0.693_359_4;
 const LN2_LOW: f32 = -2.121_944_4e-4;
 /// Inputs are clamped to this: below it, the result would be subnormal.
@@ -10,9 +10,8 @@ const MIN_INPUT: f32 = -87.336_54;
 /// Inputs are clamped to this: above it, the result would be infinite.
 const MAX_INPUT: f32 = 88.376_26;
 
-/// `e^x` for every f32, on every instruction set: within 2 ulp from -87.3 to 88.3; lanes beyond,
-/// including infinities, are clamped to these ends and give 1.2e-38 and 2.4e38. NaN gives NaN, so
-/// that it shows in a loss.
+/// `e^x`, within 2 ulp from -87.3 to 88.3. Lanes beyond, including infinities, are clamped to these
+/// ends and give 1.2e-38 and 2.4e38. NaN gives NaN, so that it shows in a loss.
 ///
 /// `x = n ln 2 + r` with `r` at most `ln 2 / 2`; `e^r` by the Taylor polynomial of degree 7, whose
 /// error there, 5e-9, is below an f32's rounding.
@@ -30,13 +29,13 @@ pub(crate) fn exp<L: Lanes>(l: L, x: L::Floats) -> L::Floats {
     // `x` is the second operand: `min` and `max` return it if either is NaN.
     let x = l.max(l.splat(MIN_INPUT), l.min(l.splat(MAX_INPUT), x));
     let n = l.round(l.mul(x, l.splat(std::f32::consts::LOG2_E)));
-    let r = l.mul_add(n, l.splat(-LN2_HIGH), x);
-    let r = l.mul_add(n, l.splat(-LN2_LOW), r);
+    let r = l.fma(n, l.splat(-LN2_HIGH), x);
+    let r = l.fma(n, l.splat(-LN2_LOW), r);
     let mut sum = l.splat(TAYLOR[0]);
     for coefficient in &TAYLOR[1..] {
-        sum = l.mul_add(sum, r, l.splat(*coefficient));
+        sum = l.fma(sum, r, l.splat(*coefficient));
     }
-    l.times_power_of_two(l.mul_add(sum, r, l.splat(1.0)), n)
+    l.scalef(l.fma(sum, r, l.splat(1.0)), n)
 }
 
 /// `1 / (1 + e^-x)`.
@@ -88,9 +87,9 @@ mod tests {
                 let mut y = x;
                 exp_of(isa, &mut y);
                 for (x, y) in x.iter().zip(y) {
-                    let truth = f64::from(*x).exp();
-                    let error = (f64::from(y) - truth).abs() / truth;
-                    assert!(error < 2.4e-7, "{isa:?}: exp({x}) = {y}, expected {truth}");
+                    let expected = f64::from(*x).exp();
+                    let error = (f64::from(y) - expected).abs() / expected;
+                    assert!(error < 2.4e-7, "{isa:?}: exp({x}) = {y}, expected {expected}");
                 }
             }
         }
@@ -110,9 +109,9 @@ mod tests {
         }
     }
 
-    /// The tested floats: each 4099th bit pattern of both signs, and edge cases.
-    fn floats() -> impl Iterator<Item = f32> {
-        let ends = [
+    /// Every 4099th bit pattern of both signs, and edge cases.
+    fn tested_floats() -> impl Iterator<Item = f32> {
+        let edge_cases = [
             0.0,
             f32::MIN_POSITIVE,
             f32::from_bits(1),
@@ -131,25 +130,25 @@ mod tests {
             f32::from_bits(0x7f80_0001),
         ];
         let swept = (0..=u32::MAX).step_by(4099).map(f32::from_bits);
-        swept.chain(ends.into_iter().flat_map(|x| [x, -x]))
+        swept.chain(edge_cases.into_iter().flat_map(|x| [x, -x]))
     }
 
     #[test]
     fn exp_clamps_and_propagates_nan_on_every_level() {
-        let all: Vec<f32> = floats().collect();
+        let all: Vec<f32> = tested_floats().collect();
         for isa in Isa::available() {
-            for some in all.chunks(WIDTH) {
+            for x in all.chunks(WIDTH) {
                 let mut y = [0.0; WIDTH];
-                y[..some.len()].copy_from_slice(some);
+                y[..x.len()].copy_from_slice(x);
                 exp_of(isa, &mut y);
-                for (x, y) in some.iter().zip(y) {
-                    let truth = f64::from(x.clamp(MIN_INPUT, MAX_INPUT)).exp();
+                for (x, y) in x.iter().zip(y) {
+                    let expected = f64::from(x.clamp(MIN_INPUT, MAX_INPUT)).exp();
                     let correct = if x.is_nan() {
                         y.is_nan()
                     } else {
-                        (f64::from(y) - truth).abs() < 2.4e-7 * truth
+                        (f64::from(y) - expected).abs() < 2.4e-7 * expected
                     };
-                    assert!(correct, "{isa:?}: exp({x}) = {y}, expected {truth}");
+                    assert!(correct, "{isa:?}: exp({x}) = {y}, expected {expected}");
                 }
             }
         }
@@ -158,21 +157,21 @@ mod tests {
     #[test]
     fn sigmoid_and_tanh_saturate_and_propagate_nan() {
         for isa in Isa::available() {
-            for x in floats() {
+            for x in tested_floats() {
                 let (mut s, mut t) = ([x; WIDTH], [x; WIDTH]);
                 sigmoid_of(isa, &mut s);
                 tanh_of(isa, &mut t);
-                for (actual, truth) in [(s, 1.0 / (1.0 + f64::from(-x).exp())), (t, f64::from(x).tanh())] {
+                for (actual, expected) in [(s, 1.0 / (1.0 + f64::from(-x).exp())), (t, f64::from(x).tanh())] {
                     let correct = |y: f32| {
                         if x.is_nan() {
                             y.is_nan()
                         } else {
-                            (f64::from(y) - truth).abs() < 3e-7
+                            (f64::from(y) - expected).abs() < 3e-7
                         }
                     };
                     assert!(
                         actual.into_iter().all(correct),
-                        "{isa:?}: {x} gives {actual:?}, expected {truth}"
+                        "{isa:?}: {x} gives {actual:?}, expected {expected}"
                     );
                 }
             }

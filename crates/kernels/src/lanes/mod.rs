@@ -3,7 +3,8 @@
 //! A kernel is written once, generic over [`Lanes`]; `on_lanes!` turns it into a function that
 //! dispatches on an [`Isa`](crate::Isa). A value that implements [`Lanes`] is a [`Token`]: proof
 //! that the CPU has the instructions, so its methods are safe to call. [`Plain`] is the scalar
-//! specification. The others have one file each, and a row of the table in `isa.rs`.
+//! specification. The other instruction sets have one file each, and a row of the table in
+//! `isa.rs`.
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;
@@ -24,11 +25,11 @@ mod simd;
 mod token;
 
 #[cfg(target_arch = "x86_64")]
-pub(crate) use avx_vnni::{AvxVnni, avx_vnni, dot_bytes};
+pub(crate) use avx_vnni::{AvxVnni, avx_vnni, dpbusd};
 #[cfg(target_arch = "x86_64")]
 pub(crate) use avx2::{Avx2, avx2};
 #[cfg(target_arch = "x86_64")]
-pub(crate) use avx512::{Avx512, Avx512Bf16, avx512, avx512_bf16, sums_of};
+pub(crate) use avx512::{Avx512, Avx512Bf16, avx512, avx512_bf16, reduce_add_16};
 pub(crate) use exp::{exp, sigmoid, tanh};
 #[cfg(all(target_arch = "aarch64", target_endian = "little"))]
 pub(crate) use neon::{Neon, neon_dot};
@@ -52,58 +53,58 @@ pub(crate) const WIDTH: usize = 16;
 
 /// Vectors of 16 floats, for any register width.
 pub(crate) trait Lanes: Copy {
-    /// 16 floats.
+    /// 16 f32.
     type Floats: Copy;
     /// 16 i32.
-    type Words: Copy;
+    type Ints: Copy;
     /// 16 pairs of i16.
     type Pairs: Copy;
 
     /// Number of vectors that fit in registers.
     const REGISTERS: usize;
-    /// Whether arithmetic can load an operand and broadcast it in one instruction.
+    /// `true` if an arithmetic instruction can load an operand and broadcast it.
     const EMBEDS_BROADCASTS: bool = false;
 
     /// `x` in every lane.
     fn splat(self, x: f32) -> Self::Floats;
-    /// Loads 16 floats.
+    /// Loads 16 f32.
     fn load(self, x: &[f32; WIDTH]) -> Self::Floats;
-    /// Stores 16 floats.
+    /// Stores 16 f32.
     fn store(self, x: Self::Floats, out: &mut [f32; WIDTH]);
-    /// Loads 16 f16, exactly.
-    fn load_half(self, x: &[u16; WIDTH]) -> Self::Floats;
-    /// Loads 16 bf16, exactly.
+    /// Loads 16 f16 as f32, exactly.
+    fn load_f16(self, x: &[u16; WIDTH]) -> Self::Floats;
+    /// Loads 16 bf16 as f32, exactly.
     fn load_bf16(self, x: &[u16; WIDTH]) -> Self::Floats;
     /// Stores the nearest f16, ties to even.
-    fn store_half(self, x: Self::Floats, out: &mut [u16; WIDTH]);
-    /// Loads 16 i8 as floats.
-    fn load_bytes(self, x: &[i8; WIDTH]) -> Self::Floats;
+    fn store_f16(self, x: Self::Floats, out: &mut [u16; WIDTH]);
+    /// Loads 16 i8 as f32.
+    fn load_i8(self, x: &[i8; WIDTH]) -> Self::Floats;
     /// Stores integers from -128 to 127 as i8.
-    fn store_bytes(self, x: Self::Floats, out: &mut [i8; WIDTH]);
+    fn store_i8(self, x: Self::Floats, out: &mut [i8; WIDTH]);
     /// Stores lanes from -32768 to 32767 as the nearest i16, ties to even.
-    fn store_shorts(self, x: Self::Floats, out: &mut [i16; WIDTH]);
-    /// Loads 16 pairs.
-    fn load_pairs(self, x: &[[i8; 2]; WIDTH]) -> Self::Pairs;
+    fn store_i16(self, x: Self::Floats, out: &mut [i16; WIDTH]);
+    /// Loads 16 pairs of i8 as pairs of i16.
+    fn load_i8_pairs(self, x: &[[i8; 2]; WIDTH]) -> Self::Pairs;
     /// A pair in every lane.
-    fn splat_pair(self, x: [i16; 2]) -> Self::Pairs;
-    /// Zero accumulators.
-    fn no_sums(self) -> Self::Words;
-    /// `c` plus the products of both elements of each pair, wrapping at 32 bits.
-    fn mul_pairs_add(self, a: Self::Pairs, b: Self::Pairs, c: Self::Words) -> Self::Words;
-    /// Converts to the nearest floats.
-    fn floats(self, x: Self::Words) -> Self::Floats;
-    /// Loads 16 bytes as i8, with their sign.
-    fn load_words(self, x: &[u8; WIDTH]) -> Self::Words;
+    fn splat_i16_pair(self, x: [i16; 2]) -> Self::Pairs;
+    /// Zero in every lane.
+    fn zero_i32(self) -> Self::Ints;
+    /// `c` plus the dot product of the pairs of `a` and `b`, wrapping at 32 bits: x86's `vpdpwssd`.
+    fn dot_i16_add(self, a: Self::Pairs, b: Self::Pairs, c: Self::Ints) -> Self::Ints;
+    /// Converts integers to the nearest f32.
+    fn cvt_i32_f32(self, x: Self::Ints) -> Self::Floats;
+    /// Loads 16 bytes as i8 and sign-extends them.
+    fn load_i8_as_i32(self, x: &[u8; WIDTH]) -> Self::Ints;
     /// `a << by`, for `by` below 32.
-    fn shift_words_left(self, a: Self::Words, by: u32) -> Self::Words;
-    /// `a >> by & mask`, unsigned, for `by` below 32.
-    fn word_bits(self, a: Self::Words, by: u32, mask: i32) -> Self::Words;
+    fn shl_i32(self, a: Self::Ints, by: u32) -> Self::Ints;
+    /// `a >> by & mask` with a logical shift, for `by` below 32.
+    fn shr_and_i32(self, a: Self::Ints, by: u32, mask: i32) -> Self::Ints;
     /// `a | b`.
-    fn or_words(self, a: Self::Words, b: Self::Words) -> Self::Words;
-    /// `a + b`, wrapping.
-    fn add_to_words(self, a: Self::Words, b: i32) -> Self::Words;
-    /// The floats of these bits.
-    fn floats_of_bits(self, a: Self::Words) -> Self::Floats;
+    fn or_i32(self, a: Self::Ints, b: Self::Ints) -> Self::Ints;
+    /// `a + b` in every lane, wrapping.
+    fn add_scalar_i32(self, a: Self::Ints, b: i32) -> Self::Ints;
+    /// The f32 with the bits of each lane.
+    fn reinterpret_i32_f32(self, a: Self::Ints) -> Self::Floats;
     /// `a + b`.
     fn add(self, a: Self::Floats, b: Self::Floats) -> Self::Floats;
     /// `a - b`.
@@ -113,9 +114,9 @@ pub(crate) trait Lanes: Copy {
     /// `a / b`.
     fn div(self, a: Self::Floats, b: Self::Floats) -> Self::Floats;
     /// `a * b + c`, rounded once if the CPU has the instruction.
-    fn mul_add(self, a: Self::Floats, b: Self::Floats, c: Self::Floats) -> Self::Floats;
-    /// [`Lanes::mul_add`] of one lane, bit-identical.
-    fn mul_add_one(self, a: f32, b: f32, c: f32) -> f32;
+    fn fma(self, a: Self::Floats, b: Self::Floats, c: Self::Floats) -> Self::Floats;
+    /// [`Lanes::fma`] of one lane, bit-identical.
+    fn fma_scalar(self, a: f32, b: f32, c: f32) -> f32;
     /// Lane-wise maximum; `b` if either is NaN.
     fn max(self, a: Self::Floats, b: Self::Floats) -> Self::Floats;
     /// Lane-wise minimum; `b` if either is NaN.
@@ -123,19 +124,19 @@ pub(crate) trait Lanes: Copy {
     /// The nearest integer, ties to even, for lanes below 2^22.
     fn round(self, x: Self::Floats) -> Self::Floats;
     /// `x * 2^n` for integer `n` from -126 to 127.
-    fn times_power_of_two(self, x: Self::Floats, n: Self::Floats) -> Self::Floats;
+    fn scalef(self, x: Self::Floats, n: Self::Floats) -> Self::Floats;
     /// The sum of all lanes.
-    fn sum(self, x: Self::Floats) -> f32;
-    /// The sum of all lanes of each vector; not bit-identical to [`Lanes::sum`].
+    fn reduce_add(self, x: Self::Floats) -> f32;
+    /// The sum of all lanes of each vector; not bit-identical to [`Lanes::reduce_add`].
     #[inline(always)]
-    fn sums(self, x: &[Self::Floats; WIDTH]) -> [f32; WIDTH] {
+    fn reduce_add_each(self, x: &[Self::Floats; WIDTH]) -> [f32; WIDTH] {
         let mut sums = [0.0; WIDTH];
         for i in 0..WIDTH {
-            sums[i] = self.sum(x[i]);
+            sums[i] = self.reduce_add(x[i]);
         }
         sums
     }
-    /// Transposes sixteen vectors.
+    /// Transposes 16 vectors.
     #[inline(always)]
     fn transpose(self, x: [Self::Floats; WIDTH]) -> [Self::Floats; WIDTH] {
         let mut rows = [[0.0; WIDTH]; WIDTH];
@@ -149,8 +150,8 @@ pub(crate) trait Lanes: Copy {
 }
 
 /// Prefetches the vector `elements` after this one into L2, on x86-64 only: with this much
-/// arithmetic between two reads, the hardware prefetcher does not run far enough ahead. L1 has
-/// fewer outstanding misses.
+/// arithmetic between two reads, the hardware prefetcher does not run far enough ahead. The target
+/// is L2 because L1 can track fewer outstanding misses.
 #[inline(always)]
 pub(crate) fn prefetch<E>(vector: &[E; WIDTH], elements: usize) {
     #[cfg(target_arch = "x86_64")]
@@ -191,8 +192,8 @@ macro_rules! on_lanes {
             #[inline(always)]
             fn body<$L: $crate::lanes::Lanes, $($($generics)*)?>($lanes: $L, $($arg: $ty),*) $(-> $out)? $body
 
-            // Once for each type of lanes, which several sets may share: the compiler inlines the
-            // body's closures only if they are used once.
+            // One instance per type of lanes, which several sets may share: the compiler inlines
+            // the closures of the body only if they are used once.
             fn enabled<$L: $crate::lanes::Lanes + $crate::lanes::Token, $($($generics)*)?>(
                 $lanes: $L,
                 $($arg: $ty),*

@@ -23,18 +23,18 @@ impl From<Neon<true>> for Neon<false> {
 
 type Floats = [float32x4_t; 4];
 type Bytes = [uint8x16_t; 4];
-type Words = [int32x4_t; 4];
+type Ints = [int32x4_t; 4];
 type Pairs = [int16x8_t; 4];
 
 /// Each bit of a byte, twice.
 const BITS: [u8; 16] = [1, 2, 4, 8, 16, 32, 64, 128, 1, 2, 4, 8, 16, 32, 64, 128];
 
 neon! {
-    /// Words of four products of signed bytes.
+    /// Sums of four products of signed bytes.
     #[inline]
     fn dot_four<const DOT: bool>(_: Neon<DOT>, codes: int8x16_t, activations: int8x16_t) -> int32x4_t {
         if !DOT {
-            // Products stay below 128 * 127: sums of two fit 16 bits and are widened immediately.
+            // A product stays below 128 * 127: a sum of two fits 16 bits, and is then widened.
             let low = vpaddlq_s16(vmull_s8(vget_low_s8(codes), vget_low_s8(activations)));
             let high = vpaddlq_s16(vmull_high_s8(codes, activations));
             return vpaddq_s32(low, high);
@@ -65,7 +65,7 @@ neon! {
 }
 
 neon! {
-    /// The nearest f16 of four floats, ties to even.
+    /// Four floats as the nearest f16, ties to even.
     #[inline]
     fn narrow_f16(floats: float32x4_t) -> uint16x4_t {
         vreinterpret_u16_f16(vcvt_f16_f32(floats))
@@ -102,7 +102,7 @@ neon! {
 neon! {
     /// Sixteen signed bytes as integers, in order.
     #[inline]
-    fn widen_i8(bytes: int8x16_t) -> Words {
+    fn widen_i8(bytes: int8x16_t) -> Ints {
         let (low, high) = (vmovl_s8(vget_low_s8(bytes)), vmovl_high_s8(bytes));
         [
             vmovl_s16(vget_low_s16(low)),
@@ -114,9 +114,9 @@ neon! {
 }
 
 neon! {
-    /// Sixteen integers as bytes, without their upper bits.
+    /// Sixteen integers truncated to bytes.
     #[inline]
-    fn to_bytes([a, b, c, d]: [int32x4_t; 4]) -> int8x16_t {
+    fn narrow_i8([a, b, c, d]: [int32x4_t; 4]) -> int8x16_t {
         let low = vcombine_s16(vmovn_s32(a), vmovn_s32(b));
         let high = vcombine_s16(vmovn_s32(c), vmovn_s32(d));
         vcombine_s8(vmovn_s16(low), vmovn_s16(high))
@@ -124,7 +124,7 @@ neon! {
 }
 
 neon! {
-    /// The first two of four sums: `x[0] + x[2]` and `x[1] + x[3]`, of two vectors.
+    /// `x[0] + x[2]` and `x[1] + x[3]` of two vectors `x`.
     #[inline]
     fn add_halves(a: float32x4_t, b: float32x4_t) -> float32x4_t {
         let (a, b) = (vreinterpretq_f64_f32(a), vreinterpretq_f64_f32(b));
@@ -134,7 +134,7 @@ neon! {
 }
 
 neon! {
-    /// The sum of quarters, as [`Lanes::sum`] adds them.
+    /// The sum of quarters, as [`Lanes::reduce_add`] adds them.
     #[inline]
     fn add_quarters([a, b, c, d]: Floats) -> float32x4_t {
         vaddq_f32(vaddq_f32(a, c), vaddq_f32(b, d))
@@ -157,9 +157,9 @@ neon! {
 }
 
 neon! {
-    /// Words of four products of signed codes with activations.
+    /// Sums of four products of signed codes with activations, as floats.
     #[inline]
-    fn products<const DOT: bool>(l: Neon<DOT>, codes: Bytes, activations: &[i8; 64]) -> Floats {
+    fn dot_floats<const DOT: bool>(l: Neon<DOT>, codes: Bytes, activations: &[i8; 64]) -> Floats {
         let activations: [int8x16_t; 4] = load(activations);
         from_fn(|q| vcvtq_f32_s32(dot_four(l, vreinterpretq_s8_u8(codes[q]), activations[q])))
     }
@@ -167,7 +167,7 @@ neon! {
 
 impl<const DOT: bool> Lanes for Neon<DOT> {
     type Floats = Floats;
-    type Words = Words;
+    type Ints = Ints;
     type Pairs = Pairs;
 
     const REGISTERS: usize = 8;
@@ -185,7 +185,7 @@ impl<const DOT: bool> Lanes for Neon<DOT> {
             store(x, out);
         }
 
-        fn load_half(x: &[u16; WIDTH]) -> Floats {
+        fn load_f16(x: &[u16; WIDTH]) -> Floats {
             let x: [uint16x4_t; 4] = load(x);
             from_fn(|q| widen_f16(x[q]))
         }
@@ -195,73 +195,73 @@ impl<const DOT: bool> Lanes for Neon<DOT> {
             from_fn(|q| vreinterpretq_f32_u32(vshll_n_u16::<16>(x[q])))
         }
 
-        fn store_half(x: Floats, out: &mut [u16; WIDTH]) {
+        fn store_f16(x: Floats, out: &mut [u16; WIDTH]) {
             let halves: [uint16x4_t; 4] = from_fn(|q| narrow_f16(x[q]));
             store(halves, out);
         }
 
-        fn load_bytes(x: &[i8; WIDTH]) -> Floats {
-            let words = widen_i8(load(x));
-            from_fn(|q| vcvtq_f32_s32(words[q]))
+        fn load_i8(x: &[i8; WIDTH]) -> Floats {
+            let ints = widen_i8(load(x));
+            from_fn(|q| vcvtq_f32_s32(ints[q]))
         }
 
-        fn store_bytes(x: Floats, out: &mut [i8; WIDTH]) {
-            store(to_bytes(from_fn(|q| vcvtq_s32_f32(x[q]))), out);
+        fn store_i8(x: Floats, out: &mut [i8; WIDTH]) {
+            store(narrow_i8(from_fn(|q| vcvtq_s32_f32(x[q]))), out);
         }
 
-        fn store_shorts(x: Floats, out: &mut [i16; WIDTH]) {
-            let shorts: [int16x4_t; 4] = from_fn(|q| vqmovn_s32(vcvtnq_s32_f32(x[q])));
-            store(shorts, out);
+        fn store_i16(x: Floats, out: &mut [i16; WIDTH]) {
+            let rounded: [int16x4_t; 4] = from_fn(|q| vqmovn_s32(vcvtnq_s32_f32(x[q])));
+            store(rounded, out);
         }
 
-        fn load_pairs(x: &[[i8; 2]; WIDTH]) -> Pairs {
+        fn load_i8_pairs(x: &[[i8; 2]; WIDTH]) -> Pairs {
             let x: [int8x8_t; 4] = load(x);
             from_fn(|q| vmovl_s8(x[q]))
         }
 
-        fn splat_pair(x: [i16; 2]) -> Pairs {
+        fn splat_i16_pair(x: [i16; 2]) -> Pairs {
             [vreinterpretq_s16_s32(vdupq_n_s32(bytemuck::cast(x))); 4]
         }
 
-        fn no_sums() -> Words {
+        fn zero_i32() -> Ints {
             [vdupq_n_s32(0); 4]
         }
 
-        fn mul_pairs_add(a: Pairs, b: Pairs, c: Words) -> Words {
+        fn dot_i16_add(a: Pairs, b: Pairs, c: Ints) -> Ints {
             from_fn(|q| {
                 let low = vmull_s16(vget_low_s16(a[q]), vget_low_s16(b[q]));
                 vaddq_s32(vpaddq_s32(low, vmull_high_s16(a[q], b[q])), c[q])
             })
         }
 
-        fn floats(x: Words) -> Floats {
+        fn cvt_i32_f32(x: Ints) -> Floats {
             from_fn(|q| vcvtq_f32_s32(x[q]))
         }
 
-        fn load_words(x: &[u8; WIDTH]) -> Words {
+        fn load_i8_as_i32(x: &[u8; WIDTH]) -> Ints {
             widen_i8(load(x))
         }
 
-        fn shift_words_left(a: Words, by: u32) -> Words {
+        fn shl_i32(a: Ints, by: u32) -> Ints {
             from_fn(|q| vshlq_s32(a[q], vdupq_n_s32(by as i32)))
         }
 
-        fn word_bits(a: Words, by: u32, mask: i32) -> Words {
+        fn shr_and_i32(a: Ints, by: u32, mask: i32) -> Ints {
             from_fn(|q| {
                 let shifted = vshlq_u32(vreinterpretq_u32_s32(a[q]), vdupq_n_s32(-(by as i32)));
                 vandq_s32(vreinterpretq_s32_u32(shifted), vdupq_n_s32(mask))
             })
         }
 
-        fn or_words(a: Words, b: Words) -> Words {
+        fn or_i32(a: Ints, b: Ints) -> Ints {
             from_fn(|q| vorrq_s32(a[q], b[q]))
         }
 
-        fn add_to_words(a: Words, b: i32) -> Words {
+        fn add_scalar_i32(a: Ints, b: i32) -> Ints {
             from_fn(|q| vaddq_s32(a[q], vdupq_n_s32(b)))
         }
 
-        fn floats_of_bits(a: Words) -> Floats {
+        fn reinterpret_i32_f32(a: Ints) -> Floats {
             from_fn(|q| vreinterpretq_f32_s32(a[q]))
         }
 
@@ -281,16 +281,16 @@ impl<const DOT: bool> Lanes for Neon<DOT> {
             from_fn(|q| vdivq_f32(a[q], b[q]))
         }
 
-        fn mul_add(a: Floats, b: Floats, c: Floats) -> Floats {
+        fn fma(a: Floats, b: Floats, c: Floats) -> Floats {
             from_fn(|q| vfmaq_f32(c[q], a[q], b[q]))
         }
 
-        fn mul_add_one(a: f32, b: f32, c: f32) -> f32 {
+        fn fma_scalar(a: f32, b: f32, c: f32) -> f32 {
             a.mul_add(b, c)
         }
 
         fn max(a: Floats, b: Floats) -> Floats {
-            // The instruction would return NaN if either is.
+            // `fmax` would return NaN if either operand is NaN.
             from_fn(|q| vbslq_f32(vcgtq_f32(a[q], b[q]), a[q], b[q]))
         }
 
@@ -303,19 +303,19 @@ impl<const DOT: bool> Lanes for Neon<DOT> {
             from_fn(|q| vrndnq_f32(x[q]))
         }
 
-        fn times_power_of_two(x: Floats, n: Floats) -> Floats {
+        fn scalef(x: Floats, n: Floats) -> Floats {
             from_fn(|q| {
                 let exponent = vaddq_s32(vcvtq_s32_f32(n[q]), vdupq_n_s32(127));
                 vmulq_f32(x[q], vreinterpretq_f32_s32(vshlq_n_s32::<23>(exponent)))
             })
         }
 
-        fn sum(x: Floats) -> f32 {
-            let four = add_quarters(x);
-            vaddv_f32(vadd_f32(vget_low_f32(four), vget_high_f32(four)))
+        fn reduce_add(x: Floats) -> f32 {
+            let sums = add_quarters(x);
+            vaddv_f32(vadd_f32(vget_low_f32(sums), vget_high_f32(sums)))
         }
 
-        fn sums(x: &[Floats; WIDTH]) -> [f32; WIDTH] {
+        fn reduce_add_each(x: &[Floats; WIDTH]) -> [f32; WIDTH] {
             let mut sums = [0.0; WIDTH];
             for (x, sums) in x.as_chunks::<4>().0.iter().zip(sums.as_chunks_mut::<4>().0) {
                 let low = add_halves(add_quarters(x[0]), add_quarters(x[1]));
@@ -351,34 +351,34 @@ impl<const DOT: bool> Simd for Neon<DOT> {
     const SIGNED_BIAS: f32 = 0.0;
 
     methods! { neon;
-        fn bytes(bytes: &[u8; 64]) -> Bytes {
+        fn load_bytes(bytes: &[u8; 64]) -> Bytes {
             load(bytes)
         }
 
-        fn join(low: &[u8; 32], high: &[u8; 32]) -> Bytes {
+        fn load_halves(low: &[u8; 32], high: &[u8; 32]) -> Bytes {
             let [[a, b], [c, d]]: [[_; 2]; 2] = [load(low), load(high)];
             [a, b, c, d]
         }
 
-        fn twice(bytes: &[u8; 32]) -> Bytes {
+        fn load_half_twice(bytes: &[u8; 32]) -> Bytes {
             let [low, high]: [uint8x16_t; 2] = load(bytes);
             [low, high, low, high]
         }
 
-        fn each_twice(low: &[u8; 16], high: &[u8; 16]) -> Bytes {
+        fn load_quarters_twice(low: &[u8; 16], high: &[u8; 16]) -> Bytes {
             let (low, high) = (load(low), load(high));
             [low, low, high, high]
         }
 
-        fn bits(bits: u64, value: u8) -> Bytes {
+        fn expand_bits(bits: u64, value: u8) -> Bytes {
             from_fn(|q| {
                 let [low, high] = ((bits >> (16 * q)) as u16).to_le_bytes();
-                let spread = vcombine_u8(vdup_n_u8(low), vdup_n_u8(high));
-                vandq_u8(vtstq_u8(spread, load(&BITS)), vdupq_n_u8(value))
+                let bytes = vcombine_u8(vdup_n_u8(low), vdup_n_u8(high));
+                vandq_u8(vtstq_u8(bytes, load(&BITS)), vdupq_n_u8(value))
             })
         }
 
-        fn flags(bytes: Bytes, bits: [u8; 4], value: u8) -> Bytes {
+        fn test_bits(bytes: Bytes, bits: [u8; 4], value: u8) -> Bytes {
             from_fn(|q| vandq_u8(vtstq_u8(bytes[q], vdupq_n_u8(bits[q])), vdupq_n_u8(value)))
         }
 
@@ -431,7 +431,7 @@ impl<const DOT: bool> Simd for Neon<DOT> {
             )
         }
 
-        fn floats_twice(floats: &[f32; 8]) -> Floats {
+        fn load_floats_twice(floats: &[f32; 8]) -> Floats {
             let [low, high]: [float32x4_t; 2] = load(floats);
             [
                 vzip1q_f32(low, low),
@@ -445,30 +445,30 @@ impl<const DOT: bool> Simd for Neon<DOT> {
             each_four_times(floats[pair])
         }
 
-        fn magnitude(a: Floats, b: Floats) -> u32 {
+        fn max_magnitude(a: Floats, b: Floats) -> u32 {
             let bits = |floats| vandq_u32(vreinterpretq_u32_f32(floats), vdupq_n_u32(i32::MAX as u32));
-            let most: [uint32x4_t; 4] = from_fn(|q| vmaxq_u32(bits(a[q]), bits(b[q])));
-            vmaxvq_u32(vmaxq_u32(vmaxq_u32(most[0], most[1]), vmaxq_u32(most[2], most[3])))
+            let max: [uint32x4_t; 4] = from_fn(|q| vmaxq_u32(bits(a[q]), bits(b[q])));
+            vmaxvq_u32(vmaxq_u32(vmaxq_u32(max[0], max[1]), vmaxq_u32(max[2], max[3])))
         }
 
-        fn round_to_bytes(floats: Floats, out: &mut [i8; 16]) -> i32 {
+        fn round_to_i8(floats: Floats, out: &mut [i8; 16]) -> i32 {
             // Ties go to even, and NaN to zero.
             let rounded: [int32x4_t; 4] = from_fn(|q| vcvtnq_s32_f32(floats[q]));
-            store(to_bytes(rounded), out);
+            store(narrow_i8(rounded), out);
             let [a, b, c, d] = rounded;
             vaddvq_s32(vaddq_s32(vaddq_s32(a, b), vaddq_s32(c, d)))
         }
     }
 
     #[inline(always)]
-    fn dot(self, codes: Bytes, activations: &[i8; 64]) -> Floats {
+    fn dot_u8_i8(self, codes: Bytes, activations: &[i8; 64]) -> Floats {
         // Unsigned codes are at most 127, so they are valid signed ones.
-        self.dot_signed(codes, activations)
+        self.dot_i8_i8(codes, activations)
     }
 
     #[inline(always)]
-    fn dot_signed(self, codes: Bytes, activations: &[i8; 64]) -> Floats {
+    fn dot_i8_i8(self, codes: Bytes, activations: &[i8; 64]) -> Floats {
         // SAFETY: the token proves NEON.
-        unsafe { products(self, codes, activations) }
+        unsafe { dot_floats(self, codes, activations) }
     }
 }

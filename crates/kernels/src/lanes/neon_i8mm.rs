@@ -21,7 +21,7 @@ macro_rules! neon_i8mm {
 pub(crate) use neon_i8mm;
 
 impl NeonI8mm {
-    /// The instructions without i8mm.
+    /// The token without i8mm.
     #[inline(always)]
     pub(crate) fn dot(self) -> Neon<true> {
         self.0

@@ -1,5 +1,5 @@
-//! [`Lanes`] in scalar code: the specification, and the fallback for targets without intrinsics
-//! here.
+//! [`Lanes`] in scalar code: the specification, and the fallback for targets whose intrinsics are
+//! not used.
 
 use super::token::{Kernel, Token};
 use super::{Lanes, WIDTH};
@@ -34,12 +34,13 @@ impl Token for Plain {
 
 type Floats = [f32; WIDTH];
 
+/// Applies `f` to corresponding lanes.
 #[inline(always)]
 fn pairwise(a: Floats, b: Floats, f: impl Fn(f32, f32) -> f32) -> Floats {
     std::array::from_fn(|i| f(a[i], b[i]))
 }
 
-/// Folds halves onto each other, as the vectors do.
+/// Combines the halves of a vector until one lane is left, as SIMD reductions do.
 #[inline(always)]
 fn fold(mut x: Floats, f: impl Fn(f32, f32) -> f32) -> f32 {
     let mut width = WIDTH;
@@ -54,7 +55,7 @@ fn fold(mut x: Floats, f: impl Fn(f32, f32) -> f32) -> f32 {
 
 impl Lanes for Plain {
     type Floats = Floats;
-    type Words = [i32; WIDTH];
+    type Ints = [i32; WIDTH];
     type Pairs = [[i16; 2]; WIDTH];
 
     const REGISTERS: usize = 8;
@@ -75,7 +76,7 @@ impl Lanes for Plain {
     }
 
     #[inline(always)]
-    fn load_half(self, x: &[u16; WIDTH]) -> Floats {
+    fn load_f16(self, x: &[u16; WIDTH]) -> Floats {
         x.map(|bits| f16::from_bits(bits).to_f32())
     }
 
@@ -85,42 +86,42 @@ impl Lanes for Plain {
     }
 
     #[inline(always)]
-    fn store_half(self, x: Floats, out: &mut [u16; WIDTH]) {
+    fn store_f16(self, x: Floats, out: &mut [u16; WIDTH]) {
         *out = x.map(|x| f16::from_f32(x).to_bits());
     }
 
     #[inline(always)]
-    fn load_bytes(self, x: &[i8; WIDTH]) -> Floats {
+    fn load_i8(self, x: &[i8; WIDTH]) -> Floats {
         x.map(f32::from)
     }
 
     #[inline(always)]
-    fn store_bytes(self, x: Floats, out: &mut [i8; WIDTH]) {
+    fn store_i8(self, x: Floats, out: &mut [i8; WIDTH]) {
         *out = x.map(|x| x as i8);
     }
 
     #[inline(always)]
-    fn store_shorts(self, x: Floats, out: &mut [i16; WIDTH]) {
+    fn store_i16(self, x: Floats, out: &mut [i16; WIDTH]) {
         *out = self.round(x).map(|x| x as i16);
     }
 
     #[inline(always)]
-    fn load_pairs(self, x: &[[i8; 2]; WIDTH]) -> [[i16; 2]; WIDTH] {
+    fn load_i8_pairs(self, x: &[[i8; 2]; WIDTH]) -> [[i16; 2]; WIDTH] {
         x.map(|pair| pair.map(i16::from))
     }
 
     #[inline(always)]
-    fn splat_pair(self, x: [i16; 2]) -> [[i16; 2]; WIDTH] {
+    fn splat_i16_pair(self, x: [i16; 2]) -> [[i16; 2]; WIDTH] {
         [x; WIDTH]
     }
 
     #[inline(always)]
-    fn no_sums(self) -> [i32; WIDTH] {
+    fn zero_i32(self) -> [i32; WIDTH] {
         [0; WIDTH]
     }
 
     #[inline(always)]
-    fn mul_pairs_add(self, a: [[i16; 2]; WIDTH], b: [[i16; 2]; WIDTH], c: [i32; WIDTH]) -> [i32; WIDTH] {
+    fn dot_i16_add(self, a: [[i16; 2]; WIDTH], b: [[i16; 2]; WIDTH], c: [i32; WIDTH]) -> [i32; WIDTH] {
         let product = |a: i16, b: i16| i32::from(a) * i32::from(b);
         std::array::from_fn(|i| {
             let products = product(a[i][0], b[i][0]).wrapping_add(product(a[i][1], b[i][1]));
@@ -129,37 +130,37 @@ impl Lanes for Plain {
     }
 
     #[inline(always)]
-    fn floats(self, x: [i32; WIDTH]) -> Floats {
+    fn cvt_i32_f32(self, x: [i32; WIDTH]) -> Floats {
         x.map(|x| x as f32)
     }
 
     #[inline(always)]
-    fn load_words(self, x: &[u8; WIDTH]) -> [i32; WIDTH] {
+    fn load_i8_as_i32(self, x: &[u8; WIDTH]) -> [i32; WIDTH] {
         x.map(|x| i32::from(x as i8))
     }
 
     #[inline(always)]
-    fn shift_words_left(self, a: [i32; WIDTH], by: u32) -> [i32; WIDTH] {
+    fn shl_i32(self, a: [i32; WIDTH], by: u32) -> [i32; WIDTH] {
         a.map(|a| a << by)
     }
 
     #[inline(always)]
-    fn word_bits(self, a: [i32; WIDTH], by: u32, mask: i32) -> [i32; WIDTH] {
+    fn shr_and_i32(self, a: [i32; WIDTH], by: u32, mask: i32) -> [i32; WIDTH] {
         a.map(|a| (a as u32 >> by) as i32 & mask)
     }
 
     #[inline(always)]
-    fn or_words(self, a: [i32; WIDTH], b: [i32; WIDTH]) -> [i32; WIDTH] {
+    fn or_i32(self, a: [i32; WIDTH], b: [i32; WIDTH]) -> [i32; WIDTH] {
         std::array::from_fn(|i| a[i] | b[i])
     }
 
     #[inline(always)]
-    fn add_to_words(self, a: [i32; WIDTH], b: i32) -> [i32; WIDTH] {
+    fn add_scalar_i32(self, a: [i32; WIDTH], b: i32) -> [i32; WIDTH] {
         a.map(|a| a.wrapping_add(b))
     }
 
     #[inline(always)]
-    fn floats_of_bits(self, a: [i32; WIDTH]) -> Floats {
+    fn reinterpret_i32_f32(self, a: [i32; WIDTH]) -> Floats {
         a.map(|a| f32::from_bits(a as u32))
     }
 
@@ -184,12 +185,12 @@ impl Lanes for Plain {
     }
 
     #[inline(always)]
-    fn mul_add(self, a: Floats, b: Floats, c: Floats) -> Floats {
-        std::array::from_fn(|i| self.mul_add_one(a[i], b[i], c[i]))
+    fn fma(self, a: Floats, b: Floats, c: Floats) -> Floats {
+        std::array::from_fn(|i| self.fma_scalar(a[i], b[i], c[i]))
     }
 
     #[inline(always)]
-    fn mul_add_one(self, a: f32, b: f32, c: f32) -> f32 {
+    fn fma_scalar(self, a: f32, b: f32, c: f32) -> f32 {
         // Fused only on targets where it is one instruction; on others it would be a library call.
         if cfg!(target_arch = "aarch64") {
             a.mul_add(b, c)
@@ -216,12 +217,12 @@ impl Lanes for Plain {
     }
 
     #[inline(always)]
-    fn times_power_of_two(self, x: Floats, n: Floats) -> Floats {
+    fn scalef(self, x: Floats, n: Floats) -> Floats {
         pairwise(x, n, |x, n| x * f32::from_bits(((n as i32 + 127) << 23) as u32))
     }
 
     #[inline(always)]
-    fn sum(self, x: Floats) -> f32 {
+    fn reduce_add(self, x: Floats) -> f32 {
         fold(x, |a, b| a + b)
     }
 

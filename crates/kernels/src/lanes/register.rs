@@ -7,10 +7,10 @@ use std::arch::x86_64::*;
 
 use bytemuck::{AnyBitPattern, NoUninit};
 
-/// A register, or several.
+/// A register, or an array of registers.
 ///
 /// # Safety
-/// Every bit pattern is a value, and no byte is padding.
+/// Every bit pattern is valid, and no byte is padding.
 pub(crate) unsafe trait Register: Copy {}
 
 // SAFETY: the elements are registers, and an array has no padding.
@@ -31,7 +31,7 @@ registers!(float32x4_t int8x8_t int8x16_t int16x4_t uint8x16_t uint16x4_t);
 #[inline(always)]
 pub(crate) fn load<R: Register, T: NoUninit>(x: &T) -> R {
     const { assert!(size_of::<R>() == size_of::<T>()) };
-    // SAFETY: a reference is valid to read, and every bit pattern is a register.
+    // SAFETY: a reference is valid to read, and every bit pattern is a valid register.
     unsafe { std::ptr::from_ref(x).cast::<R>().read_unaligned() }
 }
 
@@ -39,15 +39,15 @@ pub(crate) fn load<R: Register, T: NoUninit>(x: &T) -> R {
 #[inline(always)]
 pub(crate) fn store<R: Register, T: AnyBitPattern>(x: R, out: &mut T) {
     const { assert!(size_of::<R>() == size_of::<T>()) };
-    // SAFETY: a mutable reference is valid to write, and every bit pattern is a value.
+    // SAFETY: a mutable reference is valid to write, and every bit pattern is a valid `T`.
     unsafe { std::ptr::from_mut(out).cast::<R>().write_unaligned(x) };
 }
 
-/// The same bits as another register of the same size.
+/// Reinterprets the bits as another register type of the same size.
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
 pub(crate) fn cast<A: Register, B: Register>(a: A) -> B {
     const { assert!(size_of::<A>() == size_of::<B>()) };
-    // SAFETY: every bit pattern is a register.
+    // SAFETY: every bit pattern is a valid register.
     unsafe { std::mem::transmute_copy(&a) }
 }

@@ -1,13 +1,13 @@
 //! Tokens: proofs that the CPU has the instructions of a set.
 //!
-//! A set's features are listed once, where its token is defined: the list is what detection checks
-//! and what functions enable, so the two cannot differ.
+//! The features of a set are listed once, where its token is defined. Detection checks this list
+//! and functions enable it, so the two cannot differ.
 
 use super::{Lanes, Simd};
 
 /// A kernel with a scalar form, which specifies it, and a SIMD form.
 pub(crate) trait Kernel {
-    /// Result.
+    /// The result of the kernel.
     type Output;
 
     /// Scalar specification.
@@ -19,7 +19,7 @@ pub(crate) trait Kernel {
 
 /// Proof that the CPU has the instructions of a set. A value exists only after detection.
 pub(crate) trait Token: Copy {
-    /// The lanes of the set.
+    /// The lanes on this instruction set.
     type Lanes: Lanes + Token;
 
     /// The token, if the CPU has the instructions.
@@ -31,7 +31,7 @@ pub(crate) trait Token: Copy {
     /// Runs a kernel.
     fn kernel<K: Kernel>(self, kernel: K) -> K::Output;
 
-    /// The lanes of the set.
+    /// The token of the lanes.
     fn lanes(self) -> Self::Lanes;
 }
 
@@ -62,7 +62,7 @@ macro_rules! token {
             #[allow(unused_unsafe)] // Where every CPU of the target has the instructions.
             fn run<R>(self, f: impl FnOnce() -> R) -> R {
                 $enabled! {
-                    // A copy for each user: next to the kernel, whose closures it must inline.
+                    // Gives each caller its own copy, next to the kernel whose closures it inlines.
                     #[inline]
                     fn enabled<R>(f: impl FnOnce() -> R) -> R {
                         f()
@@ -87,8 +87,8 @@ macro_rules! token {
 #[cfg(any(target_arch = "x86_64", all(target_arch = "aarch64", target_endian = "little")))]
 pub(super) use token;
 
-/// Implements [`Token`] for a token that wraps another, if what [`Token::run`] runs does not use
-/// the instructions that it adds: kernels and lanes are the other's.
+/// Implements [`Token`] for a token that wraps another and adds instructions which kernels run by
+/// [`Token::run`] do not use: it delegates to the wrapped token.
 #[cfg(any(target_arch = "x86_64", all(target_arch = "aarch64", target_endian = "little")))]
 macro_rules! token_over {
     ($token:ty: $base:ty, $detected:expr) => {

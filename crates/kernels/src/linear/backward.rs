@@ -13,19 +13,19 @@ use crate::team;
 
 /// Maximum bytes of packed output gradients held until they are multiplied.
 const PENDING_BYTES: usize = 16 * 1024 * 1024;
-/// Minimum outputs per step, whatever the number of tokens: whole blocks of rows.
+/// Minimum outputs that are packed at a time, for any number of tokens: whole blocks of rows.
 const MIN_OUTPUTS: usize = 1024;
 
-/// A product to be added to the gradient of the input.
+/// A product that will be added to the gradient of the input.
 struct PendingProduct<'a, E> {
     lhs: Scratch<E>,
     depth: usize,
-    with: RhsSource<'a, E>,
+    rhs: RhsSource<'a, E>,
 }
 
 /// Right factor of a pending product.
 enum RhsSource<'a, E> {
-    /// Rows of a weight, starting at this one.
+    /// The rows of a weight from an index on.
     Weight(Expand<'a>, usize),
     /// Rhs panels of an adapter's `a`.
     Adapter(Vec<E>),
@@ -39,6 +39,7 @@ struct InputGradient<'a, 't, E> {
 }
 
 impl<'a, E: Factor> InputGradient<'a, '_, E> {
+    /// Bytes of the pending lhs.
     fn bytes(&self) -> usize {
         self.pending
             .iter()
@@ -46,6 +47,7 @@ impl<'a, E: Factor> InputGradient<'a, '_, E> {
             .sum()
     }
 
+    /// Queues a product, and adds all pending products if they take too much memory.
     fn push(&mut self, pending: PendingProduct<'a, E>) -> Result<(), ShapeError> {
         self.pending.push(pending);
         if self.bytes() >= PENDING_BYTES {
@@ -60,7 +62,7 @@ impl<'a, E: Factor> InputGradient<'a, '_, E> {
         let outcome = Outcome::default();
         let (mut panels, mut fills) = (1, Vec::new());
         for pending in &self.pending {
-            let RhsSource::Weight(expand, row) = &pending.with else {
+            let RhsSource::Weight(expand, row) = &pending.rhs else {
                 fills.push(None);
                 continue;
             };
@@ -79,7 +81,7 @@ impl<'a, E: Factor> InputGradient<'a, '_, E> {
             .map(|(pending, fill)| Segment {
                 lhs: &pending.lhs,
                 depth: pending.depth,
-                rhs: match (&pending.with, fill) {
+                rhs: match (&pending.rhs, fill) {
                     (RhsSource::Adapter(rhs), _) => Rhs::Packed(rhs),
                     (RhsSource::Weight(..), Some(fill)) => Rhs::Expand(fill),
                     (RhsSource::Weight(..), None) => Rhs::Packed(&[]),
@@ -108,11 +110,11 @@ pub(crate) fn backward<E: Factor>(
     let (tokens, cols) = (dy.rows(), first.weight.cols());
     shape::length("a linear's input", x.len(), tokens.checked_mul(cols))?;
     let mut gradients = Vec::new();
-    let mut dropped = Vec::new();
+    let mut with_dropout = Vec::new();
     {
         let mut target = ViewMut::all(dx, tokens, cols)?;
         // Packed once for all adapters without dropout.
-        let mut lhs: Option<LhsPanels<E>> = None;
+        let mut x_panels: Option<LhsPanels<E>> = None;
         let mut sum = InputGradient {
             pending: Vec::new(),
             dx: &mut target,
@@ -127,22 +129,22 @@ pub(crate) fn backward<E: Factor>(
                 Some(linear.weight.rows()),
             )?;
             shape::length("the rows of a linear's gradient", dy.rows(), Some(tokens))?;
-            let d_low = weight::<E>(linear, *dy, &mut sum)?;
+            let d_low = queue_weight_products::<E>(linear, *dy, &mut sum)?;
             let Some(lora) = &linear.lora else {
                 gradients.push(None);
                 continue;
             };
-            // One side of all intermediates is the rank, so they are small.
+            // One dimension of all intermediates is the rank, so they are small.
             let d_low_view = View::all(&d_low, tokens, lora.rank)?;
             let dropped_x = lora.dropout.map(|dropout| dropout.apply(x, cols));
-            let low = match (&dropped_x, &mut lhs) {
-                (Some(seen), _) => times_a(lora, &LhsPanels::<E>::new(seen, tokens, cols)?)?,
-                (None, Some(lhs)) => times_a(lora, lhs)?,
+            let low = match (&dropped_x, &mut x_panels) {
+                (Some(dropped_x), _) => times_a(lora, &LhsPanels::<E>::new(dropped_x, tokens, cols)?)?,
+                (None, Some(x_panels)) => times_a(lora, x_panels)?,
                 (None, none) => times_a(lora, none.insert(LhsPanels::new(x, tokens, cols)?))?,
             };
-            let seen = dropped_x.as_deref().unwrap_or(x);
+            let lora_input = dropped_x.as_deref().unwrap_or(x);
             gradients.push(Some(LoraGradient {
-                a: tall_skinny(d_low_view, View::all(seen, tokens, cols)?, 1.0, Orientation::Rows),
+                a: tall_skinny(d_low_view, View::all(lora_input, tokens, cols)?, 1.0, Orientation::Rows),
                 b: tall_skinny(
                     View::all(&low, tokens, lora.rank)?,
                     *dy,
@@ -154,35 +156,35 @@ pub(crate) fn backward<E: Factor>(
                 None => sum.push(PendingProduct {
                     lhs: pack_lhs(d_low_view),
                     depth: lora.rank,
-                    with: RhsSource::Adapter(pack_rhs(View::all(lora.a, lora.rank, cols)?)),
+                    rhs: RhsSource::Adapter(pack_rhs(View::all(lora.a, lora.rank, cols)?)),
                 })?,
-                Some(dropout) => dropped.push((dropout, lora, d_low)),
+                Some(dropout) => with_dropout.push((dropout, lora, d_low)),
             }
         }
         sum.add()?;
     }
-    for (dropout, lora, d_low) in dropped {
+    for (dropout, lora, d_low) in with_dropout {
         let (d_low, a) = (
             View::all(&d_low, tokens, lora.rank)?,
             View::all(lora.a, lora.rank, cols)?,
         );
-        let mut through = Scratch::<f32>::new(dx.len());
+        let mut d_dropped = Scratch::<f32>::new(dx.len());
         matmul(
             d_low,
             a,
             1.0,
-            &mut ViewMut::all(&mut through, tokens, cols)?,
+            &mut ViewMut::all(&mut d_dropped, tokens, cols)?,
             Accumulate::Replace,
         )?;
-        dropout.drop_in_place(&mut through, cols);
-        add(dx, &through);
+        dropout.drop_in_place(&mut d_dropped, cols);
+        add(dx, &d_dropped);
     }
     Ok(gradients)
 }
 
 /// Queues the products of an output gradient with the weight. Returns the gradient of the adapter's
 /// intermediate, `[T, rank]`.
-fn weight<'a, E: Factor>(
+fn queue_weight_products<'a, E: Factor>(
     linear: &Linear<'a>,
     dy: View,
     sum: &mut InputGradient<'a, '_, E>,
@@ -215,18 +217,20 @@ fn weight<'a, E: Factor>(
         sum.push(PendingProduct {
             lhs,
             depth: count,
-            with: RhsSource::Weight(Expand::new(linear), first),
+            rhs: RhsSource::Weight(Expand::new(linear), first),
         })?;
     }
     Ok(d_low)
 }
 
-/// Elements per chunk of an addition.
-const CHUNK: usize = 16 * 1024;
+/// Elements of a work chunk of an addition.
+const WORK_CHUNK: usize = 16 * 1024;
 
 /// Adds `y` to `x`.
 pub(crate) fn add(x: &mut [f32], y: &[f32]) {
-    team::run_over(x, CHUNK, &|chunk, part| {
-        part.iter_mut().zip(&y[chunk * CHUNK..]).for_each(|(x, y)| *x += y);
+    team::run_over(x, WORK_CHUNK, &|work_chunk, x| {
+        x.iter_mut()
+            .zip(&y[work_chunk * WORK_CHUNK..])
+            .for_each(|(x, y)| *x += y);
     });
 }

@@ -1,8 +1,8 @@
 //! Dot products of 16-bit weights with activations in bf16, on CPUs with AVX512_BF16.
 //!
-//! Both factors are rows of bf16 pairs. The lanes of a vector are added at the end, in one order
-//! for any number of tokens. Nothing is transposed, which for a few tokens is most of the cost of
-//! packing a weight into panels.
+//! Both factors are rows of bf16 pairs. The lanes of a vector are added at the end, in the same
+//! order for any number of tokens. This needs no transposition, which for a few tokens is most of
+//! the cost of packing a weight into panels.
 
 #[cfg(target_arch = "x86_64")]
 mod avx512_bf16;
@@ -21,12 +21,12 @@ use std::ops::Range;
 /// Rows are padded with zeros to a multiple of this many elements.
 const STEP: usize = 2 * WIDTH;
 
-/// Up to this many tokens read stored rows, four at a time: converting rows in advance costs more
-/// than reading them twice.
+/// Up to this many tokens are multiplied with stored rows, four tokens at a time: converting rows
+/// in advance costs more than reading them twice.
 #[cfg(target_arch = "x86_64")]
 const STORED_TOKENS: usize = 8;
 
-/// Whether products with weights of this format use bf16 for both factors.
+/// Returns `true` if products with weights of this format use bf16 for both factors.
 pub(crate) fn takes_bf16(quant: Quant) -> bool {
     matches!(quant, Quant::F16 | Quant::BF16) && crate::bf16_is_fast()
 }
@@ -62,10 +62,10 @@ impl Bf16Rows {
     /// Rounds the rows of `x`.
     pub fn from_f32(x: &[f32], cols: usize) -> Self {
         let mut rows = Self::new(x.len() / cols.max(1), cols);
-        let a_chunk = crate::norm::rows_a_chunk(cols);
+        let chunk_rows = crate::norm::rows_per_work_chunk(cols);
         let stride = rows.stride;
-        team::run_over(&mut rows.pairs, (a_chunk * stride).max(1), &|chunk, out| {
-            let x = x[chunk * a_chunk * cols..].chunks_exact(cols);
+        team::run_over(&mut rows.pairs, (chunk_rows * stride).max(1), &|work_chunk, out| {
+            let x = x[work_chunk * chunk_rows * cols..].chunks_exact(cols);
             for (x, out) in x.zip(out.chunks_exact_mut(stride)) {
                 round(Isa::best(), x, bytemuck::cast_slice_mut(out));
             }
@@ -73,6 +73,7 @@ impl Bf16Rows {
         rows
     }
 
+    /// The pairs of a row.
     fn row(&self, row: usize) -> &[u32] {
         &self.pairs[row * self.stride..][..self.length]
     }
@@ -85,7 +86,7 @@ fn round(isa: Isa, x: &[f32], out: &mut [u16]) {
     rest.fill(0);
 }
 
-/// Products of unpacked rows of a 16-bit weight with tokens:
+/// Products of unpacked rows of a 16-bit weight with tokens. Calls
 /// `sink(token, row, up to sixteen results)`.
 pub(super) fn product(
     isa: Isa,
@@ -154,7 +155,7 @@ fn expand(isa: Isa, quant: Quant, bytes: &[u8], out: &mut [u16]) -> Result<(), S
     Ok(())
 }
 
-/// Products of `count` rows with tokens: the scalar specification.
+/// Scalar specification of the products of `count` rows with tokens.
 fn strip(weights: &Bf16Rows, count: usize, x: &Bf16Rows, tokens: Range<usize>, sink: &mut dyn FnMut(usize, &[f32])) {
     for token in tokens {
         let mut results = [0.0; ROWS];
@@ -177,9 +178,9 @@ mod tests {
 
     #[test]
     fn f16_rounds_alike_on_every_isa() {
-        let all: Vec<u8> = (0..=u16::MAX).flat_map(u16::to_le_bytes).collect();
-        // Also a row that ends within a vector.
-        for bytes in [&all[..], &all[2 * 0x3c00..][..2 * 45]] {
+        let every_f16: Vec<u8> = (0..=u16::MAX).flat_map(u16::to_le_bytes).collect();
+        // All f16, and a row that ends within a vector.
+        for bytes in [&every_f16[..], &every_f16[2 * 0x3c00..][..2 * 45]] {
             let rounded = |isa| {
                 let mut out = vec![1; (bytes.len() / 2).next_multiple_of(STEP)];
                 expand(isa, Quant::F16, bytes, &mut out).unwrap();
@@ -252,10 +253,10 @@ mod tests {
             };
             let expected = results(Isa::available()[0]);
             for isa in Isa::available() {
-                let alike = |(a, b): (&f32, &f32)| (a - b).abs() < 1e-5;
+                let is_near = |(a, b): (&f32, &f32)| (a - b).abs() < 1e-5;
                 let actual = results(isa);
                 assert!(
-                    actual.iter().zip(&expected).all(alike),
+                    actual.iter().zip(&expected).all(is_near),
                     "{isa:?}, {rows} x {cols}, {tokens} tokens"
                 );
             }

@@ -1,7 +1,8 @@
-//! Epilogue of a strip's product: the weight's own scale, the adapter, the bias, in this order.
+//! Epilogue of the product of a strip: the scale of the weight, the adapter and the bias, in this
+//! order.
 
 use super::f32_dot::{self, Rows};
-use super::{FEW, Input, Linear, Lora};
+use super::{FEW_TOKENS, Input, Linear, Lora};
 use crate::isa::Isa;
 use crate::lanes::{WIDTH, on_lanes, prefetch};
 use crate::packed::ROWS;
@@ -9,9 +10,9 @@ use crate::shape::{self, ShapeError};
 use crate::team;
 use std::ops::Range;
 
-/// Tokens per unit of work of an adapter's first product.
+/// Tokens of a tile of an adapter's first product.
 const TOKENS: usize = 48;
-/// Minimum multiply-adds per chunk of work.
+/// Minimum multiply-adds of a work chunk.
 const MIN_PRODUCTS: usize = 16 * 1024;
 /// f32 elements in a cache line.
 const LINE: usize = 64 / size_of::<f32>();
@@ -33,12 +34,12 @@ struct LowRank<'a> {
 }
 
 impl<'a> Epilogue<'a> {
-    /// Prepares linear layers over one input. Computes the first products of their adapters in one
-    /// dispatch.
+    /// Prepares the epilogues of linear layers over one input. Computes the first products of all
+    /// adapters in one dispatch.
     ///
     /// # Errors
     /// If the sizes of a layer do not match.
-    pub fn all(linears: &[&Linear<'a>], input: &Input) -> Result<Vec<Self>, ShapeError> {
+    pub fn from_linears(linears: &[&Linear<'a>], input: &Input) -> Result<Vec<Self>, ShapeError> {
         for linear in linears {
             linear.check()?;
             shape::length("a linear's input", linear.weight.cols(), Some(input.cols))?;
@@ -60,15 +61,17 @@ impl<'a> Epilogue<'a> {
         Ok(linears.iter().map(epilogue).collect())
     }
 
-    /// The epilogue of a range of rows, which starts at a strip, for this many tokens. `None` means
-    /// there is no epilogue.
+    /// The epilogue of a range of rows, which starts with a strip, for this many tokens. `None`
+    /// means that there is nothing to apply.
     pub fn of_rows(&self, rows: Range<usize>, tokens: usize) -> Option<RowsEpilogue<'_>> {
         if self.scale == 1.0 && self.adapter.is_none() && self.bias.is_none() {
             return None;
         }
         let b = match &self.adapter {
-            Some(LowRank { b, rank, .. }) if tokens > FEW => transposed(&b[rows.start * rank..rows.end * rank], *rank),
-            // Few tokens read `b` as stored.
+            Some(LowRank { b, rank, .. }) if tokens > FEW_TOKENS => {
+                transposed(&b[rows.start * rank..rows.end * rank], *rank)
+            }
+            // For few tokens, `b` is read as stored.
             _ => Vec::new(),
         };
         if let (Some(LowRank { b: stored, rank, .. }), true) = (&self.adapter, b.is_empty()) {
@@ -87,24 +90,24 @@ impl<'a> Epilogue<'a> {
 fn low_rank(adapters: &[&Lora], input: &Input) -> Vec<Vec<f32>> {
     let (tokens, cols) = (input.tokens, input.cols);
     let mut lows: Vec<Vec<f32>> = adapters.iter().map(|lora| vec![0.0; tokens * lora.rank]).collect();
-    let dropped: Vec<_> = adapters
+    let dropped_x: Vec<_> = adapters
         .iter()
         .map(|lora| lora.dropout.map(|dropout| dropout.apply(&input.floats, cols)))
         .collect();
-    let mut units = Vec::new();
+    let mut tiles = Vec::new();
     for (index, lora) in adapters.iter().enumerate() {
         for token in (0..tokens).step_by(TOKENS) {
-            units.extend((0..lora.rank).step_by(ROWS).map(|row| (index, token, row)));
+            tiles.extend((0..lora.rank).step_by(ROWS).map(|row| (index, token, row)));
         }
     }
-    let per_chunk = (MIN_PRODUCTS / (ROWS * TOKENS.min(tokens) * cols).max(1)).max(1);
+    let chunk_tiles = (MIN_PRODUCTS / (ROWS * TOKENS.min(tokens) * cols).max(1)).max(1);
     let isa = Isa::best();
     let out: Vec<_> = lows.iter_mut().map(|low| team::Scattered::new(low)).collect();
-    team::run(units.len().div_ceil(per_chunk), &|chunk| {
-        for &(index, token, row) in units.iter().skip(chunk * per_chunk).take(per_chunk) {
+    team::run(tiles.len().div_ceil(chunk_tiles), &|work_chunk| {
+        for &(index, token, row) in tiles.iter().skip(work_chunk * chunk_tiles).take(chunk_tiles) {
             let lora = adapters[index];
             let (tokens, rows) = (token..tokens.min(token + TOKENS), row..lora.rank.min(row + ROWS));
-            let x: &[f32] = dropped[index].as_deref().unwrap_or(&input.floats);
+            let x: &[f32] = dropped_x[index].as_deref().unwrap_or(&input.floats);
             let x = Rows::packed(&x[tokens.start * cols..tokens.end * cols], tokens.len(), cols);
             let a = Rows::packed(&lora.a[rows.start * cols..rows.end * cols], rows.len(), cols);
             f32_dot::products(isa, a, x, &mut |token, results| {
@@ -142,32 +145,37 @@ pub(super) struct RowsEpilogue<'a> {
 
 impl RowsEpilogue<'_> {
     /// Applies the epilogue to the products of one token with a strip that starts at `row`. Results
-    /// past the last row of the weight are undefined.
-    pub fn finish(&self, isa: Isa, token: usize, row: usize, results: &mut [f32; ROWS]) {
-        let mut added = [0.0; ROWS];
+    /// past the last row of the weight are unspecified.
+    pub fn apply(&self, isa: Isa, token: usize, row: usize, results: &mut [f32; ROWS]) {
+        let mut lora_output = [0.0; ROWS];
         if let Some(LowRank { low, b, rank }) = &self.epilogue.adapter {
             let low = &low[token * rank..][..*rank];
             if self.b.is_empty() {
                 // Prefetch the rows of the next strip while its weights are multiplied.
                 prefetch_slice(&b[self.end.min(row + ROWS) * rank..self.end.min(row + 2 * ROWS) * rank]);
-                by_row(isa, low, &b[row * rank..self.end.min(row + ROWS) * rank], &mut added);
+                by_row(
+                    isa,
+                    low,
+                    &b[row * rank..self.end.min(row + ROWS) * rank],
+                    &mut lora_output,
+                );
             } else {
                 by_column(
                     isa,
                     low,
                     &self.b[(row - self.first) / ROWS * rank..][..*rank],
-                    &mut added,
+                    &mut lora_output,
                 )
             }
         }
-        scale_and_add(isa, self.epilogue.scale, &added, results);
+        scale_and_add(isa, self.epilogue.scale, &lora_output, results);
         if let Some(bias) = self.epilogue.bias {
             results.iter_mut().zip(&bias[row..]).for_each(|(y, bias)| *y += bias);
         }
     }
 }
 
-/// Prefetches a slice.
+/// Prefetches the cache lines of a slice.
 fn prefetch_slice(elements: &[f32]) {
     for line in elements.chunks(LINE) {
         if let Some(first) = line.first_chunk::<WIDTH>() {
@@ -176,8 +184,8 @@ fn prefetch_slice(elements: &[f32]) {
     }
 }
 
-/// Partial sums of an adapter's second product: sum `i` takes the elements of the rank that are `i`
-/// modulo four, in order.
+/// Partial sums of an element of an adapter's second product: sum `i` takes the elements of the
+/// rank that are `i` modulo four, in order.
 const PARTS: usize = 4;
 
 on_lanes! {
@@ -188,18 +196,18 @@ on_lanes! {
         let mut sums = [l.splat(0.0); PARTS];
         for (low, b) in low.iter().zip(b) {
             for i in 0..PARTS {
-                sums[i] = l.mul_add(l.splat(low[i]), l.load(&b[i]), sums[i]);
+                sums[i] = l.fma(l.splat(low[i]), l.load(&b[i]), sums[i]);
             }
         }
         for ((low, b), sum) in low_rest.iter().zip(b_rest).zip(&mut sums) {
-            *sum = l.mul_add(l.splat(*low), l.load(b), *sum);
+            *sum = l.fma(l.splat(*low), l.load(b), *sum);
         }
         l.store(l.add(l.add(sums[0], sums[1]), l.add(sums[2], sums[3])), out);
     }
 }
 
 on_lanes! {
-    /// Bit-identical to [`by_column`], for up to sixteen rows of `b` as stored.
+    /// `low b^T` for up to sixteen rows of `b` as stored; bit-identical to [`by_column`].
     fn by_row<L>(l; low: &[f32], b: &[f32], out: &mut [f32; ROWS]) {
         let (low_parts, low_rest) = low.as_chunks::<PARTS>();
         for (row, out) in b.chunks_exact(low.len().max(1)).zip(out) {
@@ -207,11 +215,11 @@ on_lanes! {
             let mut sums = [0.0; PARTS];
             for (low, b) in low_parts.iter().zip(parts) {
                 for i in 0..PARTS {
-                    sums[i] = l.mul_add_one(low[i], b[i], sums[i]);
+                    sums[i] = l.fma_scalar(low[i], b[i], sums[i]);
                 }
             }
             for ((low, b), sum) in low_rest.iter().zip(rest).zip(&mut sums) {
-                *sum = l.mul_add_one(*low, *b, *sum);
+                *sum = l.fma_scalar(*low, *b, *sum);
             }
             *out = (sums[0] + sums[1]) + (sums[2] + sums[3]);
         }

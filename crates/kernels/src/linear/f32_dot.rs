@@ -1,9 +1,9 @@
-//! Dot products of rows of weights with rows of activations in f32, register-blocked over both: of
-//! weights that are not packed, and of an adapter's `a`.
+//! Dot products of rows of weights with rows of activations in f32, register-blocked over both.
+//! Used for weights that are not packed, and for an adapter's `a`.
 //!
 //! A dot product has sixteen partial sums: sum `i` takes the columns that are `i` modulo 16, in
-//! order; at the end they are added in a fixed order. Register blocking changes none of that, so
-//! results do not depend on the batch.
+//! order; at the end they are added in a fixed order. Register blocking does not change these
+//! orders, so results do not depend on the batch.
 
 use crate::gemv::Element;
 use crate::lanes::{Lanes, WIDTH, on_lanes, prefetch};
@@ -33,6 +33,7 @@ impl<'a, E> Rows<'a, E> {
         }
     }
 
+    /// A row.
     #[inline(always)]
     fn row(&self, row: usize) -> &'a [E] {
         &self.elements[row * self.length..][..self.length]
@@ -40,7 +41,7 @@ impl<'a, E> Rows<'a, E> {
 }
 
 on_lanes! {
-    /// Products of up to sixteen rows of a weight with tokens of the same length:
+    /// Products of up to sixteen rows of a weight with tokens of the same length. Calls
     /// `sink(token, one result per row)`.
     pub(super) fn products<L>[E: Element][E](
         l; weights: Rows<E>, tokens: Rows<f32>, sink: &mut dyn FnMut(usize, &[f32])
@@ -48,15 +49,15 @@ on_lanes! {
         let mut first = 0;
         while first < tokens.count {
             // As many accumulators as fit in registers.
-            let left = tokens.count - first;
-            first += match (L::REGISTERS >= 32, left) {
+            let remaining = tokens.count - first;
+            first += match (L::REGISTERS >= 32, remaining) {
                 (true, 6..) => rows_by_tokens::<L, E, 4, 6>(l, weights, tokens, first, sink),
                 (true, 3..) => rows_by_tokens::<L, E, 4, 3>(l, weights, tokens, first, sink),
                 (true, 2) => rows_by_tokens::<L, E, 4, 2>(l, weights, tokens, first, sink),
                 (false, 3..) => rows_by_tokens::<L, E, 2, 3>(l, weights, tokens, first, sink),
                 (false, 2) => rows_by_tokens::<L, E, 2, 2>(l, weights, tokens, first, sink),
-                // Streaming from memory: the additions to one sum wait for each other, and would
-                // be slower than memory.
+                // Two rows: additions to a single sum wait for each other, which is slower than
+                // streaming the weights from memory.
                 _ => rows_by_tokens::<L, E, 2, 1>(l, weights, tokens, first, sink),
             };
         }
@@ -90,7 +91,7 @@ fn rows_by_tokens<L: Lanes, E: Element, const R: usize, const T: usize>(
         }
     }
     for t in 0..T {
-        results[t] = l.sums(&vectors[t]);
+        results[t] = l.reduce_add_each(&vectors[t]);
     }
     for (token, results) in results.iter().enumerate() {
         sink(first + token, &results[..count]);
@@ -148,7 +149,7 @@ fn add<L: Lanes, E: Element, const R: usize, const T: usize>(
     for t in 0..T {
         let x = l.load(x[t]);
         for r in 0..R {
-            sums[t][r] = l.mul_add(rows[r], x, sums[t][r]);
+            sums[t][r] = l.fma(rows[r], x, sums[t][r]);
         }
     }
 }
@@ -160,7 +161,8 @@ mod tests {
     use crate::isa::Isa;
     use crate::reference::noise;
 
-    fn all(isa: Isa, weights: Rows<f32>, tokens: Rows<f32>) -> Vec<f32> {
+    /// All products, `[token][row]`.
+    fn all_products(isa: Isa, weights: Rows<f32>, tokens: Rows<f32>) -> Vec<f32> {
         let count = weights.count;
         let mut actual = vec![f32::NAN; tokens.count * count];
         products(isa, weights, tokens, &mut |token, results| {
@@ -175,7 +177,7 @@ mod tests {
             for (rows, cols, count) in [(1, 1, 1), (3, 45, 5), (16, 64, 6), (15, 96, 13), (16, 576, 2)] {
                 let (weights, x) = (noise(1, rows * cols), noise(2, count * cols));
                 let (weights, tokens) = (Rows::packed(&weights, rows, cols), Rows::packed(&x, count, cols));
-                for (i, actual) in all(isa, weights, tokens).into_iter().enumerate() {
+                for (i, actual) in all_products(isa, weights, tokens).into_iter().enumerate() {
                     let products = tokens.row(i / rows).iter().zip(weights.row(i % rows));
                     let expected: f64 = products.map(|(x, w)| f64::from(*x) * f64::from(*w)).sum();
                     assert!(
@@ -194,9 +196,11 @@ mod tests {
                 let (weights, x) = (noise(3, rows * cols), noise(4, 20 * cols));
                 let weights = Rows::packed(&weights, rows, cols);
                 let tokens = |first: usize, count: usize| Rows::packed(&x[first * cols..], count, cols);
-                let expected: Vec<f32> = (0..20).flat_map(|token| all(isa, weights, tokens(token, 1))).collect();
+                let expected: Vec<f32> = (0..20)
+                    .flat_map(|token| all_products(isa, weights, tokens(token, 1)))
+                    .collect();
                 for count in 1..20 {
-                    let actual = all(isa, weights, tokens(0, count));
+                    let actual = all_products(isa, weights, tokens(0, count));
                     assert_eq!(actual, expected[..count * rows], "{isa:?} {rows} {cols} {count}");
                 }
             }
@@ -214,7 +218,11 @@ mod tests {
             products(isa, Rows::packed(&halves, 16, 45), tokens, &mut |_, results| {
                 actual.extend_from_slice(results)
             });
-            assert_eq!(actual, all(isa, Rows::packed(&widened, 16, 45), tokens), "{isa:?}");
+            assert_eq!(
+                actual,
+                all_products(isa, Rows::packed(&widened, 16, 45), tokens),
+                "{isa:?}"
+            );
         }
     }
 }

@@ -1,8 +1,8 @@
 //! Products of packed unquantized rows with tokens, in f32.
 //!
-//! A row's columns are split into spans of [`SPAN`], the last perhaps shorter. Each half of a span
-//! is summed in order of columns, from zero; the sums of halves are added in order. Results depend
-//! on nothing else, so they are the same for any number of tokens.
+//! The columns of a row are split into spans of [`SPAN`]; the last may be shorter. Each half of a
+//! span is summed in the order of columns, starting from zero; the sums of halves are added in
+//! order. So results are the same for any number of tokens.
 
 use crate::blocks::{Float, GROUP};
 use crate::gemv::Element;
@@ -15,8 +15,9 @@ use std::ops::Range;
 
 /// Columns in a span. In f32, the spans of two groups fit into L1.
 const SPAN: usize = 256;
-/// Halves of a span, each with its own sums. One or two tokens take both at once: consecutive
-/// additions to one sum wait for each other, which is slower than reading the weights from memory.
+/// Halves of a span, each with its own sums. With one or two tokens, both halves are summed at
+/// once: consecutive additions to one sum wait for each other, which is slower than reading the
+/// weights from memory.
 const HALVES: usize = 2;
 /// Groups multiplied at once.
 pub(super) const AT_ONCE: usize = 2;
@@ -24,23 +25,25 @@ pub(super) const AT_ONCE: usize = 2;
 /// of weights.
 pub(super) const WIDE: usize = 12;
 /// Tokens in a tile on other CPUs, where a vector takes two or four registers. [`WIDE`] is a
-/// multiple, so chunks of as many tokens are whole tiles on all CPUs.
+/// multiple, so work chunks of [`WIDE`] tokens are whole tiles on all CPUs.
 const NARROW: usize = WIDE / 2;
-/// From this many tiles on, a span of weights is widened to f32 once for all of them.
+/// From this many tiles on, a span of weights is widened to f32 once for all tiles.
 const MANY_TILES: usize = 4;
 
-/// Tokens per tile of an instruction set.
-fn tokens_a_tile(isa: Isa) -> usize {
-    on_set!(isa, token => tile_of(token.lanes()))
+/// Tokens in a tile on an instruction set.
+fn tokens_per_tile(isa: Isa) -> usize {
+    on_set!(isa, token => tokens_per_tile_on(token.lanes()))
 }
 
-fn tile_of<L: Lanes>(_: L) -> usize {
+/// [`tokens_per_tile`] on these lanes.
+fn tokens_per_tile_on<L: Lanes>(_: L) -> usize {
     if L::REGISTERS < 32 { NARROW } else { WIDE }
 }
 
 /// Activations in tiles of tokens, `[tile][column][token]`. The last tile may have fewer tokens.
 pub(crate) struct TokenPanels {
     packed: Scratch<f32>,
+    /// Number of tokens.
     count: usize,
     cols: usize,
     /// Tokens in a tile.
@@ -50,9 +53,9 @@ pub(crate) struct TokenPanels {
 impl TokenPanels {
     /// Packs `x [tokens, cols]`; packed weights have a multiple of 32 columns.
     pub fn new(isa: Isa, x: &[f32], cols: usize) -> Self {
-        let (tile_tokens, mut packed) = (tokens_a_tile(isa), Scratch::new(x.len()));
-        team::run_over(&mut packed, (tile_tokens * cols).max(1), &|which, out| {
-            let x = &x[which * tile_tokens * cols..][..out.len()];
+        let (tile_tokens, mut packed) = (tokens_per_tile(isa), Scratch::new(x.len()));
+        team::run_over(&mut packed, (tile_tokens * cols).max(1), &|tile, out| {
+            let x = &x[tile * tile_tokens * cols..][..out.len()];
             if out.len() == cols {
                 out.copy_from_slice(x)
             } else {
@@ -77,11 +80,11 @@ impl TokenPanels {
         tiles.start * self.tile_tokens..self.count.min(tiles.end * self.tile_tokens)
     }
 
-    /// Tokens of a tile, and the activations of a span of columns.
+    /// The tokens of a tile, and their activations for a range of columns.
     fn tile(&self, tile: usize, columns: Range<usize>) -> (Range<usize>, &[f32]) {
         let tokens = self.tokens(&(tile..tile + 1));
-        let of_tile = &self.packed[tokens.start * self.cols..tokens.end * self.cols];
-        let x = &of_tile[columns.start * tokens.len()..columns.end * tokens.len()];
+        let panel = &self.packed[tokens.start * self.cols..tokens.end * self.cols];
+        let x = &panel[columns.start * tokens.len()..columns.end * tokens.len()];
         (tokens, x)
     }
 }
@@ -100,7 +103,7 @@ on_lanes! {
             let columns = l.transpose(vectors);
             for (column, vector) in columns.iter().enumerate() {
                 let out = &mut out[(first + column) * count..];
-                // What is stored beyond the tokens is overwritten by the next column.
+                // Lanes beyond the last token are overwritten by the next column.
                 if let Some(out) = out.first_chunk_mut() {
                     l.store(*vector, out);
                 } else {
@@ -113,7 +116,7 @@ on_lanes! {
     }
 }
 
-/// Products of groups of a weight with tokens: `sink(token, group, results)`.
+/// Products of groups of a weight with tokens. Calls `sink(token, group, results)`.
 pub(super) fn product<E: Element + Float>(
     isa: Isa,
     weight: &PackedFloats<E>,
@@ -126,29 +129,28 @@ pub(super) fn product<E: Element + Float>(
         return;
     }
     let tiles = x.tiles(&tokens);
-    let of_tiles = x.tokens(&tiles);
-    let many = tiles.len() >= MANY_TILES;
-    let mut widened = Scratch::<f32>::new(if many { AT_ONCE * SPAN * ROWS } else { 0 });
+    let tokens_of_tiles = x.tokens(&tiles);
+    let widen = tiles.len() >= MANY_TILES;
+    let mut widened = Scratch::<f32>::new(if widen { AT_ONCE * SPAN * ROWS } else { 0 });
     let widened = widened.as_chunks_mut().0;
-    let mut sums = Scratch::<f32>::new(AT_ONCE * of_tiles.len() * ROWS);
+    let mut sums = Scratch::<f32>::new(AT_ONCE * tokens_of_tiles.len() * ROWS);
     for first in groups.clone().step_by(AT_ONCE) {
         let at_once = first..groups.end.min(first + AT_ONCE);
-        let sums = &mut sums.as_chunks_mut::<ROWS>().0[..at_once.len() * of_tiles.len()];
+        let sums = &mut sums.as_chunks_mut::<ROWS>().0[..at_once.len() * tokens_of_tiles.len()];
         sums.fill([0.0; ROWS]);
-        let columns: [&[[E; ROWS]]; AT_ONCE] =
-            std::array::from_fn(|which| weight.group((first + which).min(at_once.end - 1)));
+        let columns: [&[[E; ROWS]]; AT_ONCE] = std::array::from_fn(|i| weight.group((first + i).min(at_once.end - 1)));
         let columns = &columns[..at_once.len()];
         for start in (0..x.cols).step_by(SPAN) {
             let span = start..x.cols.min(start + SPAN);
-            if many {
+            if widen {
                 add_widened(isa, columns, x, span, tiles.clone(), widened, sums)
             } else {
                 add_stored(isa, columns, x, span, tiles.clone(), sums)
             }
         }
-        for (group, sums) in at_once.zip(sums.chunks_exact(of_tiles.len())) {
+        for (group, sums) in at_once.zip(sums.chunks_exact(tokens_of_tiles.len())) {
             for token in tokens.clone() {
-                sink(token, group, &sums[token - of_tiles.start]);
+                sink(token, group, &sums[token - tokens_of_tiles.start]);
             }
         }
     }
@@ -205,21 +207,28 @@ fn add_tiles<L: Lanes, E: Element>(
     tiles: Range<usize>,
     sums: &mut [[f32; ROWS]],
 ) {
-    let of_tiles = x.tokens(&tiles);
+    let tokens_of_tiles = x.tokens(&tiles);
     // Two groups at once if the sums of both fit in registers.
-    if let (true, [one, other]) = (L::REGISTERS >= 32 || x.count == 1, spans) {
-        let (sums, others) = sums.split_at_mut(of_tiles.len());
+    if let (true, [first, second]) = (L::REGISTERS >= 32 || x.count == 1, spans) {
+        let (first_sums, second_sums) = sums.split_at_mut(tokens_of_tiles.len());
         for tile in tiles {
             let (tokens, x) = x.tile(tile, columns.clone());
-            let at = tokens.start - of_tiles.start;
-            add_tile(l, x, tokens.len(), [one, other], [&mut sums[at..], &mut others[at..]]);
+            let first_sum = tokens.start - tokens_of_tiles.start;
+            let sums = [&mut first_sums[first_sum..], &mut second_sums[first_sum..]];
+            add_tile(l, x, tokens.len(), [first, second], sums);
         }
         return;
     }
-    for (span, sums) in spans.iter().zip(sums.chunks_exact_mut(of_tiles.len())) {
+    for (span, sums) in spans.iter().zip(sums.chunks_exact_mut(tokens_of_tiles.len())) {
         for tile in tiles.clone() {
             let (tokens, x) = x.tile(tile, columns.clone());
-            add_tile(l, x, tokens.len(), [span], [&mut sums[tokens.start - of_tiles.start..]]);
+            add_tile(
+                l,
+                x,
+                tokens.len(),
+                [span],
+                [&mut sums[tokens.start - tokens_of_tiles.start..]],
+            );
         }
     }
 }
@@ -265,7 +274,7 @@ fn add<L: Lanes, E: Element, const T: usize, const C: usize, const H: usize>(
         let x: [&[[f32; T]]; H] = std::array::from_fn(|h| &x[(first + h) * half..][..half]);
         let spans: [[&[[E; ROWS]]; C]; H] =
             std::array::from_fn(|h| std::array::from_fn(|c| &spans[c][(first + h) * half..][..half]));
-        let mut of_halves = [[[l.splat(0.0); C]; T]; H];
+        let mut half_sums = [[[l.splat(0.0); C]; T]; H];
         for k in 0..half {
             for h in 0..H {
                 let mut weights = [l.splat(0.0); C];
@@ -280,7 +289,7 @@ fn add<L: Lanes, E: Element, const T: usize, const C: usize, const H: usize>(
                 let x: [_; C] = operands(l, &x[h][k]);
                 for t in 0..T {
                     for c in 0..C {
-                        of_halves[h][t][c] = l.mul_add(weights[c], l.splat(x[c][t]), of_halves[h][t][c]);
+                        half_sums[h][t][c] = l.fma(weights[c], l.splat(x[c][t]), half_sums[h][t][c]);
                     }
                 }
             }
@@ -288,8 +297,8 @@ fn add<L: Lanes, E: Element, const T: usize, const C: usize, const H: usize>(
         for t in 0..T {
             for c in 0..C {
                 let mut sum = l.load(&sums[c][t]);
-                for of_half in &of_halves {
-                    sum = l.add(sum, of_half[t][c]);
+                for half_sums in &half_sums {
+                    sum = l.add(sum, half_sums[t][c]);
                 }
                 l.store(sum, &mut sums[c][t]);
             }
@@ -305,8 +314,8 @@ mod tests {
     use crate::reference::noise;
     use crate::{Quant, ShapeError};
 
-    /// Rows of a weight, packed.
-    fn packed<E: Element + Float>(quant: Quant, rows: usize, cols: usize) -> Result<Vec<u8>, ShapeError> {
+    /// Rows of a random weight, packed.
+    fn packed_rows<E: Element + Float>(quant: Quant, rows: usize, cols: usize) -> Result<Vec<u8>, ShapeError> {
         let elements: Vec<E> = noise(1, rows * cols).into_iter().map(E::from_f32).collect();
         let mut packed = vec![0; size_of_val(&elements[..])];
         let groups = elements.chunks(ROWS * cols);
@@ -317,7 +326,7 @@ mod tests {
     }
 
     /// Products of all groups with a range of tokens, `[token][row]`.
-    fn all<E: Element + Float>(
+    fn all_products<E: Element + Float>(
         isa: Isa,
         weight: &PackedFloats<E>,
         groups: usize,
@@ -332,8 +341,8 @@ mod tests {
         actual
     }
 
-    /// The order of sums, one element at a time; without fused operations.
-    fn in_order<E: Element + Float>(weight: &PackedFloats<E>, row: usize, x: &[f32]) -> f32 {
+    /// The product of a row in the documented order of sums, one element at a time, without FMA.
+    fn product_in_order<E: Element + Float>(weight: &PackedFloats<E>, row: usize, x: &[f32]) -> f32 {
         let mut weights = vec![0.0; x.len()];
         weight.dequantize_row(row, &mut weights).expect("a row");
         let mut sum = 0.0;
@@ -348,22 +357,22 @@ mod tests {
 
     #[test]
     fn sums_are_in_the_documented_order() -> Result<(), ShapeError> {
-        // Integers that are exact in f16, whose sums are not exact in f32: every order has a
-        // different result, and fused operations make no difference.
-        let (cols, mut order) = (800, 1u32);
+        // Integers that are exact in f16, whose sums are not exact in f32: each order has a
+        // different result, and FMA makes no difference.
+        let (cols, mut state) = (800, 1u32);
         let mut integer = || {
-            order = order.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-            ((order >> 20) % 2047) as f32 - 1023.0
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            ((state >> 20) % 2047) as f32 - 1023.0
         };
         let elements: Vec<Fp16> = (0..ROWS * cols).map(|_| Fp16::from_f32(integer())).collect();
         let x: Vec<f32> = (0..cols).map(|_| integer() * 4.0 + 1.0).collect();
         let mut packed = vec![0; size_of_val(&elements[..])];
         pack_group(Quant::F16, cols, bytemuck::cast_slice(&elements), &mut packed)?;
         let weight = PackedFloats::<Fp16>::new(cols, &packed);
-        let expected: Vec<f32> = (0..ROWS).map(|row| in_order(&weight, row, &x)).collect();
+        let expected: Vec<f32> = (0..ROWS).map(|row| product_in_order(&weight, row, &x)).collect();
         for isa in Isa::available() {
             assert_eq!(
-                all(isa, &weight, 1, &TokenPanels::new(isa, &x, cols), 0..1),
+                all_products(isa, &weight, 1, &TokenPanels::new(isa, &x, cols), 0..1),
                 expected,
                 "{isa:?}"
             );
@@ -371,15 +380,15 @@ mod tests {
         Ok(())
     }
 
-    fn products_match_f64_in_any_batch<E: Element + Float>(quant: Quant) -> Result<(), ShapeError> {
+    fn check_products<E: Element + Float>(quant: Quant) -> Result<(), ShapeError> {
         for (groups, cols, count) in [(1, 32, 1), (2, 288, 29), (3, 544, 70), (1, 256, 12)] {
-            let packed = packed::<E>(quant, groups * ROWS, cols)?;
+            let packed = packed_rows::<E>(quant, groups * ROWS, cols)?;
             let (weight, x) = (PackedFloats::<E>::new(cols, &packed), noise(2, count * cols));
             let mut row = vec![0.0; cols];
             for isa in Isa::available() {
                 let tokens = TokenPanels::new(isa, &x, cols);
-                let together = all(isa, &weight, groups, &tokens, 0..count);
-                for (i, actual) in together.iter().enumerate() {
+                let batch_products = all_products(isa, &weight, groups, &tokens, 0..count);
+                for (i, actual) in batch_products.iter().enumerate() {
                     weight.dequantize_row(i % (groups * ROWS), &mut row)?;
                     let products = row.iter().zip(&x[i / (groups * ROWS) * cols..]);
                     let expected: f64 = products.map(|(w, x)| f64::from(*w) * f64::from(*x)).sum();
@@ -389,16 +398,16 @@ mod tests {
                     );
                 }
                 for at_once in 1..=count {
-                    let of_part = |first: usize| {
-                        let part = first..count.min(first + at_once);
-                        let alone = TokenPanels::new(isa, &x[part.start * cols..part.end * cols], cols);
-                        let actual = all(isa, &weight, groups, &alone, 0..part.len());
+                    let products_of_batch = |first: usize| {
+                        let batch = first..count.min(first + at_once);
+                        let panels = TokenPanels::new(isa, &x[batch.start * cols..batch.end * cols], cols);
+                        let actual = all_products(isa, &weight, groups, &panels, 0..batch.len());
                         // The same tokens of a larger batch.
-                        assert_eq!(actual, all(isa, &weight, groups, &tokens, part));
+                        assert_eq!(actual, all_products(isa, &weight, groups, &tokens, batch));
                         actual
                     };
-                    let actual: Vec<f32> = (0..count).step_by(at_once).flat_map(of_part).collect();
-                    assert_eq!(actual, together, "{quant} {isa:?} {cols} {at_once} of {count}");
+                    let actual: Vec<f32> = (0..count).step_by(at_once).flat_map(products_of_batch).collect();
+                    assert_eq!(actual, batch_products, "{quant} {isa:?} {cols} {at_once} of {count}");
                 }
             }
         }
@@ -407,8 +416,8 @@ mod tests {
 
     #[test]
     fn products_match_f64_and_do_not_depend_on_the_batch() -> Result<(), ShapeError> {
-        products_match_f64_in_any_batch::<F32>(Quant::F32)?;
-        products_match_f64_in_any_batch::<Fp16>(Quant::F16)?;
-        products_match_f64_in_any_batch::<Bf16>(Quant::BF16)
+        check_products::<F32>(Quant::F32)?;
+        check_products::<Fp16>(Quant::F16)?;
+        check_products::<Bf16>(Quant::BF16)
     }
 }

@@ -12,17 +12,17 @@ use crate::packed::ROWS;
 use crate::shape::ShapeError;
 use std::ops::Range;
 
-/// Rows of activations, and the same in tiles.
+/// Rows of activations, and the same rows packed into panels.
 #[derive(Clone, Copy)]
 pub(super) struct Input<'a> {
     pub rows: &'a [f32],
     /// `None` if the weight has no packed rows.
-    pub tiles: Option<&'a TokenPanels>,
+    pub panels: Option<&'a TokenPanels>,
 }
 
-/// Products of rows of an unquantized weight with tokens:
-/// `sink(token, row, up to sixteen results)`. `rows` begin with a group, and end with one or with
-/// the last row.
+/// Products of rows of an unquantized weight with tokens. Calls `sink(token, row, results)` with up
+/// to sixteen results. `rows` begins at the start of a group, and ends at the end of a group or of
+/// the weight.
 pub(super) fn product(
     isa: Isa,
     matrix: &Matrix,
@@ -40,6 +40,7 @@ pub(super) fn product(
     )
 }
 
+/// [`product`] for one element type.
 fn product_of<E: Element + Float>(
     isa: Isa,
     matrix: &Matrix,
@@ -48,14 +49,14 @@ fn product_of<E: Element + Float>(
     tokens: Range<usize>,
     mut sink: impl FnMut(usize, usize, &[f32]),
 ) {
-    let end = matrix.packed_rows().clamp(rows.start, rows.end);
-    if let Some(tiles) = x.tiles {
-        let (packed, groups) = (matrix.packed_floats::<E>(), rows.start / ROWS..end / ROWS);
+    let packed_end = matrix.packed_rows().clamp(rows.start, rows.end);
+    if let Some(panels) = x.panels {
+        let (packed, groups) = (matrix.packed_floats::<E>(), rows.start / ROWS..packed_end / ROWS);
         float_groups::product(
             isa,
             &packed,
             groups,
-            tiles,
+            panels,
             tokens.clone(),
             &mut |token, group, results| {
                 sink(token, group * ROWS, results);
@@ -64,7 +65,7 @@ fn product_of<E: Element + Float>(
     }
     let cols = matrix.cols();
     let x = Rows::packed(&x.rows[tokens.start * cols..tokens.end * cols], tokens.len(), cols);
-    for first in (end..rows.end).step_by(ROWS) {
+    for first in (packed_end..rows.end).step_by(ROWS) {
         let strip = first..rows.end.min(first + ROWS);
         let stored = bytemuck::cast_slice::<u8, E>(matrix.plain_rows(strip.clone()));
         let weights = Rows::packed(stored, strip.len(), cols);

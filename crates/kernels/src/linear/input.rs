@@ -2,8 +2,8 @@
 
 use super::bf16_dot::Bf16Rows;
 use super::float_groups::TokenPanels;
-use super::{FEW, MatmulPrecision, Norm};
-use crate::blocks::CHUNK;
+use super::{FEW_TOKENS, MatmulPrecision, Norm};
+use crate::blocks::QK_K;
 use crate::gemv::{ActivationChunk, Activations};
 use crate::isa::Isa;
 use crate::norm;
@@ -14,7 +14,7 @@ use crate::team;
 use std::ops::Deref;
 use std::sync::OnceLock;
 
-/// Rows of activations: the caller's, or normalized.
+/// Rows of activations: borrowed from the caller, or normalized.
 pub(crate) enum Floats<'a> {
     Borrowed(&'a [f32]),
     Normalized(Scratch<f32>),
@@ -31,16 +31,16 @@ impl Deref for Floats<'_> {
     }
 }
 
-/// Prepared input of linear layers: rows of activations, normalized if requested, quantized to int8
-/// if the precision is.
+/// Prepared input of linear layers: rows of activations, normalized if there is a norm, and
+/// quantized to int8 for [`MatmulPrecision::Int8Activations`].
 pub(crate) struct Input<'a> {
     pub floats: Floats<'a>,
-    /// In the order of [`TokenTiles`].
+    /// Quantized rows, in the order of [`TokenTiles`].
     chunks: Scratch<ActivationChunk>,
     /// Created on first use.
     bf16_rows: OnceLock<Bf16Rows>,
     /// Created on first use.
-    tiles: OnceLock<TokenPanels>,
+    panels: OnceLock<TokenPanels>,
     pub tokens: usize,
     pub cols: usize,
 }
@@ -56,42 +56,47 @@ impl<'a> Input<'a> {
             MatmulPrecision::Int8Activations => Activations::chunks_for(cols),
             MatmulPrecision::F32 | MatmulPrecision::Bf16 => 0,
         };
-        let mut normed = Scratch::new(if norm.is_some() { x.len() } else { 0 });
+        let mut normalized = Scratch::new(if norm.is_some() { x.len() } else { 0 });
         let mut chunks = Scratch::<ActivationChunk>::new(tokens * per_token);
         let isa = Isa::best();
         let outcome = Outcome::default();
         {
-            let (normed, chunks) = (team::Scattered::new(&mut normed), team::Scattered::new(&mut chunks));
-            let one = |token: usize| {
+            let (normalized, chunks) = (team::Scattered::new(&mut normalized), team::Scattered::new(&mut chunks));
+            let prepare_token = |token: usize| {
                 let x = &x[token * cols..][..cols];
                 let row = match norm {
                     // SAFETY: each token is processed once.
                     Some(norm) => unsafe {
-                        let row = normed.slice(token * cols, cols);
+                        let row = normalized.slice(token * cols, cols);
                         norm::row(isa, x, norm.weight, norm.eps, row);
                         row
                     },
                     None => x,
                 };
                 for chunk in 0..per_token {
-                    let row = &row[chunk * CHUNK..cols.min((chunk + 1) * CHUNK)];
-                    // SAFETY: each chunk has a different index.
-                    let chunk = unsafe { chunks.slice(TokenTiles::index(tokens, per_token, token, chunk), 1) };
+                    let x = &row[chunk * QK_K..cols.min((chunk + 1) * QK_K)];
+                    // SAFETY: each activation chunk has a different index.
+                    let quantized = unsafe { chunks.slice(TokenTiles::index(tokens, per_token, token, chunk), 1) };
                     outcome.note(
-                        Activations::quantize_on(isa, row, chunk)
+                        Activations::quantize_on(isa, x, quantized)
                             .map(|_| ())
                             .map_err(ShapeError::from),
                     );
                 }
             };
-            let a_chunk = if tokens <= FEW { FEW } else { norm::rows_a_chunk(cols) };
-            team::run(tokens.div_ceil(a_chunk), &|chunk| {
-                (chunk * a_chunk..((chunk + 1) * a_chunk).min(tokens)).for_each(one);
+            let chunk_tokens = if tokens <= FEW_TOKENS {
+                FEW_TOKENS
+            } else {
+                norm::rows_per_work_chunk(cols)
+            };
+            team::run(tokens.div_ceil(chunk_tokens), &|work_chunk| {
+                let tokens = work_chunk * chunk_tokens..((work_chunk + 1) * chunk_tokens).min(tokens);
+                tokens.for_each(prepare_token);
             });
         }
         outcome.into_result()?;
         let floats = if norm.is_some() {
-            Floats::Normalized(normed)
+            Floats::Normalized(normalized)
         } else {
             Floats::Borrowed(x)
         };
@@ -99,7 +104,7 @@ impl<'a> Input<'a> {
             floats,
             chunks,
             bf16_rows: OnceLock::new(),
-            tiles: OnceLock::new(),
+            panels: OnceLock::new(),
             tokens,
             cols,
         })
@@ -112,8 +117,8 @@ impl<'a> Input<'a> {
     }
 
     /// All rows packed for [`super::float_groups`].
-    pub(super) fn tiles(&self) -> &TokenPanels {
-        self.tiles
+    pub(super) fn panels(&self) -> &TokenPanels {
+        self.panels
             .get_or_init(|| TokenPanels::new(Isa::best(), &self.floats, self.cols))
     }
 

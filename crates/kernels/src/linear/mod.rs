@@ -25,33 +25,34 @@ use crate::isa::Isa;
 use crate::matrix::Matrix;
 use crate::shape::{self, ShapeError};
 
-/// Up to this many tokens are prepared without waking the team, which would take longer than the
-/// work.
-const FEW: usize = 4;
+/// Up to this many tokens are prepared without waking the team, because waking it would take longer
+/// than the work.
+const FEW_TOKENS: usize = 4;
 
 /// Arithmetic of a product with a frozen weight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MatmulPrecision {
-    /// Chat: activations quantized to int8 in groups of 32. For 16-bit weights, activations are
+    /// For chat: activations quantized to int8 in groups of 32. For 16-bit weights, activations are
     /// bf16 if [`bf16_is_fast`](crate::bf16_is_fast), else f32; for 32-bit weights, f32. On one
     /// machine, the bits of a token's results do not depend on the number of tokens.
     Int8Activations,
-    /// The weight dequantized in tiles, everything in f32: training, references, gradients.
+    /// The weight dequantized in tiles, products and sums in f32: for training, references and
+    /// gradients.
     F32,
     /// The weight dequantized in tiles, both factors rounded to bf16 (nearest, ties to even), sums
-    /// in f32: training if [`bf16_is_fast`](crate::bf16_is_fast).
+    /// in f32: for training if [`bf16_is_fast`](crate::bf16_is_fast).
     Bf16,
 }
 
-/// Increment when the bits of [`MatmulPrecision::Int8Activations`] or of attention change on the
-/// same machine.
+/// Version of the arithmetic. Increment when the bits of [`MatmulPrecision::Int8Activations`] or of
+/// attention change on the same machine.
 const ARITHMETIC_VERSION: u32 = 4;
 
 /// Identifier of the arithmetic that a model's outputs depend on: this machine's instruction set
 /// and the version of the kernels. Cached KV cells computed with a different value are not
 /// restored.
 pub fn arithmetic_id() -> String {
-    // What 16-bit weights are multiplied in.
+    // The arithmetic of 16-bit weights.
     let floats = if crate::bf16_is_fast() { "bf16" } else { "f32" };
     format!("{}-{floats}-{ARITHMETIC_VERSION}", Isa::best().name())
 }
@@ -67,7 +68,7 @@ pub struct Lora<'a> {
     pub rank: usize,
     /// Scale of the adapter's output.
     pub scale: f32,
-    /// Dropout of its input during training.
+    /// Dropout of the adapter's input, in training only.
     pub dropout: Option<Dropout>,
 }
 
@@ -76,7 +77,7 @@ pub struct Lora<'a> {
 pub struct Linear<'a> {
     /// `[out, in]`, frozen.
     pub weight: Matrix<'a>,
-    /// The weight's own scale; 1 if it has none.
+    /// Scale of the whole weight; 1 if it has none.
     pub scale: f32,
     /// LoRA adapter.
     pub lora: Option<Lora<'a>>,
@@ -95,6 +96,7 @@ impl<'a> Linear<'a> {
         }
     }
 
+    /// Checks the sizes of adapter and bias, and the dropout rate.
     pub(crate) fn check(&self) -> Result<(), ShapeError> {
         if let Some(lora) = &self.lora {
             lora.dropout.map_or(Ok(()), Dropout::check)?;

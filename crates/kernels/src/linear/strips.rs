@@ -1,8 +1,8 @@
-//! Products for chat, by strips of sixteen rows of a weight, with their epilogue.
+//! Products for chat: strips of sixteen rows of a weight times tokens, with their epilogue.
 
 use super::epilogue::Epilogue;
 use super::float_groups::{AT_ONCE, WIDE};
-use super::{FEW, Input, Linear, bf16_dot, float_weights};
+use super::{FEW_TOKENS, Input, Linear, bf16_dot, float_weights};
 use crate::blocks::Quant;
 use crate::gemv::Activations;
 use crate::isa::Isa;
@@ -12,26 +12,26 @@ use crate::shape::{Outcome, ShapeError};
 use crate::team;
 use std::ops::Range;
 
-/// Minimum bytes of weights per chunk of work: about a microsecond of reading.
+/// Minimum bytes of weights in a work chunk: about a microsecond of reading.
 const MIN_BYTES: usize = 12 * 1024;
-/// Maximum bytes of weights per chunk for many tokens, which reuse them: they stay in a core's own
-/// cache.
+/// Maximum bytes of weights in a work chunk for many tokens, which reuse them: they stay in the
+/// private cache of a core.
 const MAX_BYTES: usize = 128 * 1024;
-/// Minimum number of chunks if weights are split by rows.
-const MIN_ROW_CHUNKS: usize = 48;
-/// The same per thread: enough for the threads to end together.
-const ROW_CHUNKS_PER_THREAD: usize = 6;
-/// Tokens per conversion of sixteen rows of a 16-bit weight to bf16.
+/// Minimum number of work chunks if only rows of weights are split.
+const MIN_ROW_SPLITS: usize = 48;
+/// Minimum per thread: enough for all threads to finish at about the same time.
+const ROW_SPLITS_PER_THREAD: usize = 6;
+/// Tokens that are multiplied with sixteen rows of a 16-bit weight after one conversion to bf16.
 const TOKENS_IN_BF16: usize = 96;
-/// Tokens per widening of a span of weights to f32.
+/// Tokens that are multiplied with a span of weights after one conversion to f32.
 const TOKENS_IN_F32: usize = 22 * WIDE;
-/// Chunks of work per thread if tokens are split, too.
-const CHUNKS_PER_THREAD: usize = 16;
+/// Work chunks per thread if tokens are split, too.
+const WORK_CHUNKS_PER_THREAD: usize = 16;
 
-/// Representation of the activations for a weight's format on this machine, the same for any number
-/// of tokens.
+/// Representation of the activations for the format of a weight on this machine; the same for any
+/// number of tokens.
 enum Activation<'a> {
-    /// Quantized to int8. Holds the packed rows of the weight, none in the plain layout.
+    /// Quantized to int8. Contains the packed rows of the weight; none in the plain layout.
     Int8(Packed<'a>),
     /// Rounded to bf16.
     Bf16(&'a bf16_dot::Bf16Rows),
@@ -40,12 +40,13 @@ enum Activation<'a> {
 }
 
 impl<'a> Activation<'a> {
+    /// Prepares the activations for a weight.
     fn new(matrix: &Matrix<'a>, input: &'a Input) -> Result<Self, ShapeError> {
         Ok(match matrix.quant() {
             quant if bf16_dot::takes_bf16(quant) && matrix.packed_rows() == 0 => Self::Bf16(input.bf16_rows()),
             Quant::F32 | Quant::F16 | Quant::BF16 => Self::F32(float_weights::Input {
                 rows: &input.floats,
-                tiles: (matrix.packed_rows() > 0).then(|| input.tiles()),
+                panels: (matrix.packed_rows() > 0).then(|| input.panels()),
             }),
             _ => Self::Int8(matrix.packed()?),
         })
@@ -65,7 +66,7 @@ impl<'a> Strips<'a> {
     ///
     /// # Errors
     /// If the sizes of a layer do not match.
-    pub fn all(linears: &[&Linear<'a>], input: &'a Input) -> Result<Vec<Self>, ShapeError> {
+    pub fn from_linears(linears: &[&Linear<'a>], input: &'a Input) -> Result<Vec<Self>, ShapeError> {
         let strips = |(linear, epilogue): (&&Linear<'a>, Epilogue<'a>)| {
             Ok(Self {
                 matrix: linear.weight,
@@ -74,7 +75,11 @@ impl<'a> Strips<'a> {
                 isa: Isa::best(),
             })
         };
-        linears.iter().zip(Epilogue::all(linears, input)?).map(strips).collect()
+        linears
+            .iter()
+            .zip(Epilogue::from_linears(linears, input)?)
+            .map(strips)
+            .collect()
     }
 
     /// Bytes of all strips.
@@ -82,15 +87,17 @@ impl<'a> Strips<'a> {
         self.matrix.rows() * self.matrix.row_bytes()
     }
 
+    /// Bytes of a row.
     pub fn row_bytes(&self) -> usize {
         self.matrix.row_bytes()
     }
 
+    /// Number of strips.
     pub fn count(&self) -> usize {
         self.matrix.rows().div_ceil(ROWS)
     }
 
-    /// Outputs of strips for tokens, including scale, adapter and bias:
+    /// Outputs of strips for tokens, including scale, adapter and bias. Calls
     /// `sink(token, row, up to sixteen results)`.
     pub fn product(
         &self,
@@ -104,10 +111,10 @@ impl<'a> Strips<'a> {
             return self.without_epilogue(rows, input, tokens, sink);
         };
         self.without_epilogue(rows, input, tokens, |token, row, results| {
-            let mut finished = [0.0; ROWS];
-            finished[..results.len()].copy_from_slice(results);
-            epilogue.finish(self.isa, token, row, &mut finished);
-            sink(token, row, &finished[..results.len()]);
+            let mut outputs = [0.0; ROWS];
+            outputs[..results.len()].copy_from_slice(results);
+            epilogue.apply(self.isa, token, row, &mut outputs);
+            sink(token, row, &outputs[..results.len()]);
         })
     }
 
@@ -126,6 +133,7 @@ impl<'a> Strips<'a> {
         }
     }
 
+    /// Products of quantized weights with int8 activations.
     fn int8(
         &self,
         packed: &Packed,
@@ -135,18 +143,12 @@ impl<'a> Strips<'a> {
         mut sink: impl FnMut(usize, usize, &[f32]),
     ) -> Result<(), ShapeError> {
         let activations = input.quantized()?;
-        let groups = |row: usize| row.div_ceil(ROWS).min(packed.groups());
-        let of_chunk = groups(rows.start)..groups(rows.end);
-        let plain = (of_chunk.end * ROWS).max(rows.start)..rows.end;
-        packed.product(
-            self.isa,
-            of_chunk,
-            activations,
-            tokens.clone(),
-            |token, row, results| {
-                sink(token, row, results);
-            },
-        )?;
+        let group_at = |row: usize| row.div_ceil(ROWS).min(packed.groups());
+        let groups = group_at(rows.start)..group_at(rows.end);
+        let plain = (groups.end * ROWS).max(rows.start)..rows.end;
+        packed.product(self.isa, groups, activations, tokens.clone(), |token, row, results| {
+            sink(token, row, results);
+        })?;
         if plain.is_empty() {
             return Ok(());
         }
@@ -166,71 +168,74 @@ impl<'a> Strips<'a> {
     }
 }
 
-/// Number of chunks into which the rows of weights are split.
-fn chunks_of_rows() -> usize {
-    MIN_ROW_CHUNKS.max(ROW_CHUNKS_PER_THREAD * team::threads())
+/// Number of work chunks into which rows of weights are split.
+fn row_splits() -> usize {
+    MIN_ROW_SPLITS.max(ROW_SPLITS_PER_THREAD * team::threads())
 }
 
-/// The split of products of weights with tokens into chunks of work.
+/// The split of products of weights with tokens into work chunks.
 pub(crate) struct WorkSplit {
-    /// Bytes of weights in a chunk.
+    /// Bytes of weights in a work chunk.
     bytes: usize,
-    /// A chunk has a multiple of this many strips, which the f32 kernel multiplies together.
+    /// A work chunk has a multiple of this many strips, which the f32 kernel multiplies together.
     strips: usize,
-    /// Tokens in a chunk.
+    /// Tokens in a work chunk.
     pub tokens: usize,
     /// Tokens whose products with two weights are computed together, so that both stay in cache.
-    pub at_a_time: usize,
+    pub tokens_at_a_time: usize,
 }
 
 impl WorkSplit {
     /// Splits the products of these weights with `tokens` tokens.
     pub fn new(weights: &[Strips], tokens: usize) -> Self {
         let total: usize = weights.iter().map(Strips::bytes).sum();
-        let any = |which: fn(&Activation) -> bool| weights.iter().any(|strips| which(&strips.activation));
-        let (in_f32, in_bf16) = (
-            any(|activation| matches!(activation, Activation::F32(_))),
-            any(|activation| matches!(activation, Activation::Bf16(_))),
+        let has = |kind: fn(&Activation) -> bool| weights.iter().any(|strips| kind(&strips.activation));
+        let (has_f32, has_bf16) = (
+            has(|activation| matches!(activation, Activation::F32(_))),
+            has(|activation| matches!(activation, Activation::Bf16(_))),
         );
-        // Few tokens are bound by memory, and split by bytes alone.
-        if in_f32 && tokens > FEW {
+        // Products with few tokens are bound by memory: split by bytes alone.
+        if has_f32 && tokens > FEW_TOKENS {
             let split = Self {
-                bytes: (total / chunks_of_rows()).max(MIN_BYTES),
+                bytes: (total / row_splits()).max(MIN_BYTES),
                 strips: AT_ONCE,
                 tokens: TOKENS_IN_F32,
-                at_a_time: TOKENS_IN_F32,
+                tokens_at_a_time: TOKENS_IN_F32,
             };
-            // Tokens are split, too, if the rows give too few chunks.
-            let of_rows = |weight: &Strips| weight.count().div_ceil(split.strips(weight.row_bytes()));
-            let row_chunks: usize = weights.iter().map(of_rows).sum();
-            let parts = (ROW_CHUNKS_PER_THREAD * team::threads()).div_ceil(row_chunks.max(1));
-            let tokens = (tokens / parts).clamp(4 * WIDE, TOKENS_IN_F32).next_multiple_of(WIDE);
+            // Tokens are split, too, if the rows give too few work chunks.
+            let splits_of = |weight: &Strips| weight.count().div_ceil(split.strips(weight.row_bytes()));
+            let row_splits: usize = weights.iter().map(splits_of).sum();
+            let token_splits = (ROW_SPLITS_PER_THREAD * team::threads()).div_ceil(row_splits.max(1));
+            let tokens = (tokens / token_splits)
+                .clamp(4 * WIDE, TOKENS_IN_F32)
+                .next_multiple_of(WIDE);
             return Self {
                 tokens,
-                // Weights are widened once for each of these.
-                at_a_time: tokens,
+                // Weights are widened once per this many tokens.
+                tokens_at_a_time: tokens,
                 ..split
             };
         }
-        let at_a_time = 4 * TOKEN_TILE;
-        if tokens <= TOKEN_TILE || in_bf16 {
+        let tokens_at_a_time = 4 * TOKEN_TILE;
+        if tokens <= TOKEN_TILE || has_bf16 {
             return Self {
-                bytes: (total / chunks_of_rows()).max(MIN_BYTES),
+                bytes: (total / row_splits()).max(MIN_BYTES),
                 strips: 1,
                 tokens: TOKENS_IN_BF16,
-                at_a_time,
+                tokens_at_a_time,
             };
         }
-        let blocks = (CHUNKS_PER_THREAD * team::threads()).div_ceil(total.div_ceil(MAX_BYTES).max(1));
+        let token_splits = (WORK_CHUNKS_PER_THREAD * team::threads()).div_ceil(total.div_ceil(MAX_BYTES).max(1));
         Self {
             bytes: MAX_BYTES,
             strips: 1,
-            tokens: tokens.div_ceil(blocks).next_multiple_of(TOKEN_TILE),
-            at_a_time,
+            tokens: tokens.div_ceil(token_splits).next_multiple_of(TOKEN_TILE),
+            tokens_at_a_time,
         }
     }
 
-    /// Strips per chunk; `row_bytes` includes the rows of other weights in the same chunk.
+    /// Strips of a work chunk; `row_bytes` includes the rows of other weights in the same work
+    /// chunk.
     pub fn strips(&self, row_bytes: usize) -> usize {
         (self.bytes / (ROWS * row_bytes).max(1))
             .next_multiple_of(self.strips)
@@ -238,9 +243,9 @@ impl WorkSplit {
     }
 }
 
-/// Products of an input with weights in one dispatch: `write(weight, token, row, results)` receives
-/// an index in `weights`, a token, the first row and up to sixteen results. Calls for different
-/// chunks of work run in parallel.
+/// Products of an input with weights in one dispatch. Calls `write(weight, token, row, results)`
+/// with an index in `weights`, a token, the first row and up to sixteen results. Calls for
+/// different work chunks run in parallel.
 ///
 /// # Errors
 /// As [`Strips::product`].
@@ -250,22 +255,25 @@ pub(crate) fn multiply_strips(
     write: impl Fn(usize, usize, usize, &[f32]) + Sync,
 ) -> Result<(), ShapeError> {
     let split = WorkSplit::new(weights, input.tokens);
-    let mut chunks = Vec::new();
-    for (which, strips) in weights.iter().enumerate() {
+    let mut strip_ranges = Vec::new();
+    for (weight, strips) in weights.iter().enumerate() {
         let step = split.strips(strips.row_bytes());
-        chunks.extend(
+        strip_ranges.extend(
             (0..strips.count())
                 .step_by(step)
-                .map(|at| (which, at..(at + step).min(strips.count()))),
+                .map(|first| (weight, first..(first + step).min(strips.count()))),
         );
     }
     let outcome = Outcome::default();
-    team::run(chunks.len() * input.tokens.div_ceil(split.tokens), &|chunk| {
-        let (which, strips) = chunks[chunk % chunks.len()].clone();
-        let first = chunk / chunks.len() * split.tokens;
-        let tokens = first..(first + split.tokens).min(input.tokens);
-        let sink = |token: usize, row: usize, results: &[f32]| write(which, token, row, results);
-        outcome.note(weights[which].product(strips, input, tokens, sink));
-    });
+    team::run(
+        strip_ranges.len() * input.tokens.div_ceil(split.tokens),
+        &|work_chunk| {
+            let (weight, strips) = strip_ranges[work_chunk % strip_ranges.len()].clone();
+            let first = work_chunk / strip_ranges.len() * split.tokens;
+            let tokens = first..(first + split.tokens).min(input.tokens);
+            let sink = |token: usize, row: usize, results: &[f32]| write(weight, token, row, results);
+            outcome.note(weights[weight].product(strips, input, tokens, sink));
+        },
+    );
     outcome.into_result()
 }

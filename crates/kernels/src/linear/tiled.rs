@@ -7,12 +7,12 @@ use crate::gemm::{Accumulate, Epilogue, Factor, Rhs, Segment, View, ViewMut, pac
 use crate::scratch::Scratch;
 use crate::shape::{self, Outcome, ShapeError};
 
-/// Rows of activations, and the same packed as lhs panels.
+/// Rows of activations, and the same rows packed as lhs panels.
 pub(crate) struct LhsPanels<'a, E> {
     pub x: &'a [f32],
     pub tokens: usize,
     pub cols: usize,
-    tiles: Scratch<E>,
+    panels: Scratch<E>,
 }
 
 impl<'a, E: Factor> LhsPanels<'a, E> {
@@ -22,13 +22,14 @@ impl<'a, E: Factor> LhsPanels<'a, E> {
             x,
             tokens,
             cols,
-            tiles: pack_lhs(View::all(x, tokens, cols)?),
+            panels: pack_lhs(View::all(x, tokens, cols)?),
         })
     }
 
-    fn with<'b>(&'b self, rhs: Rhs<'b, E>) -> Segment<'b, E> {
+    /// The product of the rows with `rhs`.
+    fn times<'b>(&'b self, rhs: Rhs<'b, E>) -> Segment<'b, E> {
         Segment {
-            lhs: &self.tiles,
+            lhs: &self.panels,
             depth: self.cols,
             rhs,
         }
@@ -52,7 +53,7 @@ pub(crate) fn times_a<E: Factor>(lora: &Lora, x: &LhsPanels<E>) -> Result<Vec<f3
     let a = pack_rhs(View::all(lora.a, lora.rank, x.cols)?.transposed());
     let mut target = ViewMut::all(&mut low, x.tokens, lora.rank)?;
     product(
-        &[x.with(Rhs::Packed(&a))],
+        &[x.times(Rhs::Packed(&a))],
         1,
         Epilogue::plain(Accumulate::Replace),
         &mut target,
@@ -60,7 +61,7 @@ pub(crate) fn times_a<E: Factor>(lora: &Lora, x: &LhsPanels<E>) -> Result<Vec<f3
     Ok(low)
 }
 
-/// Writes, or adds, a linear layer over `x` to `target`.
+/// Writes the output of a linear layer over `x` to `target`, or adds it.
 pub(crate) fn forward<E: Factor>(
     linear: &Linear,
     x: &LhsPanels<E>,
@@ -75,12 +76,12 @@ pub(crate) fn forward<E: Factor>(
     )?;
     let (outcome, expand) = (Outcome::default(), Expand::new(linear));
     let fill = |depth, first, out: &mut [E]| expand.outputs(depth, first, out, &outcome);
-    let mut segments = vec![x.with(Rhs::Expand(&fill))];
+    let mut segments = vec![x.times(Rhs::Expand(&fill))];
     let (low, b);
     if let Some(lora) = &linear.lora {
-        let mut scaled = low_rank(lora, x)?;
-        scaled.iter_mut().for_each(|x| *x *= lora.scale);
-        low = pack_lhs(View::all(&scaled, x.tokens, lora.rank)?);
+        let mut scaled_low = low_rank(lora, x)?;
+        scaled_low.iter_mut().for_each(|x| *x *= lora.scale);
+        low = pack_lhs(View::all(&scaled_low, x.tokens, lora.rank)?);
         b = pack_rhs(View::all(lora.b, linear.weight.rows(), lora.rank)?.transposed());
         segments.push(Segment {
             lhs: &low,

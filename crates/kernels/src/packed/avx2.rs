@@ -15,13 +15,13 @@ avx2! {
     /// Codes of four columns of eight rows: vector `v` of a tile, row half `half`.
     #[inline]
     pub(super) fn codes<B: Packable>(tile: &[u8], v: usize, half: usize) -> __m256i {
-        let vector = |at: usize, v: usize| load(array::<32>(tile, at + 64 * v + 32 * half));
+        let vector = |offset: usize, v: usize| load(array::<32>(tile, offset + 64 * v + 32 * half));
         let lower = B::LAYOUT.upper_bytes();
         if B::LAYOUT.bits == 8 {
             return vector(lower, v);
         }
         let pairs = |v: usize| vector(B::LAYOUT.bit_bytes(), v / 4);
-        let bits = |value: i8| spread(i32::from_le_bytes(*array(tile, 8 * v + 4 * half)), value);
+        let top_bits = |value: i8| expand_bits(i32::from_le_bytes(*array(tile, 8 * v + 4 * half)), value);
         if B::LAYOUT.bits < 4 {
             let pairs = pairs(v);
             let pairs = match v % 4 {
@@ -32,23 +32,23 @@ avx2! {
             };
             let codes = _mm256_and_si256(pairs, _mm256_set1_epi8(3));
             return match B::LAYOUT.bits {
-                3 => _mm256_or_si256(codes, bits(4)),
+                3 => _mm256_or_si256(codes, top_bits(4)),
                 _ => codes,
             };
         }
-        let low = _mm256_set1_epi8(0x0f);
-        let both = vector(lower, v % 4);
+        let low_nibble = _mm256_set1_epi8(0x0f);
+        let bytes = vector(lower, v % 4);
         let nibbles = if v < 4 {
-            _mm256_and_si256(both, low)
+            _mm256_and_si256(bytes, low_nibble)
         } else {
-            _mm256_and_si256(_mm256_srli_epi16::<4>(both), low)
+            _mm256_and_si256(_mm256_srli_epi16::<4>(bytes), low_nibble)
         };
         if B::LAYOUT.codebook.is_some() {
             let values = _mm256_broadcastsi128_si256(load(&B::UNSIGNED_VALUES));
             return _mm256_shuffle_epi8(values, nibbles);
         }
         match B::LAYOUT.bits {
-            5 => _mm256_or_si256(nibbles, bits(16)),
+            5 => _mm256_or_si256(nibbles, top_bits(16)),
             6 => {
                 let upper = pairs(v);
                 let upper = match v % 4 {
@@ -67,60 +67,61 @@ avx2! {
 avx2! {
     /// `value` in every byte whose bit is set, zero elsewhere.
     #[inline]
-    fn spread(bits: i32, value: i8) -> __m256i {
+    fn expand_bits(bits: i32, value: i8) -> __m256i {
         let byte_of_bit = _mm256_setr_epi64x(0, 0x0101_0101_0101_0101, 0x0202_0202_0202_0202, 0x0303_0303_0303_0303);
         let bytes = _mm256_shuffle_epi8(_mm256_set1_epi32(bits), byte_of_bit);
         let bit = _mm256_set1_epi64x(0x8040_2010_0804_0201_u64 as i64);
-        let set = _mm256_cmpeq_epi8(_mm256_and_si256(bytes, bit), bit);
-        _mm256_and_si256(set, _mm256_set1_epi8(value))
+        let mask = _mm256_cmpeq_epi8(_mm256_and_si256(bytes, bit), bit);
+        _mm256_and_si256(mask, _mm256_set1_epi8(value))
     }
 }
 
-/// Vectors of codes of a format whose products, two added by `vpmaddubsw`, fit 16 bits when they
-/// are added: a power of two, at most `most`.
-const fn fitting<B: Packable>(most: usize) -> usize {
-    let mut greatest: i32 = if restores_sign::<Avx2, B>() {
+/// Number of vectors of codes of a format whose products, of which `vpmaddubsw` adds two, can be
+/// added in 16 bits: a power of two, at most `limit`.
+const fn vectors_per_i16_sum<B: Packable>(limit: usize) -> usize {
+    let mut max_code: i32 = if restores_sign::<Avx2, B>() {
         128
     } else {
         (1 << B::LAYOUT.bits) - 1
     };
     if B::LAYOUT.codebook.is_some() && !restores_sign::<Avx2, B>() {
-        let mut at = 0;
-        greatest = 0;
-        while at < B::UNSIGNED_VALUES.len() {
-            let value = B::UNSIGNED_VALUES[at] as i32;
-            greatest = if value > greatest { value } else { greatest };
-            at += 1;
+        let mut i = 0;
+        max_code = 0;
+        while i < B::UNSIGNED_VALUES.len() {
+            let value = B::UNSIGNED_VALUES[i] as i32;
+            max_code = if value > max_code { value } else { max_code };
+            i += 1;
         }
     }
-    let sum = 2 * greatest * MAX_CODE as i32;
-    assert!(sum <= i16::MAX as i32);
-    let mut fitting = most;
-    while fitting as i32 * sum > i16::MAX as i32 {
-        fitting /= 2;
+    let sum_of_two = 2 * max_code * MAX_CODE as i32;
+    assert!(sum_of_two <= i16::MAX as i32);
+    let mut vectors = limit;
+    while vectors as i32 * sum_of_two > i16::MAX as i32 {
+        vectors /= 2;
     }
-    fitting
+    vectors
 }
 
 avx2! {
-    /// The codes of both halves of a tile's rows, signed if the format restores signs.
+    /// The codes of a tile: for each vector, both halves of the rows. They are signed if
+    /// [`restores_sign`].
     #[inline]
     fn all_codes<B: Packable>(tile: &[u8]) -> [[__m256i; 2]; 8] {
-        let mut all = [[_mm256_setzero_si256(); 2]; 8];
-        for (v, all) in all.iter_mut().enumerate() {
-            for (half, all) in all.iter_mut().enumerate() {
+        let mut out_codes = [[_mm256_setzero_si256(); 2]; 8];
+        for (v, halves) in out_codes.iter_mut().enumerate() {
+            for (half, out) in halves.iter_mut().enumerate() {
                 let codes = codes::<B>(tile, v, half);
-                *all = if restores_sign::<Avx2, B>() { _mm256_xor_si256(codes, _mm256_set1_epi8(-128)) } else { codes };
+                *out = if restores_sign::<Avx2, B>() { _mm256_xor_si256(codes, _mm256_set1_epi8(-128)) } else { codes };
             }
         }
-        all
+        out_codes
     }
 }
 
 avx2! {
-    /// Products of four columns of eight rows with four activations, in pairs, in 16 bits.
+    /// Dot products of pairs of columns with pairs of activations, in 16 bits.
     #[inline]
-    fn pairs<B: Packable>(codes: __m256i, values: __m256i) -> __m256i {
+    fn dot_pairs<B: Packable>(codes: __m256i, values: __m256i) -> __m256i {
         if restores_sign::<Avx2, B>() {
             _mm256_maddubs_epi16(_mm256_abs_epi8(codes), _mm256_sign_epi8(values, codes))
         } else {
@@ -135,25 +136,25 @@ avx2! {
     fn add<B: Packable, const K: usize>(
         codes: &[[__m256i; 2]; 8],
         scales: &RowScales<[__m256; 2]>,
-        chunks: [&ActivationChunk; K],
+        activations: [&ActivationChunk; K],
         part: usize,
         sums: &mut [[__m256; 2]; K],
     ) {
-        // A tile, or each half of it, is summed in integers.
-        let parts = if B::LAYOUT.halves() { 2 } else { 1 };
-        for which in 0..parts {
+        // Each half of the columns, or all of them if halves have no scales, is summed in integers.
+        let halves = if B::LAYOUT.halves() { 2 } else { 1 };
+        for half in 0..halves {
             let mut dots = [[_mm256_setzero_si256(); 2]; K];
-            for (dots, chunk) in dots.iter_mut().zip(chunks) {
-                *dots = [zero_point::<Avx2, B>(chunk, part, which); 2];
+            for (dots, activations) in dots.iter_mut().zip(activations) {
+                *dots = [zero_point::<Avx2, B>(activations, part, half); 2];
             }
-            let fitting = const { fitting::<B>(if B::LAYOUT.halves() { 4 } else { 8 }) };
-            for first in (8 / parts * which..8 / parts * (which + 1)).step_by(fitting) {
+            let vectors = const { vectors_per_i16_sum::<B>(if B::LAYOUT.halves() { 4 } else { 8 }) };
+            for first in (8 / halves * half..8 / halves * (half + 1)).step_by(vectors) {
                 let mut sums = [[_mm256_setzero_si256(); 2]; K];
-                for (at, codes) in codes[first..][..fitting].iter().enumerate() {
-                    for (sums, chunk) in sums.iter_mut().zip(chunks) {
-                        let values = _mm256_set1_epi32(chunk.four(part, first + at));
+                for (i, codes) in codes[first..][..vectors].iter().enumerate() {
+                    for (sums, activations) in sums.iter_mut().zip(activations) {
+                        let values = _mm256_set1_epi32(activations.four_codes(part, first + i));
                         for (sum, codes) in sums.iter_mut().zip(codes) {
-                            *sum = _mm256_add_epi16(*sum, pairs::<B>(*codes, values));
+                            *sum = _mm256_add_epi16(*sum, dot_pairs::<B>(*codes, values));
                         }
                     }
                 }
@@ -161,7 +162,7 @@ avx2! {
                     *dot = _mm256_add_epi32(*dot, _mm256_madd_epi16(*sum, _mm256_set1_epi16(1)));
                 }
             }
-            add_scaled!(B; dots, scales, chunks, [part, which], sums);
+            add_scaled!(B; dots, scales, activations, [part, half], sums);
         }
     }
 }
@@ -181,7 +182,7 @@ impl PackedProduct for Avx2 {
     /// The sum of two products of a full unsigned byte with a signed one could overflow 16 bits.
     const SIGNS: bool = true;
 
-    fn group(self, group: &Group, out: &mut [[f32; ROWS]]) {
+    fn multiply_group(self, group: &Group, out: &mut [[f32; ROWS]]) {
         self.product(self, group, out);
     }
 }

@@ -1,10 +1,10 @@
 //! AVX-512 with VNNI: `vpdpbusd` multiplies four columns of sixteen rows with four activations of a
 //! token, a memory operand with embedded broadcast. A separate broadcast would be one more
-//! micro-operation per product, and their number bounds this kernel on Intel's CPUs
-//! (`docs/tried/gemm.md`).
+//! micro-operation per product, and the number of micro-operations bounds this kernel on Intel's
+//! CPUs (`docs/tried/gemm.md`).
 //!
-//! Code that runs for each tile uses loops: closures with intrinsics, passed to functions of the
-//! standard library, are not always inlined. Larger functions have an instance for each call.
+//! Code that runs for each tile uses loops, because closures with intrinsics that are passed to the
+//! standard library are not always inlined.
 
 use super::activation_part::ActivationPart;
 use super::layout::{Packable, PackedLayout};
@@ -21,8 +21,8 @@ const CODE_VECTORS: usize = GROUP / 4;
 
 /// 1.5 * 2^23: an f32 of this size has no fraction bits, so its bits plus an integer `n`, for `|n|`
 /// below 2^22, are the bits of `BIAS + n`. Accumulators that start with these bits are floats
-/// without a conversion; one FMA scales them and subtracts the scaled bias. It is exact: a scale
-/// has at most 19 bits, its product with the bias at most 21.
+/// without a conversion; one FMA scales them and subtracts the scaled bias. The bias causes no
+/// rounding error: a scale has at most 19 bits, its product with the bias at most 21.
 const BIAS: f32 = 12_582_912.0;
 const _: () = assert!(GROUP as i32 * u8::MAX as i32 * (MAX_CODE as i32) < 1 << 22);
 
@@ -30,7 +30,7 @@ avx512! {
     /// Unsigned codes of columns `4 v..4 v + 4` of a tile.
     #[inline]
     fn codes<B: Packable>(tile: &[u8], v: usize) -> __m512i {
-        let vector = |at: usize, v: usize| load(array::<64>(tile, at + 64 * v));
+        let vector = |offset: usize, v: usize| load(array::<64>(tile, offset + 64 * v));
         let lower = B::LAYOUT.upper_bytes();
         if B::LAYOUT.bits == 8 {
             return vector(lower, v);
@@ -51,12 +51,12 @@ avx512! {
                 _ => codes,
             };
         }
-        let low = _mm512_set1_epi8(0x0f);
-        let both = vector(lower, v % 4);
+        let low_nibble = _mm512_set1_epi8(0x0f);
+        let bytes = vector(lower, v % 4);
         let nibbles = if v < 4 {
-            _mm512_and_si512(both, low)
+            _mm512_and_si512(bytes, low_nibble)
         } else {
-            _mm512_and_si512(_mm512_srli_epi16::<4>(both), low)
+            _mm512_and_si512(_mm512_srli_epi16::<4>(bytes), low_nibble)
         };
         if B::LAYOUT.codebook.is_some() {
             let values = _mm512_broadcast_i32x4(load(&B::UNSIGNED_VALUES));
@@ -84,8 +84,8 @@ avx512! {
     /// bits per vector.
     #[inline]
     fn add_bit(tile: &[u8], v: usize, codes: __m512i, value: i8) -> __m512i {
-        let set = u64::from_le_bytes(*array(tile, 8 * v));
-        _mm512_mask_add_epi8(codes, set, codes, _mm512_set1_epi8(value))
+        let mask = u64::from_le_bytes(*array(tile, 8 * v));
+        _mm512_mask_add_epi8(codes, mask, codes, _mm512_set1_epi8(value))
     }
 }
 
@@ -111,7 +111,7 @@ avx512! {
             let v = if halves { 4 * HALF + i } else { i % 2 * 4 + i / 2 };
             let codes = codes::<B>(tile, v);
             for (token, dot) in dots.iter_mut().enumerate() {
-                *dot = _mm512_dpbusd_epi32(*dot, codes, _mm512_set1_epi32(activations.four(token, v)));
+                *dot = _mm512_dpbusd_epi32(*dot, codes, _mm512_set1_epi32(activations.four_codes(token, v)));
             }
         }
         dots
@@ -135,16 +135,16 @@ avx512! {
             let products = _mm512_fmsub_ps(scale, _mm512_castsi512_ps(dot), bias);
             *sum = _mm512_fmadd_ps(products, broadcast(activations.scale_bits(token)), *sum);
             if B::LAYOUT.has_minimum() {
-                let all = broadcast(activations.sum_bits::<B>(token, HALF));
-                *sum = _mm512_fmadd_ps(scales.minimum[HALF], all, *sum);
+                let activation_sum = broadcast(activations.sum_bits::<B>(token, HALF));
+                *sum = _mm512_fmadd_ps(scales.minimum[HALF], activation_sum, *sum);
             }
         }
     }
 }
 
 avx512! {
-    /// The float with these bits in every lane. Takes an integer: an f32 would be loaded and
-    /// broadcast in a register instead of being a memory operand.
+    /// The float with these bits in every lane. Takes an integer, because the compiler would load
+    /// an f32 into a register and broadcast it there, instead of using a memory operand.
     #[inline]
     fn broadcast(bits: i32) -> __m512 {
         _mm512_castsi512_ps(_mm512_set1_epi32(bits))
@@ -154,19 +154,19 @@ avx512! {
 avx512! {
     /// Multiplies a group of sixteen rows with its `K` tokens.
     #[inline]
-    fn tokens<B: Packable, const K: usize>(l: Avx512, group: &Group, out: &mut [[f32; ROWS]]) {
+    fn multiply_tokens<B: Packable, const K: usize>(l: Avx512, group: &Group, out: &mut [[f32; ROWS]]) {
         let starts = group.starts.as_chunks::<K>().0;
         let mut sums = [_mm512_setzero_ps(); K];
         for (index, block) in group.blocks.chunks_exact(B::LAYOUT.bytes()).enumerate() {
-            each_tile!(B, unrolled if K == 1, at => {
-                let (chunk, part, tile) = locate::<B>(block, index, at);
+            each_tile!(B, unrolled if K == 1, tile_index => {
+                let (chunk, part, tile) = locate::<B>(block, index, tile_index);
                 group.prefetch.after(tile);
-                let scales = row_scales::<_, B>(l, block, at);
+                let scales = row_scales::<_, B>(l, block, tile_index);
                 let starts = if B::LAYOUT.zero_point != 0 { Some(&starts[chunk]) } else { None };
                 let activations = ActivationPart::new(group.activations.chunks::<K>(0, chunk), starts, part);
                 add::<B, K, 0>(tile, &scales, &activations, &mut sums);
                 if B::LAYOUT.halves() {
-                    // Without this, the compiler holds the activations' scales of both halves in
+                    // Otherwise the compiler keeps the scales of the activations for both halves in
                     // registers, and spills them.
                     add::<B, K, 1>(tile, &scales, &activations.opaque(), &mut sums);
                 }
@@ -184,20 +184,20 @@ avx512! {
     fn all_tokens<B: Packable>(l: Avx512, group: &Group, out: &mut [[f32; ROWS]]) {
         match group.activations.tokens {
             0 => (),
-            1 => tokens::<B, 1>(l, group, out),
-            2 => tokens::<B, 2>(l, group, out),
-            3 => tokens::<B, 3>(l, group, out),
-            4 => tokens::<B, 4>(l, group, out),
-            5 => tokens::<B, 5>(l, group, out),
-            6 => tokens::<B, 6>(l, group, out),
-            7 => tokens::<B, 7>(l, group, out),
-            8 => tokens::<B, 8>(l, group, out),
-            9 => tokens::<B, 9>(l, group, out),
-            10 => tokens::<B, 10>(l, group, out),
-            11 => tokens::<B, 11>(l, group, out),
+            1 => multiply_tokens::<B, 1>(l, group, out),
+            2 => multiply_tokens::<B, 2>(l, group, out),
+            3 => multiply_tokens::<B, 3>(l, group, out),
+            4 => multiply_tokens::<B, 4>(l, group, out),
+            5 => multiply_tokens::<B, 5>(l, group, out),
+            6 => multiply_tokens::<B, 6>(l, group, out),
+            7 => multiply_tokens::<B, 7>(l, group, out),
+            8 => multiply_tokens::<B, 8>(l, group, out),
+            9 => multiply_tokens::<B, 9>(l, group, out),
+            10 => multiply_tokens::<B, 10>(l, group, out),
+            11 => multiply_tokens::<B, 11>(l, group, out),
             _ => {
                 const { assert!(TOKEN_TILE == 12, "a kernel for each number of tokens") };
-                tokens::<B, TOKEN_TILE>(l, group, out);
+                multiply_tokens::<B, TOKEN_TILE>(l, group, out);
             }
         }
     }
@@ -209,19 +209,19 @@ impl Avx512 {
             with_format!(group.quant, float _F => (), block B => all_tokens::<B>(l, group, out));
         }
 
-        /// Appends the initial values of the accumulators for the activations of a tile: the bits
-        /// of [`BIAS`], minus the zero point times the sum of the codes.
-        fn append_starts(layout: &PackedLayout, activations: &TokenTile, chunks: usize, to: &mut Vec<Starts>) {
+        /// Appends the initial values of the accumulators for a tile of tokens: the bits of
+        /// [`BIAS`], minus the zero point times the sum of the codes.
+        fn append_biases(layout: &PackedLayout, activations: &TokenTile, chunks: usize, out: &mut Vec<Starts>) {
             let (bias, zero_point) = (BIAS.to_bits().cast_signed(), i32::from(layout.zero_point));
             for chunk in 0..chunks {
                 for token in 0..activations.tokens {
-                    let [chunk] = activations.chunks(token, chunk);
-                    let minus = if layout.halves() {
-                        chunk.minus_half_sums
+                    let [activations] = activations.chunks(token, chunk);
+                    let minus_sums = if layout.halves() {
+                        activations.minus_half_sums
                     } else {
-                        std::array::from_fn(|half| chunk.minus_sums[half / 2])
+                        std::array::from_fn(|half| activations.minus_sums[half / 2])
                     };
-                    to.push(minus.map(|minus| bias + zero_point * minus));
+                    out.push(minus_sums.map(|minus_sum| bias + zero_point * minus_sum));
                 }
             }
         }
@@ -231,13 +231,13 @@ impl Avx512 {
 impl PackedProduct for Avx512 {
     const FASTER: bool = true;
 
-    fn group(self, group: &Group, out: &mut [[f32; ROWS]]) {
+    fn multiply_group(self, group: &Group, out: &mut [[f32; ROWS]]) {
         self.product(self, group, out);
     }
 
-    fn starts(self, layout: &PackedLayout, activations: &TokenTile, chunks: usize, to: &mut Vec<Starts>) {
+    fn append_starts(self, layout: &PackedLayout, activations: &TokenTile, chunks: usize, out: &mut Vec<Starts>) {
         if layout.zero_point != 0 {
-            self.append_starts(layout, activations, chunks, to);
+            self.append_biases(layout, activations, chunks, out);
         }
     }
 }
@@ -245,11 +245,11 @@ impl PackedProduct for Avx512 {
 impl PackedProduct for Avx512Bf16 {
     const FASTER: bool = true;
 
-    fn group(self, group: &Group, out: &mut [[f32; ROWS]]) {
-        self.lanes().group(group, out);
+    fn multiply_group(self, group: &Group, out: &mut [[f32; ROWS]]) {
+        self.lanes().multiply_group(group, out);
     }
 
-    fn starts(self, layout: &PackedLayout, activations: &TokenTile, chunks: usize, to: &mut Vec<Starts>) {
-        self.lanes().starts(layout, activations, chunks, to);
+    fn append_starts(self, layout: &PackedLayout, activations: &TokenTile, chunks: usize, out: &mut Vec<Starts>) {
+        self.lanes().append_starts(layout, activations, chunks, out);
     }
 }

@@ -7,20 +7,20 @@ use super::sixteen_rows::{add_scaled, sixteen_rows, zero_point};
 use super::{Group, PackedProduct, ROWS, each_tile, locate};
 use crate::blocks::with_format;
 use crate::gemv::ActivationChunk;
-use crate::lanes::{Avx2, AvxVnni, Token, avx_vnni, dot_bytes, methods, store};
+use crate::lanes::{Avx2, AvxVnni, Token, avx_vnni, dpbusd, methods, store};
 use std::arch::x86_64::*;
 
 avx_vnni! {
-    /// The codes of both halves of a tile's rows.
+    /// The codes of a tile: for each vector, both halves of the rows.
     #[inline]
     fn all_codes<B: Packable>(tile: &[u8]) -> [[__m256i; 2]; 8] {
-        let mut all = [[_mm256_setzero_si256(); 2]; 8];
-        for (v, all) in all.iter_mut().enumerate() {
-            for (half, all) in all.iter_mut().enumerate() {
-                *all = codes::<B>(tile, v, half);
+        let mut out_codes = [[_mm256_setzero_si256(); 2]; 8];
+        for (v, halves) in out_codes.iter_mut().enumerate() {
+            for (half, out) in halves.iter_mut().enumerate() {
+                *out = codes::<B>(tile, v, half);
             }
         }
-        all
+        out_codes
     }
 }
 
@@ -30,27 +30,27 @@ avx_vnni! {
     fn add<B: Packable, const K: usize>(
         codes: &[[__m256i; 2]; 8],
         scales: &RowScales<[__m256; 2]>,
-        chunks: [&ActivationChunk; K],
+        activations: [&ActivationChunk; K],
         part: usize,
         sums: &mut [[__m256; 2]; K],
     ) {
-        // A tile, or each half of it, is summed in integers.
-        let parts = if B::LAYOUT.halves() { 2 } else { 1 };
-        for which in 0..parts {
+        // Each half of the columns, or all of them if halves have no scales, is summed in integers.
+        let halves = if B::LAYOUT.halves() { 2 } else { 1 };
+        for half in 0..halves {
             let mut dots = [[_mm256_setzero_si256(); 2]; K];
-            for (dots, chunk) in dots.iter_mut().zip(chunks) {
-                *dots = [zero_point::<AvxVnni, B>(chunk, part, which); 2];
+            for (dots, activations) in dots.iter_mut().zip(activations) {
+                *dots = [zero_point::<AvxVnni, B>(activations, part, half); 2];
             }
-            let first = 8 / parts * which;
-            for (at, codes) in codes[first..][..8 / parts].iter().enumerate() {
-                for (dots, chunk) in dots.iter_mut().zip(chunks) {
-                    let values = _mm256_set1_epi32(chunk.four(part, first + at));
+            let first = 8 / halves * half;
+            for (i, codes) in codes[first..][..8 / halves].iter().enumerate() {
+                for (dots, activations) in dots.iter_mut().zip(activations) {
+                    let values = _mm256_set1_epi32(activations.four_codes(part, first + i));
                     for (dot, codes) in dots.iter_mut().zip(codes) {
-                        *dot = dot_bytes(*dot, *codes, values);
+                        *dot = dpbusd(*dot, *codes, values);
                     }
                 }
             }
-            add_scaled!(B; dots, scales, chunks, [part, which], sums);
+            add_scaled!(B; dots, scales, activations, [part, half], sums);
         }
     }
 }
@@ -68,7 +68,7 @@ impl AvxVnni {
 impl PackedProduct for AvxVnni {
     const FASTER: bool = true;
 
-    fn group(self, group: &Group, out: &mut [[f32; ROWS]]) {
+    fn multiply_group(self, group: &Group, out: &mut [[f32; ROWS]]) {
         self.product(self.lanes(), group, out);
     }
 }

@@ -1,7 +1,7 @@
 //! Dequantization of whole tiles: a vector holds sixteen rows of a column, or half the columns of a
 //! row.
 //!
-//! Rounds like [`super::scalar`]: after each operation, never fused.
+//! Rounds like [`super::scalar`]: after each operation, without FMA.
 
 use super::ROWS;
 use super::layout::{Minimum, PackedLayout, Unit};
@@ -23,19 +23,19 @@ pub(super) struct Tile<'a> {
 /// Vectors of codes in a tile, four columns each.
 const VECTORS: usize = GROUP / 4;
 
-/// Sixteen f16 at `at` of a header.
+/// Loads sixteen f16 from byte `at` of a header on.
 #[inline(always)]
-fn halves<L: Lanes>(l: L, header: &[u8], at: usize) -> [f32; ROWS] {
+fn load_f16<L: Lanes>(l: L, header: &[u8], offset: usize) -> [f32; ROWS] {
     let mut bits = [0; ROWS];
-    bytemuck::cast_slice_mut(&mut bits).copy_from_slice(&header[at..][..2 * ROWS]);
+    bytemuck::cast_slice_mut(&mut bits).copy_from_slice(&header[offset..][..2 * ROWS]);
     let mut out = [0.0; ROWS];
-    l.store(l.load_half(&bits.map(u16::from_le)), &mut out);
+    l.store(l.load_f16(&bits.map(u16::from_le)), &mut out);
     out
 }
 
-/// `units` times `scale`, times each half's `factors` of every row.
+/// `units` times `scale` times `factors`, for each half of every row.
 #[inline(always)]
-fn scaled<L: Lanes>(l: L, units: &[f32; ROWS], scale: f32, factors: &[[f32; 2]; ROWS]) -> [[f32; ROWS]; 2] {
+fn multiply<L: Lanes>(l: L, units: &[f32; ROWS], scale: f32, factors: &[[f32; 2]; ROWS]) -> [[f32; ROWS]; 2] {
     let units = l.mul(l.load(units), l.splat(scale));
     let mut out = [[0.0; ROWS]; 2];
     for (half, out) in out.iter_mut().enumerate() {
@@ -50,10 +50,10 @@ fn scaled<L: Lanes>(l: L, units: &[f32; ROWS], scale: f32, factors: &[[f32; 2]; 
 fn row_scales<L: Lanes>(l: L, tile: &Tile, scale: f32) -> [[[f32; ROWS]; 2]; 2] {
     let (header, layout) = (tile.header, &tile.layout.scales);
     let units = match layout.unit {
-        Unit::F16(_) => halves(l, header, 0),
+        Unit::F16(_) => load_f16(l, header, 0),
         _ => std::array::from_fn(|row| unit(layout, header, row)),
     };
-    let of_rows = std::array::from_fn(|row| part_scales(layout, header, tile.index, row));
+    let factors = std::array::from_fn(|row| part_scales(layout, header, tile.index, row));
     let minima = match layout.minimum {
         Minimum::None => None,
         Minimum::Added(_) => Some([[1.0; 2]; ROWS]),
@@ -64,62 +64,62 @@ fn row_scales<L: Lanes>(l: L, tile: &Tile, scale: f32) -> [[[f32; ROWS]; 2]; 2] 
     };
     let offsets = match minima {
         None => [[0.0; ROWS]; 2],
-        Some(minima) => scaled(l, &halves(l, header, layout.minima_at()), scale, &minima),
+        Some(minima) => multiply(l, &load_f16(l, header, layout.minima_offset()), scale, &minima),
     };
-    [scaled(l, &units, scale, &of_rows), offsets]
+    [multiply(l, &units, scale, &factors), offsets]
 }
 
-/// Loads the values of each half.
+/// Loads one vector per half.
 #[inline(always)]
-fn halves_of<L: Lanes>(l: L, [first, second]: &[[f32; ROWS]; 2]) -> [L::Floats; 2] {
+fn load_halves<L: Lanes>(l: L, [first, second]: &[[f32; ROWS]; 2]) -> [L::Floats; 2] {
     [l.load(first), l.load(second)]
 }
 
-/// Sixteen little-endian words at `at`.
+/// Sixteen little-endian u32 from byte `at` on.
 #[inline(always)]
-fn words(bytes: &[u8], at: usize) -> [u32; ROWS] {
+fn load_u32(bytes: &[u8], offset: usize) -> [u32; ROWS] {
     let mut words = [0; ROWS];
-    bytemuck::cast_slice_mut(&mut words).copy_from_slice(&bytes[at..][..4 * ROWS]);
+    bytemuck::cast_slice_mut(&mut words).copy_from_slice(&bytes[offset..][..4 * ROWS]);
     for word in &mut words {
         *word = u32::from_le(*word);
     }
     words
 }
 
-/// The same byte four times.
-const fn four(byte: u8) -> u32 {
+/// `byte` in each byte of a u32.
+const fn splat_byte(byte: u8) -> u32 {
     u32::from_ne_bytes([byte; 4])
 }
 
-/// Signed codes of a tile, in bytes: word `row` of vector `v` has columns `4 v..4 v + 4`, the first
-/// lowest.
+/// Signed codes of a tile, as bytes: word `row` of vector `v` has columns `4 v..4 v + 4`, the first
+/// in the lowest byte.
 #[inline(always)]
 fn codes<const BITS: usize>(tile: &Tile) -> [[u32; ROWS]; VECTORS] {
-    let (single, rest) = tile.codes.split_at(tile.layout.bit_bytes());
+    let (top_bits, rest) = tile.codes.split_at(tile.layout.bit_bytes());
     let (pairs, lower) = rest.split_at(tile.layout.pair_bytes());
     let mut codes = [[0; ROWS]; VECTORS];
     for (v, codes) in codes.iter_mut().enumerate() {
         if BITS == 8 {
-            *codes = words(lower, 64 * v);
+            *codes = load_u32(lower, 64 * v);
         } else if BITS >= 4 {
-            let nibbles = words(lower, 64 * (v % 4));
+            let nibbles = load_u32(lower, 64 * (v % 4));
             for (code, nibbles) in codes.iter_mut().zip(nibbles) {
-                *code = nibbles >> (v / 4 * 4) & four(0x0f);
+                *code = nibbles >> (v / 4 * 4) & splat_byte(0x0f);
             }
         }
         if matches!(BITS, 3 | 5) {
-            let bits = u64::from_le_bytes(std::array::from_fn(|i| single[8 * v + i]));
+            let bits = u64::from_le_bytes(std::array::from_fn(|i| top_bits[8 * v + i]));
             for (row, code) in codes.iter_mut().enumerate() {
-                // Spreads four bits to the lowest bits of four bytes; the four copies do not
-                // overlap there.
+                // The multiplication copies the four bits to four positions, so that bit `i` is
+                // the lowest bit of byte `i`; copies do not overlap there.
                 let bits = (bits >> (4 * row)) as u32 & 0x0f;
-                *code |= (bits.wrapping_mul(0x0020_4081) & four(1)) << (BITS - 1);
+                *code |= (bits.wrapping_mul(0x0020_4081) & splat_byte(1)) << (BITS - 1);
             }
         }
         if matches!(BITS, 2 | 3 | 6) {
-            let pairs = words(pairs, 64 * (v / 4));
+            let pairs = load_u32(pairs, 64 * (v / 4));
             for (code, pairs) in codes.iter_mut().zip(pairs) {
-                *code |= (pairs >> (v % 4 * 2) & four(3)) << (if BITS == 6 { 4 } else { 0 });
+                *code |= (pairs >> (v % 4 * 2) & splat_byte(3)) << (if BITS == 6 { 4 } else { 0 });
             }
         }
         for code in codes {
@@ -127,9 +127,9 @@ fn codes<const BITS: usize>(tile: &Tile) -> [[u32; ROWS]; VECTORS] {
                 Some(values) => {
                     u32::from_le_bytes(code.to_le_bytes().map(|code| values[usize::from(code & 0x0f)] as u8))
                 }
-                // Moving the zero point to 128 overflows no byte; flipping the top bit then
+                // Moves the zero point to 128, which overflows no byte; flipping the top bit then
                 // subtracts 128.
-                None => code.wrapping_add(four(128 - tile.layout.zero_point)) ^ four(0x80),
+                None => code.wrapping_add(splat_byte(128 - tile.layout.zero_point)) ^ splat_byte(0x80),
             };
         }
     }
@@ -139,7 +139,7 @@ fn codes<const BITS: usize>(tile: &Tile) -> [[u32; ROWS]; VECTORS] {
 on_lanes! {
     fn columns_of<L>[const BITS: usize][BITS](l; tile: Tile, scale: f32, out: &mut [[f32; ROWS]; GROUP]) {
         let [scales, offsets] = row_scales(l, &tile, scale);
-        let (scales, offsets) = (halves_of(l, &scales), halves_of(l, &offsets));
+        let (scales, offsets) = (load_halves(l, &scales), load_halves(l, &offsets));
         for (v, (codes, out)) in codes::<BITS>(&tile).iter().zip(out.as_chunks_mut::<4>().0).enumerate() {
             for (i, out) in out.iter_mut().enumerate() {
                 let mut values = [0.0; ROWS];
@@ -165,7 +165,7 @@ on_lanes! {
         for (row, (codes, out)) in transposed.iter().zip(out).enumerate() {
             let codes: &[[i8; HALF_GROUP]; 2] = bytemuck::cast_ref(codes);
             for (half, (codes, out)) in codes.iter().zip(out.as_chunks_mut().0).enumerate() {
-                let scaled = l.mul(l.splat(scales[half][row]), l.load_bytes(codes));
+                let scaled = l.mul(l.splat(scales[half][row]), l.load_i8(codes));
                 l.store(l.add(scaled, l.splat(offsets[half][row])), out);
             }
         }

@@ -1,7 +1,7 @@
 //! Unquantized weights packed for the CPU: `[group][column][row]`, with sixteen rows to a group.
 //!
-//! A lane is a row, as with packed blocks. So results need no horizontal sum, and one token and
-//! many take their sums in the same order without a transposition of weights.
+//! A lane is a row, as with packed blocks. So results need no horizontal sum, and products with one
+//! token and with many are summed in the same order without transposing weights.
 
 use super::{PackedRows, ROWS};
 use crate::blocks::{Float, GROUP};
@@ -34,12 +34,13 @@ pub(crate) struct PackedFloats<'a, E> {
 }
 
 impl<'a, E: Element + Float> PackedFloats<'a, E> {
-    /// `bytes` as groups of rows of `cols` elements; what is not a whole group is ignored.
+    /// `bytes` as groups of rows of `cols` elements. Bytes after the last whole group are ignored.
     pub fn new(cols: usize, bytes: &'a [u8]) -> Self {
         let elements = bytemuck::cast_slice(bytes).as_chunks().0;
         Self { elements, cols }
     }
 
+    /// Number of groups.
     fn groups(&self) -> usize {
         self.elements.len().checked_div(self.cols).unwrap_or(0)
     }
@@ -49,31 +50,33 @@ impl<'a, E: Element + Float> PackedFloats<'a, E> {
         &self.elements[group * self.cols..][..self.cols]
     }
 
+    /// The columns of a tile of a group. Panics if either index is out of range.
     fn tile(&self, [group, tile]: [usize; 2]) -> &'a [[E; ROWS]] {
         &self.group(group)[tile * GROUP..][..GROUP]
     }
 }
 
 impl<E: Element + Float> PackedRows for PackedFloats<'_, E> {
-    fn dequantize_row(&self, row: usize, to: &mut [f32]) -> Result<(), ShapeError> {
-        shape::length("a row in f32", to.len(), Some(self.cols))?;
+    fn dequantize_row(&self, row: usize, out: &mut [f32]) -> Result<(), ShapeError> {
+        shape::length("a row in f32", out.len(), Some(self.cols))?;
         super::check_row(row, self.groups() * ROWS)?;
-        for (to, column) in to.iter_mut().zip(self.group(row / ROWS)) {
-            *to = Float::to_f32(column[row % ROWS]);
+        for (out, column) in out.iter_mut().zip(self.group(row / ROWS)) {
+            *out = Float::to_f32(column[row % ROWS]);
         }
         Ok(())
     }
 
-    fn tile_columns(&self, isa: Isa, at: [usize; 2], scale: f32, to: &mut [[f32; ROWS]; GROUP]) {
-        columns(isa, self.tile(at), scale, to);
+    fn tile_columns(&self, isa: Isa, group_and_tile: [usize; 2], scale: f32, out: &mut [[f32; ROWS]; GROUP]) {
+        columns(isa, self.tile(group_and_tile), scale, out);
     }
 
-    fn tile_rows(&self, isa: Isa, at: [usize; 2], scale: f32, to: &mut [[f32; GROUP]; ROWS]) {
-        rows(isa, self.tile(at), scale, to);
+    fn tile_rows(&self, isa: Isa, group_and_tile: [usize; 2], scale: f32, out: &mut [[f32; GROUP]; ROWS]) {
+        rows(isa, self.tile(group_and_tile), scale, out);
     }
 }
 
 on_lanes! {
+    /// See [`PackedRows::tile_columns`].
     fn columns<L>[E: Element][E](l; tile: &[[E; ROWS]], scale: f32, out: &mut [[f32; ROWS]; GROUP]) {
         let scale = l.splat(scale);
         for (column, out) in tile.iter().zip(out) {
@@ -83,6 +86,7 @@ on_lanes! {
 }
 
 on_lanes! {
+    /// See [`PackedRows::tile_rows`].
     fn rows<L>[E: Element][E](l; tile: &[[E; ROWS]], scale: f32, out: &mut [[f32; GROUP]; ROWS]) {
         const { assert!(ROWS == WIDTH) };
         let scale = l.splat(scale);
@@ -106,7 +110,7 @@ mod tests {
     use crate::blocks::{Bf16, F32, Fp16};
     use crate::reference::noise;
 
-    fn packed_rows_widen_to_the_same_weights<E: Element + Float>() {
+    fn check_packed_rows<E: Element + Float>() {
         let cols = 3 * GROUP;
         let rows: Vec<E> = noise(1, ROWS * cols).into_iter().map(E::from_f32).collect();
         let widened: Vec<f32> = rows.iter().map(|x| Float::to_f32(*x)).collect();
@@ -138,8 +142,8 @@ mod tests {
 
     #[test]
     fn floats_keep_their_values_when_packed() {
-        packed_rows_widen_to_the_same_weights::<F32>();
-        packed_rows_widen_to_the_same_weights::<Fp16>();
-        packed_rows_widen_to_the_same_weights::<Bf16>();
+        check_packed_rows::<F32>();
+        check_packed_rows::<Fp16>();
+        check_packed_rows::<Bf16>();
     }
 }

@@ -1,19 +1,19 @@
-//! Memory layout of packed rows: data that each format gives in its file.
+//! Memory layout of packed rows. Each format declares its layout as data, in its file.
 
 use super::ROWS;
 use crate::blocks::{Block, Codebook, GROUP, Group, Quant, canonical_e4m3, inverse, unsigned, with_format};
 
-/// Half tiles of a block of 256 weights: the most parts with separate scales.
+/// Half tiles of a block of 256 weights: the maximum number of parts with separate scales.
 const MAX_PARTS: usize = 16;
 
-/// Scale of a block. Each variant but the last holds its byte offset in the block.
+/// Scale of a block. Variants other than [`Unit::One`] hold its byte offset in the block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Unit {
     /// An f16.
     F16(usize),
     /// An E8M0 float, halved.
     HalfE8m0(usize),
-    /// 1: the parts' scales are the weights'.
+    /// 1: the scales of the parts are the scales of the weights.
     One,
 }
 
@@ -24,7 +24,7 @@ pub(crate) enum Minimum {
     None,
     /// Added to each weight.
     Added(usize),
-    /// Scaled by the parts' minima and subtracted from their weights.
+    /// Multiplied by the minimum of a part and subtracted from its weights.
     Subtracted(usize),
 }
 
@@ -41,8 +41,8 @@ pub(crate) enum PartCode {
     HalfE4m3,
 }
 
-/// The bits of a part's scale or minimum in the parts' bytes: some bits of one byte, and, above
-/// four of them, two bits of another.
+/// Location of a part's scale or minimum in the bytes of the parts: bits of one byte and, above the
+/// lowest four, two bits of another byte.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Bits {
     pub byte: u8,
@@ -53,7 +53,7 @@ pub(crate) struct Bits {
 }
 
 impl Bits {
-    /// `mask` of a byte shifted right.
+    /// The bits `mask` of a byte shifted right.
     pub const fn new(byte: u8, shift: u8, mask: u8) -> Self {
         Self {
             byte,
@@ -63,7 +63,7 @@ impl Bits {
         }
     }
 
-    /// With bits 4 and 5 from the lowest two of another byte shifted right.
+    /// Takes bits 4 and 5 from the lowest two bits of another byte shifted right.
     pub const fn and_top(self, byte: u8, shift: u8) -> Self {
         Self {
             top: Some([byte, shift]),
@@ -76,13 +76,13 @@ impl Bits {
 macro_rules! bits_by_part {
     ($part:ident => $bits:expr) => {{
         use $crate::packed::layout::Bits;
-        let mut all = [Bits::new(0, 0, 0); 16];
+        let mut bits = [Bits::new(0, 0, 0); 16];
         let mut $part: u8 = 0;
-        while ($part as usize) < all.len() {
-            all[$part as usize] = $bits;
+        while ($part as usize) < bits.len() {
+            bits[$part as usize] = $bits;
             $part += 1;
         }
-        all
+        bits
     }};
 }
 pub(crate) use bits_by_part;
@@ -90,26 +90,27 @@ pub(crate) use bits_by_part;
 /// Scales, and minima, of the parts of a block: its tiles or half tiles.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Parts {
-    /// Whether half tiles have a scale, instead of tiles.
+    /// `true` if half tiles have a scale, instead of tiles.
     pub halves: bool,
-    /// Byte offset in the block, and number of bytes.
-    pub at: usize,
+    /// Byte offset in the block.
+    pub offset: usize,
+    /// Number of bytes.
     pub bytes: usize,
     pub code: PartCode,
     pub scale: [Bits; MAX_PARTS],
-    /// Of formats whose minimum is [`Minimum::Subtracted`].
+    /// For formats whose minimum is [`Minimum::Subtracted`].
     pub minimum: [Bits; MAX_PARTS],
 }
 
 impl Parts {
-    /// Bits of minima of a format that has none.
+    /// Placeholder for the minima of formats without minima.
     pub const NO_MINIMA: [Bits; MAX_PARTS] = [Bits::new(0, 0, 0); MAX_PARTS];
 
     /// One byte per half tile.
-    pub const fn bytes_of_halves(at: usize, bytes: usize, code: PartCode) -> Self {
+    pub const fn bytes_of_halves(offset: usize, bytes: usize, code: PartCode) -> Self {
         Self {
             halves: true,
-            at,
+            offset,
             bytes,
             code,
             scale: bits_by_part!(part => Bits::new(part, 0, 255)),
@@ -118,9 +119,9 @@ impl Parts {
     }
 }
 
-/// Scales of sixteen blocks, one per row: their header. It holds, if the format has them, the
-/// blocks' scales, then their minima, then the parts' bytes; of each of these, sixteen in a row, so
-/// that a vector has the same element of all rows.
+/// Layout of a header: the scales of sixteen blocks, one per row. A header contains, as far as the
+/// format has them, the scales of the blocks, then their minima, then the bytes of the parts. The
+/// sixteen rows are interleaved, so that a vector has the same element of all rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ScaleLayout {
     pub unit: Unit,
@@ -131,7 +132,7 @@ pub(crate) struct ScaleLayout {
 }
 
 impl ScaleLayout {
-    /// One scale, and perhaps a minimum, for a block of 32 weights.
+    /// One scale, and at most one minimum, for a block of 32 weights.
     pub const fn of_block(unit: Unit, minimum: Minimum) -> Self {
         Self {
             unit,
@@ -141,7 +142,7 @@ impl ScaleLayout {
         }
     }
 
-    /// Bytes of a row's unit.
+    /// Bytes of the unit of one row.
     const fn unit_bytes(&self) -> usize {
         match self.unit {
             Unit::F16(_) => 2,
@@ -151,13 +152,13 @@ impl ScaleLayout {
     }
 
     /// Offset of the minima in a header.
-    pub const fn minima_at(&self) -> usize {
+    pub const fn minima_offset(&self) -> usize {
         self.unit_bytes() * ROWS
     }
 
     /// Offset of the parts' bytes in a header.
-    pub const fn parts_at(&self) -> usize {
-        self.minima_at()
+    pub const fn parts_offset(&self) -> usize {
+        self.minima_offset()
             + match self.minimum {
                 Minimum::None => 0,
                 _ => 2 * ROWS,
@@ -166,7 +167,7 @@ impl ScaleLayout {
 
     /// Bytes of a header.
     pub const fn bytes(&self) -> usize {
-        self.parts_at()
+        self.parts_offset()
             + match self.parts {
                 None => 0,
                 Some(parts) => parts.bytes * ROWS,
@@ -174,21 +175,21 @@ impl ScaleLayout {
     }
 
     /// Writes the scales of a block as row `row` of a header.
-    fn put(&self, block: &[u8], row: usize, header: &mut [u8]) {
-        let mut put = |from: usize, to: usize, bytes: usize| {
+    fn write_row(&self, block: &[u8], row: usize, header: &mut [u8]) {
+        let mut copy = |from: usize, to: usize, bytes: usize| {
             header[to + bytes * row..][..bytes].copy_from_slice(&block[from..][..bytes]);
         };
         match self.unit {
-            Unit::F16(at) | Unit::HalfE8m0(at) => put(at, 0, self.unit_bytes()),
+            Unit::F16(offset) | Unit::HalfE8m0(offset) => copy(offset, 0, self.unit_bytes()),
             Unit::One => {}
         }
         match self.minimum {
-            Minimum::Added(at) | Minimum::Subtracted(at) => put(at, self.minima_at(), 2),
+            Minimum::Added(offset) | Minimum::Subtracted(offset) => copy(offset, self.minima_offset(), 2),
             Minimum::None => {}
         }
         let Some(parts) = self.parts else { return };
-        for (i, byte) in block[parts.at..][..parts.bytes].iter().enumerate() {
-            header[self.parts_at() + ROWS * i + row] = match parts.code {
+        for (i, byte) in block[parts.offset..][..parts.bytes].iter().enumerate() {
+            header[self.parts_offset() + ROWS * i + row] = match parts.code {
                 PartCode::HalfE4m3 => canonical_e4m3(*byte),
                 _ => *byte,
             };
@@ -205,36 +206,36 @@ pub(crate) struct PackedLayout {
     /// Added to a code, or to the codebook value that it selects, to make it unsigned: a power of
     /// two, or 0.
     pub zero_point: u8,
-    /// The values of the codes, if they are indices.
+    /// The values of the codes, if codes are indices of a codebook.
     pub codebook: Option<&'static Codebook>,
 }
 
 impl PackedLayout {
-    /// The layout of a format. `None` means that weights are not in blocks.
+    /// The layout of a format. `None` means that the format is unquantized.
     pub const fn for_quant(quant: Quant) -> Option<&'static Self> {
         with_format!(quant, float _F => None, block B => Some(const { &B::LAYOUT }))
     }
 
-    /// Whether each sixteen weights have a scale, instead of each 32.
+    /// Returns `true` if every sixteen weights have a scale, instead of every 32.
     pub const fn halves(&self) -> bool {
         matches!(self.scales.parts, Some(Parts { halves: true, .. }))
     }
 
     /// The signed value of a code.
     #[inline(always)]
-    pub fn centred(&self, code: u8) -> i32 {
+    pub fn centered(&self, code: u8) -> i32 {
         match self.codebook {
             Some(codebook) => i32::from(codebook[usize::from(code & 0x0f)]),
             None => i32::from(code) - i32::from(self.zero_point),
         }
     }
 
-    /// Whether the format has minima beside scales.
+    /// Returns `true` if the format has minima beside scales.
     pub const fn has_minimum(&self) -> bool {
         !matches!(self.scales.minimum, Minimum::None)
     }
 
-    /// Whether codes, or the codebook values that they select, use all eight bits.
+    /// Returns `true` if codes, or the codebook values that they select, use all eight bits.
     pub const fn fills_bytes(&self) -> bool {
         self.zero_point == 128
     }
@@ -247,8 +248,8 @@ impl PackedLayout {
         }
     }
 
-    /// Bytes of bit pairs, which come next: all of 2-bit codes, the lower bits of 3-bit codes, the
-    /// upper ones of 6-bit codes.
+    /// Bytes of bit pairs, which come next: all bits of 2-bit codes, the lower two of 3-bit codes,
+    /// the upper two of 6-bit codes.
     pub const fn pair_bytes(&self) -> usize {
         match self.bits {
             2 | 3 | 6 => ROWS * GROUP / 4,
@@ -256,7 +257,7 @@ impl PackedLayout {
         }
     }
 
-    /// Bytes of a tile before its nibbles or bytes.
+    /// Bytes of a tile before its nibbles or 8-bit codes.
     pub const fn upper_bytes(&self) -> usize {
         self.bit_bytes() + self.pair_bytes()
     }
@@ -272,13 +273,13 @@ impl PackedLayout {
     }
 
     /// Offset of a tile in sixteen packed blocks.
-    pub const fn tile_at(&self, tile: usize) -> usize {
+    pub const fn tile_offset(&self, tile: usize) -> usize {
         self.scales.bytes() + tile * self.tile_bytes()
     }
 
     /// Bytes of sixteen packed blocks.
     pub const fn bytes(&self) -> usize {
-        self.tile_at(self.scales.tiles)
+        self.tile_offset(self.scales.tiles)
     }
 }
 
@@ -299,8 +300,8 @@ pub(crate) trait Packable: Block {
     };
 
     /// Writes the block's scales as row `row` of a header.
-    fn put_scales(&self, row: usize, header: &mut [u8]) {
-        Self::LAYOUT.scales.put(bytemuck::bytes_of(self), row, header);
+    fn write_scales(&self, row: usize, header: &mut [u8]) {
+        Self::LAYOUT.scales.write_row(bytemuck::bytes_of(self), row, header);
     }
 
     /// The unsigned codes of 32 weights.

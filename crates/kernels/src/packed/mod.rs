@@ -1,9 +1,9 @@
 //! Weights packed for the CPU: sixteen rows interleaved, so that one vector (two on AVX2, four on
 //! NEON) holds the same columns of all of them.
 //!
-//! Results then need no horizontal sum, and one layout serves a single token (decode, bound by
-//! memory) and many (prefill, bound by arithmetic). The packed size is exactly the size of the
-//! file's rows.
+//! Results then need no horizontal sum, and one layout suits one token (decode, bound by memory)
+//! and many tokens (prefill, bound by arithmetic). The packed size is exactly the size of the rows
+//! in the file.
 //!
 //! Sixteen rows by 32 columns are a *tile*. One block of each of sixteen rows becomes a *header*
 //! with their scales (see [`layout::ScaleLayout`]), followed by their tiles: one, two in NVFP4, or
@@ -49,7 +49,7 @@ mod sixteen_rows;
 mod tile_scales;
 mod token_tiles;
 
-use crate::blocks::{CHUNK, GROUP, HALF_GROUP, Quant, with_format};
+use crate::blocks::{GROUP, HALF_GROUP, QK_K, Quant, with_format};
 use crate::gemv::Activations;
 use crate::isa::{Isa, on_set};
 use crate::lanes::{Plain, Token};
@@ -70,8 +70,8 @@ pub const ROWS: usize = 16;
 /// results of a token are written contiguously.
 pub const TOKEN_TILE: usize = 12;
 
-/// Whether products of packed matrices of this format are faster with this instruction set. If not,
-/// the file's rows are used.
+/// Returns `true` if packing a matrix of this format makes products faster with this instruction
+/// set. If not, rows are multiplied in the file's layout.
 pub fn suits(isa: Isa, quant: Quant) -> bool {
     match quant {
         Quant::F32 => !isa.is_scalar(),
@@ -85,7 +85,7 @@ fn is_faster<T: PackedProduct>(_: T) -> bool {
     T::FASTER
 }
 
-/// One group of sixteen packed rows, and the tokens that it is multiplied with.
+/// One group of sixteen packed rows, and the tokens with which it is multiplied.
 ///
 /// `blocks` are whole blocks of `quant` in `layout`; the activations of every token cover them.
 pub(crate) struct Group<'a> {
@@ -95,7 +95,7 @@ pub(crate) struct Group<'a> {
     layout: &'a PackedLayout,
     blocks: &'a [u8],
     activations: TokenTile<'a>,
-    /// [`PackedProduct::starts`] of the activations. Read on x86-64 only.
+    /// See [`PackedProduct::append_starts`]. Read on x86-64 only.
     #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
     starts: &'a [Starts],
     /// Software prefetch of the following tiles. Used on x86-64 only.
@@ -103,9 +103,10 @@ pub(crate) struct Group<'a> {
     prefetch: Prefetch,
 }
 
-/// Initial values of the accumulators of products with a chunk of activations, for each half of a
-/// part. Formats without half scales use the first of two.
-type Starts = [i32; CHUNK / HALF_GROUP];
+/// Initial values of the accumulators of products with an
+/// [`ActivationChunk`](crate::gemv::ActivationChunk), for each half of a part. Formats without half
+/// scales use the first of two.
+type Starts = [i32; QK_K / HALF_GROUP];
 
 thread_local! {
     /// Buffer for [`Starts`], reused by later products.
@@ -114,41 +115,42 @@ thread_local! {
 
 /// Products of packed rows on an instruction set. The default is scalar code.
 pub(crate) trait PackedProduct: Token {
-    /// Whether they are faster than GEMV over the file's blocks.
+    /// `true` if the products are faster than GEMV over blocks in the file's layout.
     const FASTER: bool = false;
 
-    /// Whether codes that use all eight bits are made signed before multiplication, so that no zero
-    /// point is subtracted afterwards.
+    /// `true` if codes that use all eight bits are converted to signed codes before multiplication,
+    /// so that no zero point is subtracted afterwards.
     const SIGNS: bool = false;
 
     /// Multiplies the sixteen rows of a group with every token of its activations, and writes
     /// `out[token][row]`. `out` has one element per token.
-    fn group(self, group: &Group, out: &mut [[f32; ROWS]]) {
-        scalar::group(group, out);
+    fn multiply_group(self, group: &Group, out: &mut [[f32; ROWS]]) {
+        scalar::multiply_group(group, out);
     }
 
-    /// Appends, for each of `chunks` chunks, the initial values of the accumulators of each token,
-    /// if the instruction set computes them once for all groups.
-    fn starts(self, _layout: &PackedLayout, _activations: &TokenTile, _chunks: usize, _to: &mut Vec<Starts>) {}
+    /// Appends the initial values of the accumulators of each token, for each of `chunks`
+    /// activation chunks, if the instruction set computes them once for all groups.
+    fn append_starts(self, _layout: &PackedLayout, _activations: &TokenTile, _chunks: usize, _out: &mut Vec<Starts>) {}
 }
 
 impl PackedProduct for Plain {}
 
-/// Runs a body for each tile of a block of format `$B`, with its index `$at`. Where `$unrolled`,
-/// the eight tiles of a K format are written out, so that the positions of their scales are
-/// constants. Looked up, they take as many instructions as the products of one token.
+/// Runs a body for each tile of a block of format `$B`, with its index `$tile_index`. If
+/// `$unrolled`, the loop over the eight tiles of a K format is unrolled, so that the positions of
+/// their scales are constants: looking them up takes as many instructions as the products of one
+/// token.
 #[cfg(target_arch = "x86_64")]
 macro_rules! each_tile {
-    ($B:ident, unrolled if $unrolled:expr, $at:ident => $body:block) => {
+    ($B:ident, unrolled if $unrolled:expr, $tile_index:ident => $body:block) => {
         if $unrolled && $B::LAYOUT.scales.tiles == 8 {
-            $crate::packed::each_tile!($at $body: 0 1 2 3 4 5 6 7);
+            $crate::packed::each_tile!($tile_index $body: 0 1 2 3 4 5 6 7);
         } else {
-            for $at in 0..$B::LAYOUT.scales.tiles $body
+            for $tile_index in 0..$B::LAYOUT.scales.tiles $body
         }
     };
-    ($at:ident $body:block: $($index:literal)*) => {
+    ($tile_index:ident $body:block: $($index:literal)*) => {
         $({
-            let $at = $index;
+            let $tile_index = $index;
             $body
         })*
     };
@@ -156,29 +158,30 @@ macro_rules! each_tile {
 #[cfg(target_arch = "x86_64")]
 use each_tile;
 
-/// Tile `at` of block `index` of a group: the activations' chunk and part that it is multiplied
-/// with, and its codes.
+/// For tile `tile_index` of block `block_index` of a group: the indices of the activation chunk and
+/// of its part with which the tile is multiplied, and the codes of the tile.
 #[cfg(any(target_arch = "x86_64", all(target_arch = "aarch64", target_endian = "little")))]
 #[inline(always)]
-fn locate<B: layout::Packable>(block: &[u8], index: usize, at: usize) -> (usize, usize, &[u8]) {
-    let group = index * B::LAYOUT.scales.tiles + at;
-    let codes = &block[B::LAYOUT.tile_at(at)..][..B::LAYOUT.tile_bytes()];
-    (group * GROUP / CHUNK, group % (CHUNK / GROUP), codes)
+fn locate<B: layout::Packable>(block: &[u8], block_index: usize, tile_index: usize) -> (usize, usize, &[u8]) {
+    let group = block_index * B::LAYOUT.scales.tiles + tile_index;
+    let codes = &block[B::LAYOUT.tile_offset(tile_index)..][..B::LAYOUT.tile_bytes()];
+    (group * GROUP / QK_K, group % (QK_K / GROUP), codes)
 }
 
-/// The `N` bytes from `at` on.
+/// The `N` bytes from `offset` on.
 #[cfg(any(target_arch = "x86_64", all(target_arch = "aarch64", target_endian = "little")))]
 #[inline(always)]
-fn array<const N: usize>(bytes: &[u8], at: usize) -> &[u8; N] {
-    &bytes[at..].as_chunks().0[0]
+fn array<const N: usize>(bytes: &[u8], offset: usize) -> &[u8; N] {
+    &bytes[offset..].as_chunks().0[0]
 }
 
-/// Whether rows of `cols` weights can be packed: whole blocks, and a multiple of 32 columns.
+/// Returns `true` if rows of `cols` weights can be packed: whole blocks, and a multiple of 32
+/// columns.
 pub fn can_pack(quant: Quant, cols: usize) -> bool {
     cols.is_multiple_of(GROUP) && cols.is_multiple_of(quant.block_elements())
 }
 
-/// Packs sixteen of the file's rows into `packed`, which has the same length and is zeroed.
+/// Packs sixteen rows in the file's layout into `packed`, which has the same length and is zeroed.
 ///
 /// # Errors
 /// If rows of `cols` weights cannot be packed or a size does not match.
@@ -189,7 +192,7 @@ pub fn pack_group(quant: Quant, cols: usize, rows: &[u8], packed: &mut [u8]) -> 
     crate::shape::length("sixteen packed rows", packed.len(), row_bytes.checked_mul(ROWS))?;
     with_format!(quant,
         float F => floats::pack::<F>(rows, packed),
-        block B => pack::group::<B>(rows, packed)
+        block B => pack::pack_rows::<B>(rows, packed)
     );
     Ok(())
 }
@@ -199,15 +202,15 @@ pub(crate) trait PackedRows {
     /// Dequantizes a row.
     ///
     /// # Errors
-    /// If there is no such row, or `to` has a different length.
-    fn dequantize_row(&self, row: usize, to: &mut [f32]) -> Result<(), ShapeError>;
+    /// If there is no such row, or `out` has a different length.
+    fn dequantize_row(&self, row: usize, out: &mut [f32]) -> Result<(), ShapeError>;
 
-    /// Dequantizes sixteen rows by 32 columns, tile `at[1]` of group `at[0]`, by columns, times
-    /// `scale`. Panics if either is out of range.
-    fn tile_columns(&self, isa: Isa, at: [usize; 2], scale: f32, to: &mut [[f32; ROWS]; GROUP]);
+    /// Dequantizes a tile of a group, sixteen rows by 32 columns, times `scale`, by columns. Panics
+    /// if either index is out of range.
+    fn tile_columns(&self, isa: Isa, group_and_tile: [usize; 2], scale: f32, out: &mut [[f32; ROWS]; GROUP]);
 
     /// [`PackedRows::tile_columns`] by rows.
-    fn tile_rows(&self, isa: Isa, at: [usize; 2], scale: f32, to: &mut [[f32; GROUP]; ROWS]);
+    fn tile_rows(&self, isa: Isa, group_and_tile: [usize; 2], scale: f32, out: &mut [[f32; GROUP]; ROWS]);
 }
 
 /// Whole groups of sixteen packed rows.
@@ -248,23 +251,24 @@ impl<'a> Packed<'a> {
     }
 
     /// The blocks of a group. Panics if it is out of range.
-    fn group(&self, group: usize) -> &'a [u8] {
+    fn blocks(&self, group: usize) -> &'a [u8] {
         &self.bytes[group * self.group_bytes..][..self.group_bytes]
     }
 
+    /// A tile of a group, with its header. Panics if either index is out of range.
     fn tile(&self, [group, tile]: [usize; 2]) -> Tile<'a> {
         let (layout, tiles) = (self.layout, self.layout.scales.tiles);
-        let blocks = &self.group(group)[tile / tiles * layout.bytes()..][..layout.bytes()];
+        let blocks = &self.blocks(group)[tile / tiles * layout.bytes()..][..layout.bytes()];
         Tile {
             layout,
             header: &blocks[..layout.scales.bytes()],
             index: tile % tiles,
-            codes: &blocks[layout.tile_at(tile % tiles)..][..layout.tile_bytes()],
+            codes: &blocks[layout.tile_offset(tile % tiles)..][..layout.tile_bytes()],
         }
     }
 
-    /// Multiplies the rows of `groups` with the activations of `tokens`:
-    /// `sink(token, first row, sixteen results)`. Rows are counted over all groups.
+    /// Multiplies the rows of `groups` with the activations of `tokens`. Calls
+    /// `sink(token, first row, sixteen results)`; rows are counted over all groups.
     ///
     /// # Errors
     /// If the activations have a different size, or a group or token is out of range.
@@ -294,14 +298,14 @@ impl<'a> Packed<'a> {
         }
         match (groups.is_empty(), tokens.len()) {
             (true, _) => (),
-            // A short buffer: there are thousands of calls for a token.
+            // A short buffer, since decoding a token makes thousands of calls.
             (_, 1) => self.multiply::<1>(isa, groups, activations, tokens, sink),
             _ => self.multiply::<TOKEN_TILE>(isa, groups, activations, tokens, sink),
         }
         Ok(())
     }
 
-    /// [`Packed::product`] in tiles of at most `N` tokens, the sizes of which were checked.
+    /// [`Packed::product`] in tiles of at most `N` tokens, after the checks of sizes.
     fn multiply<const N: usize>(
         &self,
         isa: Isa,
@@ -319,19 +323,19 @@ impl<'a> Packed<'a> {
         while first < tokens.end {
             let activations = activations.tile(first..tokens.end);
             starts.clear();
-            on_set!(isa, set => set.starts(self.layout, &activations, chunks, &mut starts));
+            on_set!(isa, token => token.append_starts(self.layout, &activations, chunks, &mut starts));
             debug_assert!(starts.is_empty() || starts.len() == chunks * activations.tokens);
             let out = &mut buffer[..activations.tokens];
             for index in groups.clone() {
                 let group = Group {
                     quant: self.quant,
                     layout: self.layout,
-                    blocks: self.group(index),
+                    blocks: self.blocks(index),
                     activations,
                     starts: &starts,
                     prefetch,
                 };
-                on_set!(isa, set => set.group(&group, out));
+                on_set!(isa, token => token.multiply_group(&group, out));
                 for (token, results) in out.iter().enumerate() {
                     sink(first + token, index * ROWS, results);
                 }
@@ -344,6 +348,7 @@ impl<'a> Packed<'a> {
     }
 }
 
+/// Checks that there is a packed row `index`.
 fn check_row(index: usize, count: usize) -> Result<(), ShapeError> {
     let what = "a packed row";
     if index < count {
@@ -354,23 +359,23 @@ fn check_row(index: usize, count: usize) -> Result<(), ShapeError> {
 }
 
 impl PackedRows for Packed<'_> {
-    fn dequantize_row(&self, row: usize, to: &mut [f32]) -> Result<(), ShapeError> {
-        crate::shape::length("a row in f32", to.len(), Some(self.cols))?;
+    fn dequantize_row(&self, row: usize, out: &mut [f32]) -> Result<(), ShapeError> {
+        crate::shape::length("a row in f32", out.len(), Some(self.cols))?;
         check_row(row, self.groups() * ROWS)?;
         let width = self.layout.scales.tiles * GROUP;
-        let blocks = self.group(row / ROWS).chunks_exact(self.layout.bytes());
-        for (blocks, to) in blocks.zip(to.chunks_exact_mut(width)) {
-            scalar::dequantize(self.layout, blocks, row % ROWS, to);
+        let blocks = self.blocks(row / ROWS).chunks_exact(self.layout.bytes());
+        for (blocks, out) in blocks.zip(out.chunks_exact_mut(width)) {
+            scalar::dequantize(self.layout, blocks, row % ROWS, out);
         }
         Ok(())
     }
 
-    fn tile_columns(&self, isa: Isa, at: [usize; 2], scale: f32, to: &mut [[f32; ROWS]; GROUP]) {
-        expand::columns(isa, self.tile(at), scale, to);
+    fn tile_columns(&self, isa: Isa, group_and_tile: [usize; 2], scale: f32, out: &mut [[f32; ROWS]; GROUP]) {
+        expand::columns(isa, self.tile(group_and_tile), scale, out);
     }
 
-    fn tile_rows(&self, isa: Isa, at: [usize; 2], scale: f32, to: &mut [[f32; GROUP]; ROWS]) {
-        expand::rows(isa, self.tile(at), scale, to);
+    fn tile_rows(&self, isa: Isa, group_and_tile: [usize; 2], scale: f32, out: &mut [[f32; GROUP]; ROWS]) {
+        expand::rows(isa, self.tile(group_and_tile), scale, out);
     }
 }
 

@@ -1,4 +1,4 @@
-//! Scales and minima of a tile, for all sixteen rows at once.
+//! Loads the scales and minima of a tile for all sixteen rows at once.
 
 use super::layout::{Bits, Minimum, Packable, PartCode, ScaleLayout, Unit};
 use super::tile_scales::parts_of;
@@ -9,7 +9,7 @@ use crate::lanes::{Lanes, WIDTH};
 
 const _: () = assert!(ROWS == WIDTH, "a vector has a lane per row");
 
-/// Scales and minima of the rows of a vector.
+/// Scales and minima of the rows of a tile, one row per lane.
 #[derive(Clone, Copy)]
 pub(super) struct RowScales<F> {
     /// Scale of each half of a tile. Formats without half scales set only the first.
@@ -20,13 +20,13 @@ pub(super) struct RowScales<F> {
     pub minimum: [F; 2],
 }
 
-/// Whether the codes of a format are made signed before multiplication.
+/// Returns `true` if the codes of a format are converted to signed codes before multiplication.
 pub(super) const fn restores_sign<P: PackedProduct, B: Packable>() -> bool {
     P::SIGNS && B::LAYOUT.fills_bytes()
 }
 
 /// Zero point of the codes as they are multiplied. Accumulators start with it times
-/// [`minus_codes`], which subtracts it in integers.
+/// [`minus_code_sum`], which subtracts it in integers.
 pub(super) const fn zero_point<P: PackedProduct, B: Packable>() -> i32 {
     if restores_sign::<P, B>() {
         0
@@ -35,25 +35,25 @@ pub(super) const fn zero_point<P: PackedProduct, B: Packable>() -> i32 {
     }
 }
 
-/// Negative sum of the codes of part `part` of a chunk of activations or, if the format has half
-/// scales, of half `half` of that part.
+/// Negative sum of the codes of part `part` of the activations or, if the format has half scales,
+/// of half `half` of that part.
 #[inline(always)]
-pub(super) fn minus_codes<B: Packable>(chunk: &ActivationChunk, part: usize, half: usize) -> i32 {
+pub(super) fn minus_code_sum<B: Packable>(activations: &ActivationChunk, part: usize, half: usize) -> i32 {
     if B::LAYOUT.halves() {
-        chunk.minus_half_sums[2 * part + half]
+        activations.minus_half_sums[2 * part + half]
     } else {
-        chunk.minus_sums[part]
+        activations.minus_sums[part]
     }
 }
 
-/// Sum of part `part` of a chunk of activations or, if the format has half scales, of half `half`
-/// of that part: what minima are multiplied with.
+/// Sum of part `part` of the activations or, if the format has half scales, of half `half` of that
+/// part: the factor of minima.
 #[inline(always)]
-pub(super) fn activation_sum<B: Packable>(chunk: &ActivationChunk, part: usize, half: usize) -> f32 {
+pub(super) fn activation_sum<B: Packable>(activations: &ActivationChunk, part: usize, half: usize) -> f32 {
     if B::LAYOUT.halves() {
-        chunk.half_sums[2 * part + half]
+        activations.half_sums[2 * part + half]
     } else {
-        chunk.sums[part]
+        activations.sums[part]
     }
 }
 
@@ -66,11 +66,11 @@ pub(super) fn row_scales<L: Lanes, B: Packable>(l: L, header: &[u8], tile: usize
         layout,
         bytes: header,
     };
-    let (unit, none) = (header.unit(), l.splat(0.0));
+    let (unit, zero) = (header.unit(), l.splat(0.0));
     let Some(parts) = &layout.parts else {
         return RowScales {
-            scale: [unit, none],
-            minimum: [header.minimum(), none],
+            scale: [unit, zero],
+            minimum: [header.minimum(), zero],
         };
     };
     let [first, second] = parts_of(parts, tile);
@@ -83,19 +83,19 @@ pub(super) fn row_scales<L: Lanes, B: Packable>(l: L, header: &[u8], tile: usize
             if halves {
                 header.part_scale(unit, parts.code, scale[1])
             } else {
-                none
+                zero
             },
         ],
         minimum: [
             if has_minimum {
                 header.part_minimum(minimum[0])
             } else {
-                none
+                zero
             },
             if has_minimum && halves {
                 header.part_minimum(minimum[1])
             } else {
-                none
+                zero
             },
         ],
     }
@@ -110,84 +110,84 @@ struct Header<'a, L> {
 }
 
 impl<L: Lanes> Header<'_, L> {
-    /// The rows' f16 from byte `at` on.
+    /// Sixteen f16, one per row, from byte `at` on.
     #[inline(always)]
-    fn halves(self, at: usize) -> L::Floats {
-        let bytes: &[u8; 2 * ROWS] = array(self.bytes, at);
-        self.l.load_half(&bytemuck::cast(*bytes))
+    fn load_f16(self, offset: usize) -> L::Floats {
+        let bytes: &[u8; 2 * ROWS] = array(self.bytes, offset);
+        self.l.load_f16(&bytemuck::cast(*bytes))
     }
 
-    /// The rows' units.
+    /// The unit of each row.
     #[inline(always)]
     fn unit(self) -> L::Floats {
         match self.layout.unit {
-            Unit::F16(_) => self.halves(0),
-            Unit::HalfE8m0(_) => half_e8m0(self.l, self.l.load_words(array(self.bytes, 0))),
+            Unit::F16(_) => self.load_f16(0),
+            Unit::HalfE8m0(_) => half_e8m0(self.l, self.l.load_i8_as_i32(array(self.bytes, 0))),
             Unit::One => self.l.splat(1.0),
         }
     }
 
-    /// The rows' minima, 0 if the format has none.
+    /// The minimum of each row; 0 if the format has none.
     #[inline(always)]
     fn minimum(self) -> L::Floats {
         match self.layout.minimum {
             Minimum::None => self.l.splat(0.0),
-            _ => self.halves(self.layout.minima_at()),
+            _ => self.load_f16(self.layout.minima_offset()),
         }
     }
 
-    /// Byte `byte` of the rows' parts, signed.
+    /// Byte `byte` of the parts of each row, sign-extended.
     #[inline(always)]
-    fn byte(self, byte: u8) -> L::Words {
-        let at = self.layout.parts_at() + ROWS * usize::from(byte);
-        self.l.load_words(array(self.bytes, at))
+    fn byte(self, byte: u8) -> L::Ints {
+        let offset = self.layout.parts_offset() + ROWS * usize::from(byte);
+        self.l.load_i8_as_i32(array(self.bytes, offset))
     }
 
-    /// The code of a part.
+    /// The code of a part of each row.
     #[inline(always)]
-    fn code(self, bits: &Bits) -> L::Words {
+    fn code(self, bits: &Bits) -> L::Ints {
         let l = self.l;
-        let low = l.word_bits(self.byte(bits.byte), bits.shift.into(), bits.mask.into());
+        let low = l.shr_and_i32(self.byte(bits.byte), bits.shift.into(), bits.mask.into());
         match bits.top {
             None => low,
             Some([top, shift]) => {
-                let top = l.word_bits(l.shift_words_left(self.byte(top), 4), shift.into(), 48);
-                l.or_words(low, top)
+                let top = l.shr_and_i32(l.shl_i32(self.byte(top), 4), shift.into(), 48);
+                l.or_i32(low, top)
             }
         }
     }
 
-    /// The scale of a part.
+    /// The scale of a part of each row.
     #[inline(always)]
     fn part_scale(self, unit: L::Floats, code: PartCode, bits: &Bits) -> L::Floats {
         let l = self.l;
         match code {
-            PartCode::Unsigned => l.mul(unit, l.floats(self.code(bits))),
-            PartCode::Minus32 => l.mul(unit, l.sub(l.floats(self.code(bits)), l.splat(32.0))),
-            PartCode::Signed => l.mul(unit, l.floats(self.byte(bits.byte))),
+            PartCode::Unsigned => l.mul(unit, l.cvt_i32_f32(self.code(bits))),
+            PartCode::Minus32 => l.mul(unit, l.sub(l.cvt_i32_f32(self.code(bits)), l.splat(32.0))),
+            PartCode::Signed => l.mul(unit, l.cvt_i32_f32(self.byte(bits.byte))),
             PartCode::HalfE4m3 => {
-                let shifted = l.floats_of_bits(l.shift_words_left(self.byte(bits.byte), E4M3_SHIFT));
+                let shifted = l.reinterpret_i32_f32(l.shl_i32(self.byte(bits.byte), E4M3_SHIFT));
                 l.mul(unit, l.mul(shifted, l.splat(E4M3_UNIT)))
             }
         }
     }
 
-    /// The minimum of a part, which is subtracted.
+    /// The negative minimum of a part of each row.
     #[inline(always)]
     fn part_minimum(self, bits: &Bits) -> L::Floats {
         let l = self.l;
-        l.sub(l.splat(0.0), l.mul(self.minimum(), l.floats(self.code(bits))))
+        l.sub(l.splat(0.0), l.mul(self.minimum(), l.cvt_i32_f32(self.code(bits))))
     }
 }
 
 /// Half the value of E8M0 scales; see [`half_e8m0`](crate::blocks::half_e8m0).
 #[inline(always)]
-fn half_e8m0<L: Lanes>(l: L, bytes: L::Words) -> L::Floats {
-    let bits = l.word_bits(bytes, 0, 255);
-    let low = l.add_to_words(l.word_bits(bits, 1, 127), 63);
-    let high = l.add_to_words(l.word_bits(l.add_to_words(bits, 1), 1, 255), 63);
+fn half_e8m0<L: Lanes>(l: L, bytes: L::Ints) -> L::Floats {
+    let bits = l.shr_and_i32(bytes, 0, 255);
+    let low = l.add_scalar_i32(l.shr_and_i32(bits, 1, 127), 63);
+    let high = l.add_scalar_i32(l.shr_and_i32(l.add_scalar_i32(bits, 1), 1, 255), 63);
     l.mul(
-        l.floats_of_bits(l.shift_words_left(low, 23)),
-        l.floats_of_bits(l.shift_words_left(high, 23)),
+        l.reinterpret_i32_f32(l.shl_i32(low, 23)),
+        l.reinterpret_i32_f32(l.shl_i32(high, 23)),
     )
 }

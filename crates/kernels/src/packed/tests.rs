@@ -1,3 +1,5 @@
+//! Products and dequantization of packed rows against the scalar specification.
+
 use super::*;
 use crate::gemv::ActivationChunk;
 use crate::matrix::LAYOUT_VERSION;
@@ -12,7 +14,7 @@ fn quants() -> Vec<Quant> {
         .collect()
 }
 
-/// The same products of integers, summed in a different order.
+/// Relative tolerance of products: the same integer products, summed in a different order in f32.
 const TOLERANCE: f32 = 1e-5;
 
 /// Pseudo-random weights or activations.
@@ -27,7 +29,8 @@ fn random(seed: u64, count: usize) -> Vec<f32> {
     (0..count).map(next).collect()
 }
 
-fn quantized(quant: Quant, cols: usize, seed: u64) -> Vec<u8> {
+/// Sixteen rows of random weights, quantized.
+fn quantized_rows(quant: Quant, cols: usize, seed: u64) -> Vec<u8> {
     let row_bytes = quant.row_bytes(cols).expect("whole blocks");
     let mut bytes = vec![0; row_bytes * ROWS];
     for (row, bytes) in bytes.chunks_exact_mut(row_bytes).enumerate() {
@@ -38,7 +41,7 @@ fn quantized(quant: Quant, cols: usize, seed: u64) -> Vec<u8> {
     bytes
 }
 
-/// Sixteen rows, packed.
+/// Packs sixteen rows.
 fn pack(quant: Quant, cols: usize, plain: &[u8]) -> Vec<u8> {
     let mut packed = vec![0; plain.len()];
     pack_group(quant, cols, plain, &mut packed).expect("it fits");
@@ -53,14 +56,14 @@ proptest! {
         quant in select(quants()),
     ) {
         let cols = blocks * quant.block_elements();
-        let plain = quantized(quant, cols, seed.into());
+        let plain = quantized_rows(quant, cols, seed.into());
         let packed = pack(quant, cols, &plain);
         let matrix = Packed::new(quant, cols, &packed).expect("it fits");
-        let (mut expected, mut found) = (vec![0.0; cols], vec![0.0; cols]);
+        let (mut expected, mut actual) = (vec![0.0; cols], vec![0.0; cols]);
         for (row, bytes) in plain.chunks_exact(plain.len() / ROWS).enumerate() {
             quant.dequantize_row(bytes, &mut expected).expect("it fits");
-            matrix.dequantize_row(row, &mut found).expect("it fits");
-            prop_assert_eq!(&expected, &found);
+            matrix.dequantize_row(row, &mut actual).expect("it fits");
+            prop_assert_eq!(&expected, &actual);
         }
     }
 
@@ -75,7 +78,7 @@ proptest! {
         let cols = blocks * quant.block_elements();
         let mut packed = Vec::new();
         for group in 0..groups {
-            let plain = quantized(quant, cols, u64::from(seed) + (ROWS * group) as u64);
+            let plain = quantized_rows(quant, cols, u64::from(seed) + (ROWS * group) as u64);
             packed.extend(pack(quant, cols, &plain));
         }
         let matrix = Packed::new(quant, cols, &packed).expect("it fits");
@@ -89,19 +92,20 @@ proptest! {
 }
 
 /// A row of activations that is 1 at `column` and 0 elsewhere.
-fn unit(column: usize, chunks: usize) -> Vec<ActivationChunk> {
+fn unit_row(column: usize, chunks: usize) -> Vec<ActivationChunk> {
     let mut row = vec![ActivationChunk::ZERO; chunks];
-    let (chunk, column) = (&mut row[column / CHUNK], column % CHUNK);
+    let (activations, column) = (&mut row[column / QK_K], column % QK_K);
     let (part, half) = (column / GROUP, column / HALF_GROUP);
-    chunk.values[column] = 1;
-    chunk.scales[part] = 1.0;
-    (chunk.sums[part], chunk.half_sums[half]) = (1.0, 1.0);
-    (chunk.minus_sums[part], chunk.minus_half_sums[half]) = (-1, -1);
+    activations.values[column] = 1;
+    activations.scales[part] = 1.0;
+    (activations.sums[part], activations.half_sums[half]) = (1.0, 1.0);
+    (activations.minus_sums[part], activations.minus_half_sums[half]) = (-1, -1);
     row
 }
 
 proptest! {
-    /// Any finite scale, including subnormal ones; a product has as many roundings as a weight.
+    /// Tests any finite scale, including subnormal ones. Results are equal because a product is
+    /// rounded as often as a dequantized weight.
     #[test]
     fn products_with_one_are_the_dequantized_weights(
         quant in select(quants()),
@@ -119,29 +123,29 @@ proptest! {
         let packed = pack(quant, cols, &plain);
         let matrix = Packed::new(quant, cols, &packed).expect("it fits");
         let columns: Vec<usize> = (0..TOKEN_TILE).map(|token| (first + 7 * token) % cols).collect();
-        let rows: Vec<_> = columns.iter().flat_map(|column| unit(*column, Activations::chunks_for(cols))).collect();
+        let rows: Vec<_> = columns.iter().flat_map(|column| unit_row(*column, Activations::chunks_for(cols))).collect();
         for isa in Isa::available() {
-            let found = products(&matrix, isa, &rows, TOKEN_TILE);
+            let actual = products(&matrix, isa, &rows, TOKEN_TILE);
             for (token, column) in columns.iter().enumerate() {
                 let expected: Vec<f32> = weights.chunks(cols).map(|row| row[*column]).collect();
-                prop_assert_eq!(&found[ROWS * token..][..ROWS], expected, "{} {:?} {}", quant, isa, column);
+                prop_assert_eq!(&actual[ROWS * token..][..ROWS], expected, "{} {:?} {}", quant, isa, column);
             }
         }
     }
 }
 
-/// The chunks of quantized rows in the order of [`TokenTiles`].
-fn in_tiles(rows: &[ActivationChunk], tokens: usize) -> Vec<ActivationChunk> {
+/// Reorders quantized rows to the order of [`TokenTiles`].
+fn to_tiles(rows: &[ActivationChunk], tokens: usize) -> Vec<ActivationChunk> {
     let (per_token, mut tiles) = (rows.len() / tokens, rows.to_vec());
-    for (at, chunk) in rows.iter().enumerate() {
-        tiles[TokenTiles::index(tokens, per_token, at / per_token, at % per_token)] = *chunk;
+    for (i, activations) in rows.iter().enumerate() {
+        tiles[TokenTiles::index(tokens, per_token, i / per_token, i % per_token)] = *activations;
     }
     tiles
 }
 
-/// The products of all groups with quantized rows.
+/// Products of all groups of a matrix with quantized rows, `[token][row]`.
 fn products(matrix: &Packed, isa: Isa, rows: &[ActivationChunk], tokens: usize) -> Vec<f32> {
-    let chunks = in_tiles(rows, tokens);
+    let chunks = to_tiles(rows, tokens);
     let tiles = TokenTiles::new(&chunks, tokens, matrix.cols).expect("it fits");
     let count = matrix.groups() * ROWS;
     let mut out = vec![0.0; tokens * count];
@@ -153,31 +157,31 @@ fn products(matrix: &Packed, isa: Isa, rows: &[ActivationChunk], tokens: usize) 
     out
 }
 
-/// Checks the products on every instruction set against those in scalar code.
+/// Checks the products on every instruction set against scalar code.
 fn check_products(matrix: &Packed, rows: &[ActivationChunk], tokens: usize) {
     let run = |isa: Isa| products(matrix, isa, rows, tokens);
     let mut isas = Isa::available().into_iter();
     let expected = run(isas.next().expect("scalar is always available"));
-    let largest = expected.iter().fold(1.0f32, |most, x| most.max(x.abs()));
+    let largest = expected.iter().fold(1.0f32, |max, x| max.max(x.abs()));
     let tolerance = TOLERANCE * largest * (matrix.cols / GROUP) as f32;
     for isa in isas {
-        for (expected, found) in expected.iter().zip(run(isa)) {
+        for (expected, actual) in expected.iter().zip(run(isa)) {
             let quant = matrix.quant;
             assert!(
-                (expected - found).abs() <= tolerance,
-                "{isa:?} {quant:?}: {expected} {found}"
+                (expected - actual).abs() <= tolerance,
+                "{isa:?} {quant:?}: {expected} {actual}"
             );
         }
     }
 }
 
-/// Codes and activations of the greatest size in every place: sums of their products in 16 bits
-/// would overflow first here.
+/// Tests the codes and activations of largest magnitude in every position: sums of their products
+/// in 16 bits would overflow first.
 #[test]
 fn extreme_codes_overflow_no_sum() {
     for quant in quants() {
-        let (cols, layout) = (CHUNK, PackedLayout::for_quant(quant).expect("it can be packed"));
-        let plain = quantized(quant, cols, 1);
+        let (cols, layout) = (QK_K, PackedLayout::for_quant(quant).expect("it can be packed"));
+        let plain = quantized_rows(quant, cols, 1);
         let mut packed = pack(quant, cols, &plain);
         for codes in [0x00, 0x7f, 0x80, 0xff] {
             for blocks in packed.chunks_exact_mut(layout.bytes()) {
@@ -185,7 +189,7 @@ fn extreme_codes_overflow_no_sum() {
             }
             let matrix = Packed::new(quant, cols, &packed).expect("it fits");
             for signs in [[1.0, 1.0], [-1.0, -1.0], [1.0, -1.0]] {
-                let x: Vec<f32> = (0..cols).map(|at| signs[at % 2]).collect();
+                let x: Vec<f32> = (0..cols).map(|column| signs[column % 2]).collect();
                 let mut chunks = [ActivationChunk::ZERO];
                 Activations::quantize(&x, &mut chunks).expect("it fits");
                 for tokens in 1..=TOKEN_TILE {
@@ -196,18 +200,19 @@ fn extreme_codes_overflow_no_sum() {
     }
 }
 
-/// The product of one weight per scale, which is exact.
+/// Multiplies one weight per scale: its product is exact.
 #[test]
 fn every_fp4_scale_has_the_scalar_value() {
     for quant in [Quant::MXFP4, Quant::NVFP4] {
         let (cols, block_bytes) = (quant.block_elements(), quant.block_bytes());
         for batch in 0..16 {
-            // Each sixteen weights are one step, then zeros.
+            // Of every sixteen weights, the first is one step of the codebook and the others are
+            // zero.
             let block = |row: usize| {
                 let bits = (ROWS * batch + row) as u8;
                 let mut block = vec![0; block_bytes];
                 if quant == Quant::MXFP4 {
-                    // Greater scales are rejected.
+                    // Larger scales are rejected.
                     (block[0], block[1]) = (bits, 0x11);
                     block[0] = if quant.has_bad_scale(&block) { 0 } else { bits };
                 } else {
@@ -224,7 +229,7 @@ fn every_fp4_scale_has_the_scalar_value() {
             let mut activations = vec![ActivationChunk::ZERO; chunks * tokens];
             for (token, activations) in activations.chunks_exact_mut(chunks).enumerate() {
                 let mut values = vec![0.0; cols];
-                // The second, which meets a zero, makes the scale 1.
+                // The second activation is multiplied by zero and makes the scale 1.
                 (values[16 * token], values[16 * token + 1]) = (1.0, 127.0);
                 Activations::quantize(&values, activations).expect("it fits");
             }
@@ -234,8 +239,8 @@ fn every_fp4_scale_has_the_scalar_value() {
                 .map(|i| weights[i % ROWS * cols + 16 * (i / ROWS)])
                 .collect();
             for isa in Isa::available() {
-                let found = products(&matrix, isa, &activations, tokens);
-                assert_eq!(found, expected, "{quant} from {} on {isa:?}", ROWS * batch);
+                let actual = products(&matrix, isa, &activations, tokens);
+                assert_eq!(actual, expected, "{quant} from {} on {isa:?}", ROWS * batch);
             }
         }
     }
@@ -253,7 +258,7 @@ fn accepted_scales_of_mxfp4_overflow_no_product() {
             continue;
         }
         let expected = f64::from(12 * GROUP as u32) * 2.0_f64.powi(i32::from(bits) - 128 - 40);
-        let near = |found: f32| (f64::from(found) / expected - 1.0).abs() < 1e-5;
+        let is_near = |actual: f32| (f64::from(actual) / expected - 1.0).abs() < 1e-5;
         let (plain, mut packed) = (block.repeat(ROWS), vec![0; 17 * ROWS]);
         pack_group(quant, GROUP, &plain, &mut packed).expect("it fits");
         let matrix = Packed::new(quant, GROUP, &packed).expect("it fits");
@@ -261,11 +266,11 @@ fn accepted_scales_of_mxfp4_overflow_no_product() {
             let mut y = [0.0];
             let activations = Activations::from_parts(&x, &chunks).expect("it fits");
             quant.gemv_on(isa, &block, &activations, &mut y).expect("it fits");
-            assert!(near(y[0]), "scale {bits} on {isa:?}: {} for {expected}", y[0]);
-            let found = products(&matrix, isa, &chunks, 1);
+            assert!(is_near(y[0]), "scale {bits} on {isa:?}: {} for {expected}", y[0]);
+            let actual = products(&matrix, isa, &chunks, 1);
             assert!(
-                found.iter().copied().all(near),
-                "packed, scale {bits} on {isa:?}: {found:?} for {expected}"
+                actual.iter().copied().all(is_near),
+                "packed, scale {bits} on {isa:?}: {actual:?} for {expected}"
             );
         }
     }
@@ -282,13 +287,13 @@ fn mismatched_sizes_are_rejected() {
     let matrix = Packed::new(Quant::Q4_1, 32, &packed).expect("it fits");
     assert!(matrix.dequantize_row(16, &mut [0.0; 32]).is_err());
     let chunks = [ActivationChunk::ZERO; 2];
-    let (one, wide) = (TokenTiles::new(&chunks[..1], 1, 32), TokenTiles::new(&chunks, 1, 512));
-    let (one, wide) = (one.expect("it fits"), wide.expect("it fits"));
+    let tiles = TokenTiles::new(&chunks[..1], 1, 32).expect("it fits");
+    let wide_tiles = TokenTiles::new(&chunks, 1, 512).expect("it fits");
     let product = |groups, tiles, tokens| matrix.product(Isa::best(), groups, tiles, tokens, |_, _, _| {});
-    assert!(product(0..1, one, 0..1).is_ok());
-    assert!(product(0..2, one, 0..1).is_err());
-    assert!(product(0..1, one, 0..2).is_err());
-    assert!(product(0..1, wide, 0..1).is_err());
+    assert!(product(0..1, tiles, 0..1).is_ok());
+    assert!(product(0..2, tiles, 0..1).is_err());
+    assert!(product(0..1, tiles, 0..2).is_err());
+    assert!(product(0..1, wide_tiles, 0..1).is_err());
     assert!(TokenTiles::new(&chunks, 1, 32).is_err());
 }
 
@@ -326,7 +331,10 @@ fn a_layout_version_has_one_layout() {
         let hash = packed.iter().fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
             (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
         });
-        let expected = PACKED.iter().find(|(of, _)| *of == quant).map(|(_, hash)| *hash);
+        let expected = PACKED
+            .iter()
+            .find(|(packed, _)| *packed == quant)
+            .map(|(_, hash)| *hash);
         assert_eq!(
             (LAYOUT_VERSION, Some(hash)),
             (4, expected),

@@ -1,4 +1,4 @@
-//! Scales of one row of a tile: the specification.
+//! Scales of one row of a tile: the scalar specification.
 
 use super::ROWS;
 use super::layout::{Bits, Minimum, PartCode, Parts, ScaleLayout, Unit};
@@ -21,9 +21,9 @@ impl TileScales {
             scale: part_scales(layout, header, tile, row).map(|scale| unit * scale),
             offset: match layout.minimum {
                 Minimum::None => [0.0; 2],
-                Minimum::Added(_) => [half(header, layout.minima_at(), row); 2],
+                Minimum::Added(_) => [half(header, layout.minima_offset(), row); 2],
                 Minimum::Subtracted(_) => {
-                    let minimum = half(header, layout.minima_at(), row);
+                    let minimum = half(header, layout.minima_offset(), row);
                     part_minima(layout, header, tile, row).map(|part| -(minimum * part))
                 }
             },
@@ -31,13 +31,13 @@ impl TileScales {
     }
 }
 
-/// The f16 of row `row` of those at `at`.
+/// The f16 of row `row` of the sixteen from byte `at` on.
 #[inline(always)]
-pub(super) fn half(header: &[u8], at: usize, row: usize) -> f32 {
-    half::f16::from_le_bytes([header[at + 2 * row], header[at + 2 * row + 1]]).to_f32()
+pub(super) fn half(header: &[u8], offset: usize, row: usize) -> f32 {
+    half::f16::from_le_bytes([header[offset + 2 * row], header[offset + 2 * row + 1]]).to_f32()
 }
 
-/// The scale of a row's block.
+/// The scale of a row's block: its unit.
 #[inline(always)]
 pub(super) fn unit(layout: &ScaleLayout, header: &[u8], row: usize) -> f32 {
     match layout.unit {
@@ -47,7 +47,7 @@ pub(super) fn unit(layout: &ScaleLayout, header: &[u8], row: usize) -> f32 {
     }
 }
 
-/// The parts of a tile: its two halves, or itself twice.
+/// Indices of the parts of a tile: its two halves, or the tile itself twice.
 pub(super) const fn parts_of(parts: &Parts, tile: usize) -> [usize; 2] {
     if parts.halves {
         [2 * tile, 2 * tile + 1]
@@ -56,33 +56,34 @@ pub(super) const fn parts_of(parts: &Parts, tile: usize) -> [usize; 2] {
     }
 }
 
-/// The scale of each half of a tile in units of the block's; 1 if the format has none.
+/// The scale of each half of a tile in units of the block's scale; 1 if parts have no scales.
 #[inline(always)]
 pub(super) fn part_scales(layout: &ScaleLayout, header: &[u8], tile: usize, row: usize) -> [f32; 2] {
     let Some(parts) = &layout.parts else { return [1.0; 2] };
-    let of_tile = parts_of(parts, tile);
+    let tile_parts = parts_of(parts, tile);
     std::array::from_fn(|half| {
-        let bits = bits(layout, &parts.scale[of_tile[half]], header, row);
+        let code = part_code(layout, &parts.scale[tile_parts[half]], header, row);
         match parts.code {
-            PartCode::Unsigned => f32::from(bits),
-            PartCode::Minus32 => f32::from(bits as i8 - 32),
-            PartCode::Signed => f32::from(bits as i8),
-            PartCode::HalfE4m3 => half_e4m3(bits),
+            PartCode::Unsigned => f32::from(code),
+            PartCode::Minus32 => f32::from(code as i8 - 32),
+            PartCode::Signed => f32::from(code as i8),
+            PartCode::HalfE4m3 => half_e4m3(code),
         }
     })
 }
 
-/// The minimum of each half of a tile in units of the block's.
+/// The minimum of each half of a tile in units of the block's minimum; 1 if parts have no scales.
 #[inline(always)]
 pub(super) fn part_minima(layout: &ScaleLayout, header: &[u8], tile: usize, row: usize) -> [f32; 2] {
     let Some(parts) = &layout.parts else { return [1.0; 2] };
-    let of_tile = parts_of(parts, tile);
-    std::array::from_fn(|half| f32::from(bits(layout, &parts.minimum[of_tile[half]], header, row)))
+    let tile_parts = parts_of(parts, tile);
+    std::array::from_fn(|half| f32::from(part_code(layout, &parts.minimum[tile_parts[half]], header, row)))
 }
 
+/// The code of a part's scale or minimum.
 #[inline(always)]
-fn bits(layout: &ScaleLayout, bits: &Bits, header: &[u8], row: usize) -> u8 {
-    let byte = |byte: u8| header[layout.parts_at() + ROWS * usize::from(byte) + row];
+fn part_code(layout: &ScaleLayout, bits: &Bits, header: &[u8], row: usize) -> u8 {
+    let byte = |byte: u8| header[layout.parts_offset() + ROWS * usize::from(byte) + row];
     let low = byte(bits.byte) >> bits.shift & bits.mask;
     match bits.top {
         None => low,

@@ -6,18 +6,19 @@ use crate::shape::{self, ShapeError};
 use std::borrow::Cow;
 use std::ops::Range;
 
-/// Quantized rows of activations in tiles of [`TOKEN_TILE`] tokens; the last may have fewer. A tile
-/// contains the first chunks of its tokens, then their second ones, and so on: the activations
-/// that a kernel needs at once are adjacent.
+/// Quantized rows of activations in tiles of [`TOKEN_TILE`] tokens; the last tile may have fewer. A
+/// tile contains the first [`ActivationChunk`] of each of its tokens, then the second of each, and
+/// so on, so that the activations that a kernel needs at once are adjacent.
 #[derive(Clone, Copy, Debug)]
 pub struct TokenTiles<'a> {
     chunks: &'a [ActivationChunk],
     tokens: usize,
+    /// Activation chunks of each token.
     per_token: usize,
 }
 
 impl<'a> TokenTiles<'a> {
-    /// `chunks` as the quantized rows of `tokens` tokens of `cols` activations, each chunk at its
+    /// `chunks` as the quantized rows of `tokens` tokens of `cols` activations, in the order of
     /// [`TokenTiles::index`].
     ///
     /// # Errors
@@ -32,17 +33,17 @@ impl<'a> TokenTiles<'a> {
         })
     }
 
-    /// Place of chunk `chunk` of token `token`, of `tokens` tokens with `per_token` chunks each.
+    /// Index of chunk `chunk` of token `token`, for `tokens` tokens with `per_token` chunks each.
     pub fn index(tokens: usize, per_token: usize, token: usize, chunk: usize) -> usize {
         let tile = tile_of(tokens, token);
         tile.start * per_token + chunk * tile.len() + token - tile.start
     }
 
-    /// The tokens from `tokens.start` on that are in one tile.
+    /// The first of these tokens, up to the end of their tile.
     pub(super) fn tile(&self, tokens: Range<usize>) -> TokenTile<'a> {
         let tile = tile_of(self.tokens, tokens.start);
         TokenTile {
-            // Tokens without activations have no chunks.
+            // Without columns, tokens have no chunks.
             chunks: self.chunks[tile.start * self.per_token..tile.end * self.per_token]
                 .get(tokens.start - tile.start..)
                 .unwrap_or_default(),
@@ -51,7 +52,7 @@ impl<'a> TokenTiles<'a> {
         }
     }
 
-    /// The chunks of one token.
+    /// The activation chunks of one token.
     pub(crate) fn row(&self, token: usize) -> Cow<'a, [ActivationChunk]> {
         let tile = self.tile(token..token + 1);
         match tile.stride {
@@ -65,7 +66,7 @@ impl<'a> TokenTiles<'a> {
         self.tokens
     }
 
-    /// Number of chunks of each token.
+    /// Number of activation chunks of each token.
     pub(super) fn per_token(&self) -> usize {
         self.per_token
     }
@@ -77,12 +78,12 @@ fn tile_of(tokens: usize, token: usize) -> Range<usize> {
     first..tokens.min(first + TOKEN_TILE)
 }
 
-/// Some tokens of a tile.
+/// Consecutive tokens of a tile.
 #[derive(Clone, Copy)]
 pub(crate) struct TokenTile<'a> {
     /// Begins with the first chunk of the first token.
     chunks: &'a [ActivationChunk],
-    /// From a chunk of a token to the next of the same token.
+    /// Distance from a chunk of a token to the next chunk of the same token.
     stride: usize,
     pub tokens: usize,
 }
@@ -104,9 +105,9 @@ mod tests {
         for (tokens, per_token) in [(5, 0), (1, 3), (5, 2), (12, 3), (31, 4)] {
             let mut chunks = vec![ActivationChunk::ZERO; tokens * per_token];
             for (token, chunk) in (0..tokens).flat_map(|token| (0..per_token).map(move |chunk| (token, chunk))) {
-                let to = &mut chunks[TokenTiles::index(tokens, per_token, token, chunk)];
-                assert_eq!(to.scales[0], 0.0, "the place is free");
-                to.scales[0] = (1 + token * per_token + chunk) as f32;
+                let slot = &mut chunks[TokenTiles::index(tokens, per_token, token, chunk)];
+                assert_eq!(slot.scales[0], 0.0, "the place is free");
+                slot.scales[0] = (1 + token * per_token + chunk) as f32;
             }
             let tiles = TokenTiles::new(&chunks, tokens, per_token * 256).expect("it fits");
             for token in 0..tokens {

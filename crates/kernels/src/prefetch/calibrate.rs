@@ -1,7 +1,7 @@
-//! Measures which [`Prefetch`] is fastest for each format of a model, with the model's own weights.
+//! Measures the fastest [`Prefetch`] for each format of a model, with the weights of the model.
 //!
-//! A *pass* multiplies one token with a sample of a format's matrices. Passes of all formats take
-//! turns, so that a sample has left the caches when it is read again, as in decode.
+//! A *pass* multiplies one token with a sample of a format's matrices. Passes alternate between the
+//! formats, so that a sample has left the caches when it is read again, as in decode.
 
 use super::{Prefetch, Target};
 use crate::blocks::Quant;
@@ -14,16 +14,19 @@ use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// With smaller samples nothing is measured: they may stay in the caches.
+/// Minimum bytes of the samples of all formats. With fewer, nothing is measured: they may stay in
+/// the caches.
 const MIN_BYTES: usize = 48 << 20;
-/// Bytes of the samples of all formats: more than the caches of desktops. On a server with a larger
-/// one, the choice is that for weights in the cache.
+/// Maximum bytes of the samples of all formats: more than the caches of desktop CPUs. On a server
+/// with a larger cache, the choice is made for weights in the cache.
 const SAMPLE_BYTES: usize = 96 << 20;
-/// A format with a smaller sample is not measured: it hardly counts, and neither does its time.
-const MIN_SAMPLE: usize = 4 << 20;
-/// Matrices with shorter rows are not measured: most of their time is not spent on weights.
-const MIN_ROW: usize = 256;
-/// Choices that are tried, the defaults of all CPUs among them.
+/// Minimum bytes of the sample of a format. Formats with less are not measured: they hardly affect
+/// the speed of the model.
+const MIN_SAMPLE_BYTES: usize = 4 << 20;
+/// Minimum bytes of a row. Matrices with shorter rows are not measured: most of their time is not
+/// spent on weights.
+const MIN_ROW_BYTES: usize = 256;
+/// Choices that are measured, including the defaults of all CPUs.
 const CANDIDATES: [Prefetch; 8] = [
     Prefetch::NONE,
     Prefetch::new(Target::T1, 512),
@@ -34,12 +37,12 @@ const CANDIDATES: [Prefetch; 8] = [
     Prefetch::new(Target::T0, 4096),
     Prefetch::new(Target::Nta, 4096),
 ];
-/// Number of the fastest candidates that take part in each round; the CPU's default always does.
+/// Number of candidates in each round: the fastest so far, always including the CPU's default.
 const ROUNDS: [usize; 8] = [CANDIDATES.len(), 4, 3, 2, 2, 2, 2, 2];
-/// Minimum speedup over the CPU's default, in both the median and the fastest pass: single passes
-/// are noisy.
+/// Minimum speedup over the CPU's default, in both the median and the fastest pass, because single
+/// passes are noisy.
 const MIN_GAIN: f64 = 1.03;
-/// Passes that a comparison needs.
+/// Minimum passes of both candidates of a comparison.
 const MIN_PASSES: usize = 3;
 
 /// The choice for a format.
@@ -49,40 +52,40 @@ pub struct Calibrated {
     pub quant: Quant,
     /// The choice.
     pub choice: Prefetch,
-    /// Bytes of weights per second with it.
+    /// Bytes of weights multiplied per second with this choice.
     pub bytes_per_second: f64,
 }
 
-/// Measures the fastest [`Prefetch`] for the formats of these weights that have none chosen yet,
-/// and chooses it. Takes about `budget`, on all threads of the team, after the samples were read
-/// once. Does nothing for weights that may stay in the caches, where `HEARTH_PREFETCH` is set, or
-/// on CPUs other than x86-64.
+/// Measures the fastest [`Prefetch`] for the formats of these weights that have no choice yet, and
+/// chooses it. Takes about `budget`, on all threads of the team, after reading the samples once.
+/// Does nothing if the weights may stay in the caches, if `HEARTH_PREFETCH` is set, or on CPUs
+/// other than x86-64.
 ///
 /// # Errors
 /// If a weight cannot be multiplied.
 pub fn calibrate(weights: &[Matrix], budget: Duration) -> Result<Vec<Calibrated>, ShapeError> {
-    // Others would time the choices that are tried here.
+    // Concurrent measurements would disturb each other.
     static MEASURING: Mutex<()> = Mutex::new(());
-    let _alone = MEASURING.lock().unwrap_or_else(PoisonError::into_inner);
+    let _guard = MEASURING.lock().unwrap_or_else(PoisonError::into_inner);
     let is_fixed = !cfg!(target_arch = "x86_64") || !matches!(Prefetch::requested(), Ok(None));
     let mut samples = if is_fixed { Vec::new() } else { samples(weights) };
     if samples.iter().map(Sample::byte_len).sum::<usize>() < MIN_BYTES {
         return Ok(Vec::new());
     }
     let _awake = team::enter();
-    // Page faults, perhaps reading from a disk.
+    // Causes the page faults, which may read from a disk.
     for sample in &mut samples {
         sample.pass(Prefetch::NONE)?;
     }
-    let began = Instant::now();
-    for round in ROUNDS {
-        for at in 0..round {
+    let start = Instant::now();
+    for count in ROUNDS {
+        for candidate in 0..count {
             for sample in &mut samples {
-                sample.time_candidate(at)?;
+                sample.time_candidate(candidate)?;
             }
         }
         samples.iter_mut().for_each(Sample::rank);
-        if began.elapsed() > budget {
+        if start.elapsed() > budget {
             break;
         }
     }
@@ -90,8 +93,8 @@ pub fn calibrate(weights: &[Matrix], budget: Duration) -> Result<Vec<Calibrated>
 }
 
 impl Calibrated {
-    /// Version of the measurement, raised when it or a kernel changes, so that earlier results are
-    /// ignored.
+    /// Version of the measurement. Incremented when the measurement or a kernel changes, so that
+    /// earlier results are ignored.
     pub const VERSION: u32 = 1;
 }
 
@@ -101,7 +104,7 @@ struct Sample<'a> {
     matrices: Vec<Matrix<'a>>,
     x: Vec<f32>,
     y: Vec<f32>,
-    /// After each round the fastest first.
+    /// The fastest first, after each round.
     candidates: Vec<Candidate>,
 }
 
@@ -112,6 +115,7 @@ struct Candidate {
 }
 
 impl Candidate {
+    /// The median seconds of a pass; infinite without passes.
     fn median(&self) -> f64 {
         self.seconds
             .get(self.seconds.len() / 2)
@@ -119,58 +123,62 @@ impl Candidate {
             .unwrap_or(f64::INFINITY)
     }
 
-    /// Whether it is clearly faster than another. A slow machine has no time for enough passes.
+    /// Returns `true` if it is faster than `other` by [`MIN_GAIN`]; `false` with fewer than
+    /// [`MIN_PASSES`] passes, for which a slow machine may have no time.
     fn beats(&self, other: &Self) -> bool {
         if self.seconds.len().min(other.seconds.len()) < MIN_PASSES {
             return false;
         }
-        let fastest = |of: &Self| of.seconds.first().copied().unwrap_or(f64::INFINITY);
+        let fastest = |candidate: &Self| candidate.seconds.first().copied().unwrap_or(f64::INFINITY);
         self.median() * MIN_GAIN < other.median() && fastest(self) * MIN_GAIN < fastest(other)
     }
 }
 
-/// Whether decode with this matrix uses [`Prefetch::for_format`], and its rows are long enough to
-/// measure.
-fn prefetches(matrix: &Matrix) -> bool {
-    let of_layout = match matrix.layout() {
+/// Returns `true` if decode with this matrix uses [`Prefetch::for_format`] and its rows are long
+/// enough to measure.
+fn is_measurable(matrix: &Matrix) -> bool {
+    let prefetches = match matrix.layout() {
         Layout::Rows16 => !matrix.quant().is_float(),
         Layout::Plain => takes_bf16(matrix.quant()),
     };
-    of_layout && matrix.row_bytes() >= MIN_ROW
+    prefetches && matrix.row_bytes() >= MIN_ROW_BYTES
 }
 
-/// A sample for each format without a choice, in proportion to its bytes.
+/// A sample for each format without a choice, with a share of [`SAMPLE_BYTES`] in proportion to the
+/// bytes of the format.
 fn samples<'a>(weights: &[Matrix<'a>]) -> Vec<Sample<'a>> {
-    let is_new = |matrix: &&Matrix| prefetches(matrix) && Prefetch::chosen(matrix.quant()).is_none();
-    let weights: Vec<Matrix> = weights.iter().filter(is_new).copied().collect();
+    let needs_choice = |matrix: &&Matrix| is_measurable(matrix) && Prefetch::chosen(matrix.quant()).is_none();
+    let weights: Vec<Matrix> = weights.iter().filter(needs_choice).copied().collect();
     let bytes_of = |weights: &[Matrix]| weights.iter().map(Matrix::byte_len).sum::<usize>() as f64;
-    let of_format = |quant: Quant| {
-        let all: Vec<Matrix> = weights
+    let sample = |quant: Quant| {
+        let of_format: Vec<Matrix> = weights
             .iter()
             .filter(|matrix| matrix.quant() == quant)
             .copied()
             .collect();
-        let share = SAMPLE_BYTES as f64 * bytes_of(&all) / bytes_of(&weights);
-        Sample::new(quant, &all, share as usize)
+        let share = SAMPLE_BYTES as f64 * bytes_of(&of_format) / bytes_of(&weights);
+        Sample::new(quant, &of_format, share as usize)
     };
-    Quant::ALL.into_iter().filter_map(of_format).collect()
+    Quant::ALL.into_iter().filter_map(sample).collect()
 }
 
 impl<'a> Sample<'a> {
-    /// At most `bytes` of these weights, of the shape that most of them have.
+    /// At most `bytes` of these weights, all of the shape that has the most bytes.
     fn new(quant: Quant, weights: &[Matrix<'a>], bytes: usize) -> Option<Self> {
-        let mut bytes_of = HashMap::new();
+        let mut bytes_by_shape = HashMap::new();
         for matrix in weights {
-            *bytes_of.entry((matrix.rows(), matrix.cols())).or_insert(0) += matrix.byte_len();
+            *bytes_by_shape.entry((matrix.rows(), matrix.cols())).or_insert(0) += matrix.byte_len();
         }
-        let (shape, _) = bytes_of.into_iter().max_by_key(|(shape, bytes)| (*bytes, *shape))?;
-        let (mut matrices, mut left) = (Vec::new(), bytes);
+        let (shape, _) = bytes_by_shape
+            .into_iter()
+            .max_by_key(|(shape, bytes)| (*bytes, *shape))?;
+        let (mut matrices, mut remaining) = (Vec::new(), bytes);
         for matrix in weights.iter().filter(|matrix| (matrix.rows(), matrix.cols()) == shape) {
-            let part = matrix.first_rows(left / matrix.row_bytes());
+            let part = matrix.first_rows(remaining / matrix.row_bytes());
             if part.rows() == 0 {
                 break;
             }
-            left -= part.byte_len();
+            remaining -= part.byte_len();
             matrices.push(part);
         }
         let candidate = |choice| Candidate {
@@ -178,61 +186,63 @@ impl<'a> Sample<'a> {
             seconds: Vec::new(),
         };
         let rows = matrices.iter().map(Matrix::rows).max()?;
-        (bytes - left >= MIN_SAMPLE).then(|| Self {
+        (bytes - remaining >= MIN_SAMPLE_BYTES).then(|| Self {
             quant,
             matrices,
-            x: (0..shape.1).map(|at| (at % 17) as f32 - 8.0).collect(),
+            x: (0..shape.1).map(|column| (column % 17) as f32 - 8.0).collect(),
             y: vec![0.0; rows],
             candidates: CANDIDATES.into_iter().map(candidate).collect(),
         })
     }
 
+    /// Bytes of the matrices.
     fn byte_len(&self) -> usize {
         self.matrices.iter().map(Matrix::byte_len).sum()
     }
 
-    /// Seconds of a pass.
+    /// Runs a pass and returns its seconds.
     fn pass(&mut self, choice: Prefetch) -> Result<f64, ShapeError> {
         Prefetch::choose(self.quant, Some(choice));
-        let began = Instant::now();
+        let start = Instant::now();
         let precision = MatmulPrecision::Int8Activations;
-        let outcome = self.matrices.iter().try_for_each(|matrix| {
+        let result = self.matrices.iter().try_for_each(|matrix| {
             let out = &mut self.y[..matrix.rows()];
             norm_linears(&self.x, None, &[Linear::plain(*matrix)], precision, out)
         });
         Prefetch::choose(self.quant, None);
-        outcome.map(|()| began.elapsed().as_secs_f64())
+        result.map(|()| start.elapsed().as_secs_f64())
     }
 
-    fn time_candidate(&mut self, at: usize) -> Result<(), ShapeError> {
-        let seconds = self.pass(self.candidates[at].choice)?;
-        let all = &mut self.candidates[at].seconds;
-        all.push(seconds);
-        all.sort_by(f64::total_cmp);
+    /// Runs a pass of a candidate and records its time.
+    fn time_candidate(&mut self, index: usize) -> Result<(), ShapeError> {
+        let seconds = self.pass(self.candidates[index].choice)?;
+        let times = &mut self.candidates[index].seconds;
+        times.push(seconds);
+        times.sort_by(f64::total_cmp);
         Ok(())
     }
 
-    /// Sorts the candidates. The CPU's default is the second one if it is slower.
+    /// Sorts the candidates by speed, with the CPU's default at least in second place.
     fn rank(&mut self) {
         self.candidates.sort_by(|a, b| a.median().total_cmp(&b.median()));
         let default = Prefetch::of_cpu();
-        let at = self.candidates.iter().position(|candidate| candidate.choice == default);
-        if let Some(at) = at.filter(|at| *at > 1) {
-            self.candidates[1..=at].rotate_right(1);
+        let position = self.candidates.iter().position(|candidate| candidate.choice == default);
+        if let Some(position) = position.filter(|position| *position > 1) {
+            self.candidates[1..=position].rotate_right(1);
         }
     }
 
-    /// The fastest candidate, or the CPU's default if that is about as fast.
+    /// Chooses the fastest candidate, or the CPU's default unless the fastest beats it.
     fn choose(&self) -> Calibrated {
         let default = Prefetch::of_cpu();
         let default = self.candidates.iter().find(|candidate| candidate.choice == default);
         let fastest = &self.candidates[0];
-        let chosen = default.filter(|default| !fastest.beats(default)).unwrap_or(fastest);
-        Prefetch::choose(self.quant, Some(chosen.choice));
+        let best = default.filter(|default| !fastest.beats(default)).unwrap_or(fastest);
+        Prefetch::choose(self.quant, Some(best.choice));
         Calibrated {
             quant: self.quant,
-            choice: chosen.choice,
-            bytes_per_second: self.byte_len() as f64 / chosen.median(),
+            choice: best.choice,
+            bytes_per_second: self.byte_len() as f64 / best.median(),
         }
     }
 }

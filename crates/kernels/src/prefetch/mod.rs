@@ -1,9 +1,9 @@
-//! Software prefetching of weights: whether, how far ahead, and into which cache.
+//! Software prefetching of weights: its distance, and the cache to which it prefetches.
 //!
 //! The fastest choice differs between CPUs, and prefetching can even be slower than none
-//! (`docs/tried/decode.md`). So each format has its own: the value of `HEARTH_PREFETCH`, else the
-//! result of [`calibrate`] or of an earlier process ([`Prefetch::choose`]), else a default for the
-//! CPU. Results do not depend on it.
+//! (`docs/tried/decode.md`). So each format has its own choice: the value of `HEARTH_PREFETCH`,
+//! else the result of [`calibrate`] in this process or an earlier one ([`Prefetch::choose`]), else
+//! a default for the CPU. The results of products do not depend on the choice.
 
 mod calibrate;
 
@@ -17,14 +17,14 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Environment variable that names the choice for all formats.
 const VARIABLE: &str = "HEARTH_PREFETCH";
-/// Greatest distance in bytes.
+/// Maximum distance in bytes.
 const MAX_DISTANCE: u16 = 16 * 1024;
 
-/// The cache that a prefetched line goes to: the operand of x86's `prefetch` instructions.
+/// The cache to which lines are prefetched: the hint of x86's `prefetch` instructions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 enum Target {
-    /// `prefetcht0`: L1, and all others.
+    /// `prefetcht0`: L1 and all other caches.
     T0,
     /// `prefetcht1`: L2.
     T1,
@@ -44,17 +44,18 @@ impl Target {
     }
 }
 
-/// Whether and how products of a format prefetch the weights of one token. Written as `none`, or as
-/// target and distance in bytes, such as `t1+1024`.
+/// Software prefetch of the weights in products of a format with one token. Written as `none`, or
+/// as target and distance in bytes, such as `t1+1024`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Prefetch {
     target: Target,
-    /// Bytes from the weights that are multiplied to those that are prefetched; 0 means none.
+    /// Bytes from the weights that are being multiplied to the weights that are prefetched; 0 means
+    /// no prefetch.
     distance: u16,
 }
 
 impl Prefetch {
-    /// None: what the hardware prefetches.
+    /// No software prefetch.
     pub const NONE: Self = Self::new(Target::T1, 0);
 
     const fn new(target: Target, distance: u16) -> Self {
@@ -72,8 +73,8 @@ impl Prefetch {
         Self::decode(CHOSEN[quant as usize].load(Ordering::Relaxed))
     }
 
-    /// Sets the choice of this process for a format; `None` means the default of the CPU. Where
-    /// `HEARTH_PREFETCH` is set, it counts instead.
+    /// Sets the choice of this process for a format; `None` means the default of the CPU.
+    /// `HEARTH_PREFETCH` takes precedence.
     pub fn choose(quant: Quant, choice: Option<Self>) {
         let code = choice.map_or(0, Self::encode);
         CHOSEN[quant as usize].store(code, Ordering::Relaxed);
@@ -91,27 +92,29 @@ impl Prefetch {
     }
 
     /// The default of this CPU. The default for Intel was measured on Sapphire and Emerald Rapids
-    /// only, the other one on a Zen 4 only (`docs/tried/decode.md`).
+    /// only, the default for other CPUs on a Zen 4 only (`docs/tried/decode.md`).
     fn of_cpu() -> Self {
         #[cfg(target_arch = "x86_64")]
         if crate::isa::is_intel() {
-            // A page, so that the TLB miss is hidden too: the hardware prefetcher stops at its end.
+            // One page ahead hides the TLB miss too: the hardware prefetcher stops at the end of a
+            // page.
             return Self::new(Target::T1, 4096);
         }
         Self::NONE
     }
 
-    /// A number other than 0.
+    /// Encodes the choice as a number other than 0.
     fn encode(self) -> u32 {
         1 << 31 | (self.target as u32) << 16 | u32::from(self.distance)
     }
 
+    /// Inverse of [`Prefetch::encode`]; `None` for 0.
     fn decode(code: u32) -> Option<Self> {
         let target = *Target::ALL.get((code >> 16 & 0xff) as usize)?;
         (code != 0).then_some(Self::new(target, code as u16))
     }
 
-    /// Prefetches the cache lines at this distance after `bytes`.
+    /// Prefetches the cache lines of `bytes`, offset by the distance.
     #[cfg(target_arch = "x86_64")]
     #[inline(always)]
     pub(crate) fn after(self, bytes: &[u8]) {
@@ -120,17 +123,17 @@ impl Prefetch {
             return;
         }
         match self.target {
-            Target::T0 => lines::<_MM_HINT_T0>(bytes, self.distance),
-            Target::T1 => lines::<_MM_HINT_T1>(bytes, self.distance),
-            Target::Nta => lines::<_MM_HINT_NTA>(bytes, self.distance),
+            Target::T0 => prefetch_lines::<_MM_HINT_T0>(bytes, self.distance),
+            Target::T1 => prefetch_lines::<_MM_HINT_T1>(bytes, self.distance),
+            Target::Nta => prefetch_lines::<_MM_HINT_NTA>(bytes, self.distance),
         }
     }
 }
 
-/// Prefetches as many cache lines as `bytes` has, `distance` bytes after them.
+/// Prefetches the cache lines of `bytes`, offset by `distance` bytes.
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
-fn lines<const HINT: i32>(bytes: &[u8], distance: u16) {
+fn prefetch_lines<const HINT: i32>(bytes: &[u8], distance: u16) {
     for line in bytes.as_chunks::<64>().0 {
         let address = line.as_ptr().wrapping_add(usize::from(distance));
         // SAFETY: every x86-64 CPU has the instruction, and a prefetch may take any address.
@@ -140,6 +143,7 @@ fn lines<const HINT: i32>(bytes: &[u8], distance: u16) {
 
 /// The choices of this process, encoded; 0 means the default.
 static CHOSEN: [AtomicU32; Quant::ALL.len()] = [const { AtomicU32::new(0) }; Quant::ALL.len()];
+/// The value of `HEARTH_PREFETCH`, read once.
 static REQUESTED: OnceLock<Option<Prefetch>> = OnceLock::new();
 
 impl fmt::Display for Prefetch {
@@ -159,7 +163,7 @@ impl FromStr for Prefetch {
             return Ok(Self::NONE);
         }
         let parts = name.split_once('+').and_then(|(target, distance)| {
-            let target = Target::ALL.into_iter().find(|known| known.name() == target)?;
+            let target = Target::ALL.into_iter().find(|candidate| candidate.name() == target)?;
             let distance = distance
                 .parse()
                 .ok()
@@ -187,8 +191,8 @@ mod tests {
         for name in ["none", "t0+512", "t1+1024", "nta+16384"] {
             assert_eq!(name.parse::<Prefetch>().expect(name).to_string(), name);
         }
-        for wrong in ["", "t1", "t1+", "t1+0", "t1+16385", "t2+64", "t1+-1", "None"] {
-            assert!(wrong.parse::<Prefetch>().is_err(), "{wrong}");
+        for invalid in ["", "t1", "t1+", "t1+0", "t1+16385", "t2+64", "t1+-1", "None"] {
+            assert!(invalid.parse::<Prefetch>().is_err(), "{invalid}");
         }
     }
 

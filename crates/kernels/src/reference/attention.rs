@@ -27,10 +27,10 @@ pub fn qk_norm_rope(qkv: &[f64], heads: &Heads, positions: &[u32], args: &QkNorm
     for (row, position) in out.chunks_mut(heads.qkv_width()).zip(positions) {
         let angle = |pair: usize| f64::from(*position) * args.base.powf(-2.0 * pair as f64 / args.dims as f64);
         let angles: Vec<f64> = (0..args.dims / 2).map(angle).collect();
-        let of_q_and_k = row.chunks_mut(heads.head_dim).take(heads.heads + heads.kv_heads);
-        for (number, head) in of_q_and_k.enumerate() {
+        let q_and_k_heads = row.chunks_mut(heads.head_dim).take(heads.heads + heads.kv_heads);
+        for (index, head) in q_and_k_heads.enumerate() {
             let mut x = head.to_vec();
-            if let Some(weight) = &args.norms[usize::from(number >= heads.heads)] {
+            if let Some(weight) = &args.norms[usize::from(index >= heads.heads)] {
                 x = rms_norm(&x, weight, args.eps);
             }
             head.copy_from_slice(&rotated(&x, args.pairing, &angles));
@@ -65,35 +65,39 @@ fn round_to_8_bits(block: &mut [f32]) {
 
 /// Attention of rows of Q, K and V: token `t` sees tokens `starts[t]..=t` within the window.
 pub fn attend(qkv: &[f64], shape: &Heads, starts: &[u32]) -> Vec<f64> {
-    let first = |token: usize| shape.window.map_or(0, |window| (token + 1).saturating_sub(window));
-    let sees = starts
+    let window_start = |token: usize| shape.window.map_or(0, |window| (token + 1).saturating_sub(window));
+    let visible = starts
         .iter()
         .enumerate()
-        .map(|(token, start)| first(token).max(*start as usize)..token + 1);
-    attend_to(qkv, shape, sees)
+        .map(|(token, start)| window_start(token).max(*start as usize)..token + 1);
+    attend_to(qkv, shape, visible)
 }
 
-/// Attention of a batch in which each token sees these tokens of it.
-pub fn attend_to(qkv: &[f64], shape: &Heads, sees: impl Iterator<Item = Range<usize>>) -> Vec<f64> {
+/// Attention of a batch in which token `t` sees the tokens of item `t` of `visible`.
+pub fn attend_to(qkv: &[f64], shape: &Heads, visible: impl Iterator<Item = Range<usize>>) -> Vec<f64> {
     let Heads {
         heads,
         kv_heads,
         head_dim,
         ..
     } = *shape;
-    let part = |token: usize, head: usize| &qkv[token * shape.qkv_width() + head * head_dim..][..head_dim];
+    let head_of = |token: usize, head: usize| &qkv[token * shape.qkv_width() + head * head_dim..][..head_dim];
     let mut out = Vec::new();
-    for (token, seen) in sees.enumerate() {
+    for (token, keys) in visible.enumerate() {
         for head in 0..heads {
             let kv = head / (heads / kv_heads);
             let score = |key: usize| {
-                let terms = part(token, head).iter().zip(part(key, heads + kv)).map(|(a, b)| a * b);
+                let terms = head_of(token, head)
+                    .iter()
+                    .zip(head_of(key, heads + kv))
+                    .map(|(q, k)| q * k);
                 f64::from(shape.scale) * terms.sum::<f64>()
             };
-            let p = softmax(&seen.clone().map(score).collect::<Vec<_>>());
+            let p = softmax(&keys.clone().map(score).collect::<Vec<_>>());
             out.extend((0..head_dim).map(|i| {
-                let seen = seen.clone().zip(&p);
-                seen.map(|(key, p)| p * part(key, heads + kv_heads + kv)[i])
+                let terms = keys.clone().zip(&p);
+                terms
+                    .map(|(key, p)| p * head_of(key, heads + kv_heads + kv)[i])
                     .sum::<f64>()
             }));
         }

@@ -6,20 +6,23 @@ use crate::softmax::IGNORE_INDEX;
 
 /// RMSNorm of rows as wide as the weight.
 pub fn rms_norm(x: &[f64], weight: &[f64], eps: f64) -> Vec<f64> {
-    let row = |x: &[f64]| {
+    let norm_row = |x: &[f64]| {
         let mean = x.iter().map(|x| x * x).sum::<f64>() / x.len() as f64;
-        let root = 1.0 / (mean + eps).sqrt();
-        x.iter().zip(weight).map(move |(x, w)| x * root * w).collect::<Vec<_>>()
+        let inverse_rms = 1.0 / (mean + eps).sqrt();
+        x.iter()
+            .zip(weight)
+            .map(move |(x, w)| x * inverse_rms * w)
+            .collect::<Vec<_>>()
     };
-    x.chunks(weight.len()).flat_map(row).collect()
+    x.chunks(weight.len()).flat_map(norm_row).collect()
 }
 
 /// Softmax of one row.
 pub fn softmax(x: &[f64]) -> Vec<f64> {
     let maximum = x.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-    let e: Vec<f64> = x.iter().map(|x| (x - maximum).exp()).collect();
-    let sum: f64 = e.iter().sum();
-    e.iter().map(|e| e / sum).collect()
+    let exps: Vec<f64> = x.iter().map(|x| (x - maximum).exp()).collect();
+    let sum: f64 = exps.iter().sum();
+    exps.iter().map(|e| e / sum).collect()
 }
 
 /// `-ln p(target)` of each row of logits; 0 if the target is [`IGNORE_INDEX`].
@@ -35,7 +38,7 @@ pub fn cross_entropy(logits: &[f64], targets: &[u32]) -> Vec<f64> {
         .collect()
 }
 
-/// The activation of one gate.
+/// The activation function of one element.
 pub fn activated(activation: Activation, x: f64) -> f64 {
     match activation {
         Activation::Silu => x / (1.0 + (-x).exp()),

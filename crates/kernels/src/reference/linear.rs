@@ -18,7 +18,7 @@ pub fn matmul(a: &[f64], b: &[f64], m: usize, k: usize, n: usize) -> Vec<f64> {
 
 /// The transpose of a matrix `[rows, cols]`.
 pub fn transpose(x: &[f64], rows: usize, cols: usize) -> Vec<f64> {
-    (0..rows * cols).map(|at| x[at % rows * cols + at / rows]).collect()
+    (0..rows * cols).map(|i| x[i % rows * cols + i / rows]).collect()
 }
 
 /// An adapter.
@@ -80,23 +80,23 @@ impl Linear {
         })
     }
 
-    /// The linear over `x [T, in]`.
+    /// The output `[T, out]` for `x [T, in]`.
     pub fn over(&self, x: &[f64]) -> Vec<f64> {
         let (tokens, rows, cols) = (x.len() / self.cols, self.rows, self.cols);
         let mut y = matmul(x, &transpose(&self.weight, rows, cols), tokens, cols, rows);
         y.iter_mut().for_each(|y| *y *= self.scale);
         if let Some(lora) = &self.lora {
             let rank = lora.a.len() / cols;
-            let seen: Vec<f64> = match &lora.mask {
+            let input: Vec<f64> = match &lora.mask {
                 Some(mask) => x.iter().zip(mask).map(|(x, mask)| x * mask).collect(),
                 None => x.to_vec(),
             };
-            let low = matmul(&seen, &transpose(&lora.a, rank, cols), tokens, cols, rank);
-            let added = matmul(&low, &transpose(&lora.b, rows, rank), tokens, rank, rows);
-            y.iter_mut().zip(added).for_each(|(y, x)| *y += lora.scale * x);
+            let low = matmul(&input, &transpose(&lora.a, rank, cols), tokens, cols, rank);
+            let output = matmul(&low, &transpose(&lora.b, rows, rank), tokens, rank, rows);
+            y.iter_mut().zip(output).for_each(|(y, x)| *y += lora.scale * x);
         }
         if let Some(bias) = &self.bias {
-            y.iter_mut().enumerate().for_each(|(at, y)| *y += bias[at % rows]);
+            y.iter_mut().enumerate().for_each(|(i, y)| *y += bias[i % rows]);
         }
         y
     }

@@ -11,7 +11,7 @@ pub use attention::{QkNormRope, attend, attend_to, cached, qk_norm_rope};
 pub use elementwise::{activated, cross_entropy, gated, rms_norm, rotated, softmax};
 pub use linear::{Linear, Lora, matmul, transpose};
 
-/// Reproducible noise between -1 and 1.
+/// Reproducible uniform noise in [-1, 1).
 pub fn noise(seed: u64, count: usize) -> Vec<f32> {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let mut next = || {
@@ -28,7 +28,7 @@ pub fn wide(x: &[f32]) -> Vec<f64> {
     x.iter().map(|x| f64::from(*x)).collect()
 }
 
-/// The gradient at `x` of `f`'s results, each times its weight, by central differences.
+/// The gradient at `x` of the weighted sum of `f`'s outputs, by central differences.
 pub fn central_differences(x: &[f64], weights: &[f64], f: impl Fn(&[f64]) -> Vec<f64>) -> Vec<f64> {
     const STEP: f64 = 1e-5;
     let value = |x: &[f64]| f(x).iter().zip(weights).map(|(y, w)| y * w).sum::<f64>();
@@ -37,26 +37,26 @@ pub fn central_differences(x: &[f64], weights: &[f64], f: impl Fn(&[f64]) -> Vec
         .map(|i| {
             let original = x[i];
             x[i] = original + STEP;
-            let above = value(&x);
+            let plus = value(&x);
             x[i] = original - STEP;
-            let below = value(&x);
+            let minus = value(&x);
             x[i] = original;
-            (above - below) / (2.0 * STEP)
+            (plus - minus) / (2.0 * STEP)
         })
         .collect()
 }
 
-/// The relative error of `found`: the norm of the difference divided by the norm of `expected`, the
-/// latter at least 0.001. Not finite if `found` is not, infinite if the lengths differ.
-pub fn relative_error(found: &[f32], expected: &[f64]) -> f64 {
-    if found.len() != expected.len() {
+/// The relative error of `actual`: the norm of the difference divided by the norm of `expected`,
+/// the latter at least 0.001. Not finite if `actual` is not, infinite if the lengths differ.
+pub fn relative_error(actual: &[f32], expected: &[f64]) -> f64 {
+    if actual.len() != expected.len() {
         return f64::INFINITY;
     }
-    let length = |squares: f64| squares.sqrt();
-    let distance = found
+    let squared_distance: f64 = actual
         .iter()
         .zip(expected)
         .map(|(a, b)| (f64::from(*a) - b).powi(2))
         .sum();
-    length(distance) / length(expected.iter().map(|x| x * x).sum()).max(1e-3)
+    let squared_norm: f64 = expected.iter().map(|x| x * x).sum();
+    squared_distance.sqrt() / squared_norm.sqrt().max(1e-3)
 }

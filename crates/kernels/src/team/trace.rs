@@ -1,11 +1,11 @@
-//! Traces of runs, and a simulation of their schedule with any number of threads, for machines with
-//! more cores than the one at hand.
+//! Traces of runs, and a simulation of their schedule with any number of threads, to predict the
+//! speed on machines with more cores.
 //!
-//! A traced run is executed by its caller alone, as are runs inside it, split as for the number of
-//! threads of the team; the duration of each chunk is recorded. The simulation knows neither shared
-//! memory bandwidth nor clock rates that depend on the number of busy cores.
+//! The caller alone executes a traced run, and runs nested in it. The run is split as for the
+//! number of threads of the team, and the duration of each work chunk is recorded. The simulation
+//! models neither shared memory bandwidth nor clock rates that depend on the number of busy cores.
 
-use super::{IN_CHUNK, Work};
+use super::{IN_WORK_CHUNK, Work};
 use std::cell::RefCell;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -16,7 +16,7 @@ use std::time::Instant;
 pub struct TracedRun {
     /// Seconds since the end of the previous run: work of one thread.
     pub before: f64,
-    /// Seconds of each chunk.
+    /// Seconds of each work chunk.
     pub chunks: Vec<f64>,
 }
 
@@ -32,23 +32,24 @@ pub struct Trace {
 /// The costs of scheduling, in seconds.
 #[derive(Debug, Clone, Copy)]
 pub struct Costs {
-    /// Each way: from the start of a run to the first chunk of a worker, and from the last chunk to
-    /// the caller's return.
+    /// From the start of a run to the first chunk of a worker; the same again from the last chunk
+    /// to the caller's return.
     pub dispatch: f64,
-    /// Of a steal.
+    /// Added to a chunk that is stolen.
     pub steal: f64,
 }
 
+/// A trace that is being recorded.
 struct Recording {
     runs: Vec<TracedRun>,
-    end_of_last: Instant,
+    end_of_last_run: Instant,
 }
 
 impl Default for Recording {
     fn default() -> Self {
         Self {
             runs: Vec::new(),
-            end_of_last: Instant::now(),
+            end_of_last_run: Instant::now(),
         }
     }
 }
@@ -59,7 +60,7 @@ thread_local! {
 
 /// Traces the runs that `body` starts on this thread.
 pub fn trace(body: impl FnOnce()) -> Trace {
-    /// Ends the recording also if the body panics.
+    /// Ends the recording, even if the body panics.
     struct End;
     impl Drop for End {
         fn drop(&mut self) {
@@ -72,43 +73,43 @@ pub fn trace(body: impl FnOnce()) -> Trace {
     let recorded = RECORDING.take().unwrap_or_default();
     Trace {
         runs: recorded.runs,
-        after: recorded.end_of_last.elapsed().as_secs_f64(),
+        after: recorded.end_of_last_run.elapsed().as_secs_f64(),
     }
 }
 
 /// Executes and records a run if this thread is traced; returns whether it is.
 pub(super) fn run(chunks: usize, work: &Work<'_>) -> bool {
-    // Not borrowed during the work, which may start nested runs.
+    // Taken, not borrowed: the work may start nested runs.
     let Some(mut recording) = RECORDING.take() else {
         return false;
     };
     let mut run = TracedRun {
-        before: recording.end_of_last.elapsed().as_secs_f64(),
+        before: recording.end_of_last_run.elapsed().as_secs_f64(),
         chunks: Vec::with_capacity(chunks),
     };
-    let is_nested = IN_CHUNK.replace(true);
+    let is_nested = IN_WORK_CHUNK.replace(true);
     for chunk in 0..chunks {
         let start = Instant::now();
         work(chunk);
         run.chunks.push(start.elapsed().as_secs_f64());
     }
-    IN_CHUNK.set(is_nested);
+    IN_WORK_CHUNK.set(is_nested);
     recording.runs.push(run);
-    recording.end_of_last = Instant::now();
+    recording.end_of_last_run = Instant::now();
     RECORDING.set(Some(recording));
     true
 }
 
 impl Trace {
-    /// Seconds in which one thread alone executes everything.
+    /// Seconds if one thread executes everything.
     pub fn total(&self) -> f64 {
         self.serial() + self.runs.iter().map(TracedRun::work).sum::<f64>()
     }
 
     /// Seconds outside of runs, and in runs of one chunk.
     pub fn serial(&self) -> f64 {
-        let short = self.runs.iter().filter(|run| run.chunks.len() < 2).map(TracedRun::work);
-        self.after + self.runs.iter().map(|run| run.before).sum::<f64>() + short.sum::<f64>()
+        let single_chunk = self.runs.iter().filter(|run| run.chunks.len() < 2).map(TracedRun::work);
+        self.after + self.runs.iter().map(|run| run.before).sum::<f64>() + single_chunk.sum::<f64>()
     }
 
     /// Simulated seconds with `threads` threads.
@@ -119,6 +120,7 @@ impl Trace {
 }
 
 impl TracedRun {
+    /// Seconds of all chunks.
     fn work(&self) -> f64 {
         self.chunks.iter().sum()
     }
@@ -136,23 +138,23 @@ impl TracedRun {
                 self.chunks[range].iter().copied().collect()
             })
             .collect();
-        // When each thread looks for its next chunk: in nanoseconds, which are ordered.
+        // Times at which threads look for their next chunk, in nanoseconds: integers are `Ord`.
         let nanoseconds = |seconds: f64| (seconds * 1e9) as u64;
-        let begin = |thread: usize| Reverse((if thread == 0 { 0 } else { nanoseconds(costs.dispatch) }, thread));
-        let mut idle: BinaryHeap<_> = (0..threads).map(begin).collect();
+        let ready = |thread: usize| Reverse((if thread == 0 { 0 } else { nanoseconds(costs.dispatch) }, thread));
+        let mut idle: BinaryHeap<_> = (0..threads).map(ready).collect();
         let mut end = 0;
         while let Some(Reverse((now, thread))) = idle.pop() {
             let own = ranges[thread].pop_front();
             let stolen = |ranges: &mut Vec<VecDeque<f64>>| {
-                let mut others = (1..threads).map(|by| (thread + by) % threads);
+                let mut others = (1..threads).map(|offset| (thread + offset) % threads);
                 others
                     .find_map(|other| ranges[other].pop_back())
                     .map(|chunk| chunk + costs.steal)
             };
             if let Some(chunk) = own.or_else(|| stolen(&mut ranges)) {
-                let done = now + nanoseconds(chunk);
-                end = end.max(done);
-                idle.push(Reverse((done, thread)));
+                let chunk_end = now + nanoseconds(chunk);
+                end = end.max(chunk_end);
+                idle.push(Reverse((chunk_end, thread)));
             }
         }
         end as f64 * 1e-9 + costs.dispatch
@@ -204,7 +206,8 @@ mod tests {
             dispatch: 0.125,
             steal: 0.25,
         };
-        // It begins after the dispatch, and its steal ends before the first thread's two chunks.
+        // It begins after the dispatch, and the stolen chunk ends before the first thread's two
+        // chunks.
         assert_seconds(trace.simulated(2, costs), 1.5 + 2.0 + 0.125);
     }
 

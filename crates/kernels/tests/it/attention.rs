@@ -29,16 +29,17 @@ fn shapes() -> [Heads; 7] {
     ]
 }
 
+/// Random rows of Q, K and V.
 fn qkv(seed: u64, shape: Heads, tokens: usize) -> Vec<f32> {
     noise(seed, tokens * (shape.heads + 2 * shape.kv_heads) * shape.head_dim)
 }
 
 /// The starts of concatenated sequences of these lengths.
 fn starts(lengths: &[u32]) -> Vec<u32> {
-    let firsts = lengths
+    let first_tokens = lengths
         .iter()
         .scan(0, |next, length| Some(std::mem::replace(next, *next + length)));
-    firsts
+    first_tokens
         .zip(lengths)
         .flat_map(|(first, length)| vec![first; *length as usize])
         .collect()
@@ -80,17 +81,17 @@ fn a_batch_without_a_causal_mask_attends_both_ways() {
             let mut out = vec![f32::NAN; tokens * shape.out_width()];
             attend_batch_both_ways(&qkv, &shape, &starts, &ends, &mut out).unwrap();
             let half = shape.window.map_or(tokens, |window| window / 2);
-            let sees = (0..tokens).map(|token| {
+            let visible = (0..tokens).map(|token| {
                 let end = (ends[token] as usize).min(token + half + 1);
                 (starts[token] as usize).max(token.saturating_sub(half))..end
             });
-            let expected = reference::attend_to(&wide(&qkv), &shape, sees);
+            let expected = reference::attend_to(&wide(&qkv), &shape, visible);
             assert_near(&format!("{shape:?} {lengths:?}"), &out, &expected, 2e-6);
-            let mut wrong = ends.clone();
-            wrong[tokens - 1] = tokens as u32 + 1;
-            assert!(attend_batch_both_ways(&qkv, &shape, &starts, &wrong, &mut out).is_err());
-            wrong[tokens - 1] = tokens as u32 - 1;
-            assert!(attend_batch_both_ways(&qkv, &shape, &starts, &wrong, &mut out).is_err());
+            let mut invalid_ends = ends.clone();
+            invalid_ends[tokens - 1] = tokens as u32 + 1;
+            assert!(attend_batch_both_ways(&qkv, &shape, &starts, &invalid_ends, &mut out).is_err());
+            invalid_ends[tokens - 1] = tokens as u32 - 1;
+            assert!(attend_batch_both_ways(&qkv, &shape, &starts, &invalid_ends, &mut out).is_err());
         }
     }
 }
@@ -109,7 +110,7 @@ impl Cached<'_> {
         let width = shape.qkv_width();
         let positions = self.length..self.length + tokens;
         let batch = &self.qkv[positions.start * width..positions.end * width];
-        let cell = |at: usize| self.pages[at / PAGE] * PAGE as u32 + (at % PAGE) as u32;
+        let cell = |position: usize| self.pages[position / PAGE] * PAGE as u32 + (position % PAGE) as u32;
         let cells: Vec<u32> = positions.map(cell).collect();
         layer.write(&shape, &cells, batch).unwrap();
         self.length += tokens;
@@ -121,16 +122,17 @@ impl Cached<'_> {
     }
 }
 
-/// A layer of `pages` pages whose cells and scales are NaN, as a page's last owner may leave them.
+/// A layer of `pages` pages whose cells and scales are NaN, as the previous sequence of a page may
+/// leave them.
 fn unwritten(format: KvFormat, shape: Heads, pages: u32) -> KvLayer {
     let mut layer = KvLayer::new(format, pages as usize * PAGE, shape.kv_heads, shape.head_dim);
-    for part in layer.tiles_mut(0..pages as usize * PAGE / KvLayer::TILE).unwrap() {
-        part.fill(0xff);
+    for tile in layer.tiles_mut(0..pages as usize * PAGE / KvLayer::TILE).unwrap() {
+        tile.fill(0xff);
     }
     layer
 }
 
-/// Attention through a cache, `steps` tokens at a time, in these pages.
+/// Attention through a cache with these pages, in steps of these numbers of tokens.
 fn attend_through_cache(format: KvFormat, shape: Heads, qkv: &[f32], pages: &[u32], steps: &[usize]) -> Vec<f32> {
     let mut layer = unwritten(format, shape, pages.iter().max().map_or(0, |page| page + 1));
     let mut sequence = Cached { qkv, pages, length: 0 };
@@ -138,9 +140,9 @@ fn attend_through_cache(format: KvFormat, shape: Heads, qkv: &[f32], pages: &[u3
     for &rows in steps {
         let batch = sequence.write(&mut layer, shape, rows).to_vec();
         let spans = &sequence.spans();
-        let mut part = vec![f32::NAN; rows * shape.out_width()];
-        attend(&batch, &shape, &layer, &[CachedRows { rows, spans }], &mut part).unwrap();
-        out.extend(part);
+        let mut step_out = vec![f32::NAN; rows * shape.out_width()];
+        attend(&batch, &shape, &layer, &[CachedRows { rows, spans }], &mut step_out).unwrap();
+        out.extend(step_out);
     }
     out
 }
@@ -148,24 +150,24 @@ fn attend_through_cache(format: KvFormat, shape: Heads, qkv: &[f32], pages: &[u3
 #[test]
 fn a_cache_matches_the_batch_with_pages_in_any_order() {
     let tokens = 300;
-    let odd = [shape(4, 2, 6, None), shape(3, 1, 10, Some(7)), shape(2, 2, 33, None)];
-    let (skipped, step) = if reference::emulated() { (1, 3) } else { (0, 1) };
-    for shape in shapes().into_iter().chain(odd).skip(skipped).step_by(step) {
+    let odd_shapes = [shape(4, 2, 6, None), shape(3, 1, 10, Some(7)), shape(2, 2, 33, None)];
+    let (skip, step) = if reference::is_emulated() { (1, 3) } else { (0, 1) };
+    for shape in shapes().into_iter().chain(odd_shapes).skip(skip).step_by(step) {
         let qkv = qkv(2, shape, tokens);
         let attend = |qkv: &[f32]| reference::attend(&wide(qkv), &shape, &vec![0; tokens]);
         let exact = attend(&qkv);
         // Besides the rounding of the format, sums are rounded, and with 8-bit caches queries and
         // weights, to 16 bits.
-        for (format, near, lost) in [(KvFormat::F16, 3e-6, 1e-3), (KvFormat::Q8_0, 5e-5, 2e-2)] {
+        for (format, tolerance, format_error) in [(KvFormat::F16, 3e-6, 1e-3), (KvFormat::Q8_0, 5e-5, 2e-2)] {
             let expected = attend(&reference::cached(&qkv, &shape, format));
             for steps in [&[280, 1, 1, 2, 3, 13][..], &[1, 2, 297]] {
                 let actual = attend_through_cache(format, shape, &qkv, &[0, 1, 2], steps);
-                let what = format!("{format:?} {shape:?} {steps:?}");
-                assert_near(&what, &actual, &expected, near);
-                assert_near(&what, &actual, &exact, lost);
+                let case = format!("{format:?} {shape:?} {steps:?}");
+                assert_near(&case, &actual, &expected, tolerance);
+                assert_near(&case, &actual, &exact, format_error);
                 for pages in [[3, 4, 5], [2, 1, 0], [4, 0, 7]] {
-                    let elsewhere = attend_through_cache(format, shape, &qkv, &pages, steps);
-                    assert!(elsewhere == actual, "{what} {pages:?}");
+                    let permuted = attend_through_cache(format, shape, &qkv, &pages, steps);
+                    assert!(permuted == actual, "{case} {pages:?}");
                 }
             }
         }
@@ -184,64 +186,68 @@ fn sequences_of_a_batch_have_the_bits_they_have_alone() {
     ] {
         for format in [KvFormat::F16, KvFormat::Q8_0] {
             for count in 1..=lengths_and_rows.len() {
-                let parts = &lengths_and_rows[..count];
-                let all: Vec<Vec<f32>> = (20..).zip(parts).map(|(seed, part)| qkv(seed, shape, part.0)).collect();
+                let sequences = &lengths_and_rows[..count];
+                let inputs: Vec<Vec<f32>> = (20..)
+                    .zip(sequences)
+                    .map(|(seed, (length, _))| qkv(seed, shape, *length))
+                    .collect();
                 let pages: Vec<Vec<u32>> = (0..count as u32)
-                    .map(|number| (0..6).map(|page| page * 5 + number).collect())
+                    .map(|index| (0..6).map(|page| page * 5 + index).collect())
                     .collect();
                 let mut layer = unwritten(format, shape, 30);
-                let (mut batch, mut spans, mut alone) = (Vec::new(), Vec::new(), Vec::new());
-                for ((qkv, pages), &(length, rows)) in all.iter().zip(&pages).zip(parts) {
+                let (mut batch, mut all_spans, mut expected) = (Vec::new(), Vec::new(), Vec::new());
+                for ((qkv, pages), &(length, rows)) in inputs.iter().zip(&pages).zip(sequences) {
                     let mut sequence = Cached { qkv, pages, length: 0 };
                     sequence.write(&mut layer, shape, length - rows);
                     let last = sequence.write(&mut layer, shape, rows).to_vec();
-                    let own = sequence.spans();
+                    let sequence_spans = sequence.spans();
                     let mut out = vec![f32::NAN; rows * shape.out_width()];
-                    attend(&last, &shape, &layer, &[CachedRows { rows, spans: &own }], &mut out).unwrap();
-                    alone.extend(out);
+                    let spans = &sequence_spans;
+                    attend(&last, &shape, &layer, &[CachedRows { rows, spans }], &mut out).unwrap();
+                    expected.extend(out);
                     batch.extend(last);
-                    spans.push(own);
+                    all_spans.push(sequence_spans);
                 }
-                let rows: Vec<CachedRows> = spans
+                let rows: Vec<CachedRows> = all_spans
                     .iter()
-                    .zip(parts)
-                    .map(|(spans, part)| CachedRows { rows: part.1, spans })
+                    .zip(sequences)
+                    .map(|(spans, (_, rows))| CachedRows { rows: *rows, spans })
                     .collect();
-                let mut out = vec![f32::NAN; alone.len()];
+                let mut out = vec![f32::NAN; expected.len()];
                 attend(&batch, &shape, &layer, &rows, &mut out).unwrap();
-                assert!(out == alone, "{count} sequences, {format:?} {shape:?}");
+                assert!(out == expected, "{count} sequences, {format:?} {shape:?}");
             }
         }
     }
 }
 
-/// A NaN in the key or the value of a token reaches the tokens that see it, and no others, which
-/// may be in its tile and in the same step.
+/// A NaN in the key or the value of a token reaches the tokens that see it, and no other tokens,
+/// even of the same tile and step.
 #[test]
 fn a_nan_in_the_cache_reaches_only_rows_that_see_it() {
     const TOKENS: usize = 40;
-    const BAD: usize = 21;
+    const NAN_TOKEN: usize = 21;
     for shape in [shape(4, 2, 24, None), shape(2, 2, 64, Some(5)), shape(3, 1, 33, None)] {
         let clean = qkv(30, shape, TOKENS);
         for format in [KvFormat::F16, KvFormat::Q8_0] {
             let expected = attend_through_cache(format, shape, &clean, &[0], &[20, 20]);
             let keys = shape.out_width();
             let values = keys + shape.kv_heads * shape.head_dim;
-            for at in [keys, values + shape.head_dim - 1] {
-                let mut bad = clean.clone();
-                bad[BAD * shape.qkv_width() + at] = f32::NAN;
-                let actual = attend_through_cache(format, shape, &bad, &[0], &[20, 20]);
+            for element in [keys, values + shape.head_dim - 1] {
+                let mut with_nan = clean.clone();
+                with_nan[NAN_TOKEN * shape.qkv_width() + element] = f32::NAN;
+                let actual = attend_through_cache(format, shape, &with_nan, &[0], &[20, 20]);
                 let rows = actual.chunks(shape.out_width()).zip(expected.chunks(shape.out_width()));
                 for (token, (actual, expected)) in rows.enumerate() {
-                    let what = format!("token {token}, {format:?} {shape:?} {at}");
+                    let case = format!("token {token}, {format:?} {shape:?} {element}");
                     let group = shape.out_width() / shape.kv_heads;
-                    let sees = (BAD..BAD + shape.window.unwrap_or(TOKENS)).contains(&token);
+                    let sees_nan = (NAN_TOKEN..NAN_TOKEN + shape.window.unwrap_or(TOKENS)).contains(&token);
                     // The NaN is in the first KV head.
-                    assert!(actual[group..] == expected[group..], "{what}");
-                    if sees {
-                        assert!(actual[..group].iter().all(|x| x.is_nan()), "{what}")
+                    assert!(actual[group..] == expected[group..], "{case}");
+                    if sees_nan {
+                        assert!(actual[..group].iter().all(|x| x.is_nan()), "{case}")
                     } else {
-                        assert!(actual[..group] == expected[..group], "{what}")
+                        assert!(actual[..group] == expected[..group], "{case}")
                     }
                 }
             }
@@ -270,15 +276,15 @@ fn pages_behind_the_window_are_not_needed() {
             let mut out = vec![f32::NAN; rows * shape.out_width()];
             attend(&last, &shape, &layer, &[CachedRows { rows, spans }], &mut out).map(|()| out)
         };
-        let all = attend_from(0).unwrap();
+        let expected = attend_from(0).unwrap();
         // The first row sees positions 498 to 697, so pages 3 to 5.
         for first in 1..=3 {
-            assert!(attend_from(first).unwrap() == all, "{format:?} from page {first}");
+            assert!(attend_from(first).unwrap() == expected, "{format:?} from page {first}");
         }
         assert!(matches!(attend_from(4), Err(ShapeError::Index { .. })));
-        let short = &Spans::of_pages(0, &pages[..5], tokens);
+        let spans = &Spans::of_pages(0, &pages[..5], tokens);
         let mut out = vec![0.0; rows * shape.out_width()];
-        assert!(attend(&last, &shape, &layer, &[CachedRows { rows, spans: short }], &mut out).is_err());
+        assert!(attend(&last, &shape, &layer, &[CachedRows { rows, spans }], &mut out).is_err());
     }
 }
 
@@ -297,8 +303,11 @@ fn a_copied_page_has_the_cells_of_its_source() {
         let before = layer.clone();
         layer.copy_page(2, 3).unwrap();
         let tiles = |layer: &KvLayer, page: usize| {
-            let size = PAGE / KvLayer::TILE;
-            layer.tiles(page * size..(page + 1) * size).unwrap().concat()
+            let page_tiles = PAGE / KvLayer::TILE;
+            layer
+                .tiles(page * page_tiles..(page + 1) * page_tiles)
+                .unwrap()
+                .concat()
         };
         assert_eq!(tiles(&layer, 3), tiles(&before, 2));
         assert!((0..3).all(|page| tiles(&layer, page) == tiles(&before, page)));
@@ -316,33 +325,35 @@ fn a_copied_page_has_the_cells_of_its_source() {
 
 #[test]
 fn tiles_copied_to_another_cache_give_the_same_attention() {
-    let (read, tokens) = (2 * KvLayer::TILE, 2 * KvLayer::TILE + 5);
+    let (copied, tokens) = (2 * KvLayer::TILE, 2 * KvLayer::TILE + 5);
     let cells: Vec<u32> = (0..tokens as u32).collect();
     for shape in [shape(9, 3, 64, Some(20)), shape(2, 2, 33, None)] {
         let qkv = qkv(14, shape, tokens);
-        let (first, last) = qkv.split_at(qkv.len() / tokens * read);
+        let (first, last) = qkv.split_at(qkv.len() / tokens * copied);
         for format in [KvFormat::F16, KvFormat::Q8_0] {
-            let [mut from, mut to] =
+            let [mut source, mut target] =
                 [300, tokens].map(|cells| KvLayer::new(format, cells, shape.kv_heads, shape.head_dim));
             // Cells after the tiles must not be affected.
-            from.write(&shape, &cells, &noise(15, qkv.len())).unwrap();
-            from.write(&shape, &cells[..read], first).unwrap();
+            source.write(&shape, &cells, &noise(15, qkv.len())).unwrap();
+            source.write(&shape, &cells[..copied], first).unwrap();
             for tiles in [1..2, 0..1] {
-                let pieces = to.tiles_mut(tiles.clone()).unwrap().into_iter();
-                for (to, from) in pieces.zip(from.tiles(tiles).unwrap()) {
-                    to.copy_from_slice(from);
+                let target_tiles = target.tiles_mut(tiles.clone()).unwrap().into_iter();
+                for (target, source) in target_tiles.zip(source.tiles(tiles).unwrap()) {
+                    target.copy_from_slice(source);
                 }
             }
-            let [before, after] = [&mut from, &mut to].map(|layer| {
-                layer.write(&shape, &cells[read..], last).unwrap();
-                let mut out = vec![f32::NAN; (tokens - read) * shape.heads * shape.head_dim];
+            let [expected, actual] = [&mut source, &mut target].map(|layer| {
+                layer.write(&shape, &cells[copied..], last).unwrap();
+                let mut out = vec![f32::NAN; (tokens - copied) * shape.heads * shape.head_dim];
                 let spans = &Spans::in_order(tokens);
-                let rows = tokens - read;
+                let rows = tokens - copied;
                 attend(last, &shape, layer, &[CachedRows { rows, spans }], &mut out).unwrap();
                 out
             });
-            assert_eq!(before, after, "{format:?} {shape:?}");
-            assert!(matches!(to.tiles(2..4), Err(ShapeError::Index { .. })) && to.tiles_mut(0..usize::MAX).is_err());
+            assert_eq!(actual, expected, "{format:?} {shape:?}");
+            assert!(
+                matches!(target.tiles(2..4), Err(ShapeError::Index { .. })) && target.tiles_mut(0..usize::MAX).is_err()
+            );
         }
     }
 }
@@ -360,12 +371,12 @@ fn blocks_in_8_bits_are_as_precise_as_their_scale() {
         qkv[..40].fill(0.0);
         qkv[120..160].fill(0.0);
         let cached = wide(&reference::cached(&qkv, &shape, KvFormat::Q8_0));
-        let sizes_of: Vec<f64> = cached.iter().map(|x| x.abs()).collect();
-        let [expected, summands] = [&cached, &sizes_of].map(|qkv| reference::attend(qkv, &shape, &[0, 0]));
+        let magnitudes: Vec<f64> = cached.iter().map(|x| x.abs()).collect();
+        let [expected, magnitude_sums] = [&cached, &magnitudes].map(|qkv| reference::attend(qkv, &shape, &[0, 0]));
         let actual = attend_through_cache(KvFormat::Q8_0, shape, &qkv, &[1], &[2]);
-        for ((actual, expected), summands) in actual.iter().zip(&expected).zip(&summands) {
+        for ((actual, expected), magnitude_sums) in actual.iter().zip(&expected).zip(&magnitude_sums) {
             assert!(
-                (f64::from(*actual) - expected).abs() <= 5e-5 * summands,
+                (f64::from(*actual) - expected).abs() <= 5e-5 * magnitude_sums,
                 "{sizes:?}: {actual} {expected}"
             );
         }
@@ -389,14 +400,14 @@ fn large_scores_do_not_overflow() {
     );
 }
 
-/// The gradient of attention, after its forward.
+/// Runs attention and returns the gradient of Q, K and V.
 fn backward(qkv: &[f32], shape: Heads, starts: &[u32], d_out: &[f32]) -> Vec<f32> {
-    let [mut out, mut plain] = [(); 2].map(|()| vec![f32::NAN; d_out.len()]);
-    let (mut logs, mut actual) = (vec![f32::NAN; starts.len() * shape.heads], vec![f32::NAN; qkv.len()]);
-    attend_batch_with_lse(qkv, &shape, starts, &mut out, &mut logs).unwrap();
-    attend_batch(qkv, &shape, starts, &mut plain).unwrap();
-    assert_eq!(out, plain, "saving lse must not change the output");
-    attend_batch_backward(qkv, &shape, starts, [&out, &logs], d_out, &mut actual).unwrap();
+    let [mut out, mut without_lse] = [(); 2].map(|()| vec![f32::NAN; d_out.len()]);
+    let (mut lse, mut actual) = (vec![f32::NAN; starts.len() * shape.heads], vec![f32::NAN; qkv.len()]);
+    attend_batch_with_lse(qkv, &shape, starts, &mut out, &mut lse).unwrap();
+    attend_batch(qkv, &shape, starts, &mut without_lse).unwrap();
+    assert_eq!(out, without_lse, "saving lse must not change the output");
+    attend_batch_backward(qkv, &shape, starts, [&out, &lse], d_out, &mut actual).unwrap();
     actual
 }
 
@@ -440,9 +451,9 @@ fn gradient(qkv: &[f64], shape: Heads, starts: &[u32], d_out: &[f64]) -> Vec<f64
             let dp: Vec<f64> = (first..=token)
                 .map(|key| dot(d_out, &qkv[v(key)..v(key) + dim]))
                 .collect();
-            let mean = dot(&p, &dp);
+            let delta = dot(&p, &dp);
             for ((key, p), dp) in (first..=token).zip(&p).zip(&dp) {
-                let ds = scale * p * (dp - mean);
+                let ds = scale * p * (dp - delta);
                 for i in 0..dim {
                     gradient[v(key) + i] += p * d_out[i];
                     gradient[q + i] += ds * qkv[k(key) + i];
@@ -481,21 +492,21 @@ fn qk_norm_rope_and_its_gradient_match_f64() {
     let (positions, eps) = ([0, 5, 300], 1e-3);
     let (q_weight, k_weight) = (noise(8, shape.head_dim), noise(9, shape.head_dim));
     let rope = Rope::new(Pairing::Halves, 6, 10_000.0, 1.0, None);
-    let prepare = reference::QkNormRope {
+    let args = reference::QkNormRope {
         norms: [Some(wide(&q_weight)), Some(wide(&k_weight))],
         eps: f64::from(eps),
         pairing: Pairing::Halves,
         dims: 6,
         base: 10_000.0,
     };
-    let prepared = |qkv: &[f64]| reference::qk_norm_rope(qkv, &shape, &positions, &prepare);
+    let forward = |qkv: &[f64]| reference::qk_norm_rope(qkv, &shape, &positions, &args);
     let qkv = qkv(10, shape, 3);
     let norms = [&q_weight, &k_weight].map(|weight| Some(Norm { weight, eps }));
     let mut actual = qkv.clone();
     qk_norm_rope_in_place(&mut actual, &shape, &positions, norms[0], norms[1], &rope).unwrap();
-    assert_near("qk_norm_rope", &actual, &prepared(&wide(&qkv)), 1e-6);
+    assert_near("qk_norm_rope", &actual, &forward(&wide(&qkv)), 1e-6);
     let mut gradient = noise(11, qkv.len());
-    let expected = central_differences(&wide(&qkv), &wide(&gradient), prepared);
+    let expected = central_differences(&wide(&qkv), &wide(&gradient), forward);
     qk_norm_rope_backward_in_place(&mut gradient, &qkv, &shape, &positions, norms[0], norms[1], &rope).unwrap();
     assert_near("gradient of qk_norm_rope", &gradient, &expected, 5e-6);
 }

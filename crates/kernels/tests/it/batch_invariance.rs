@@ -10,13 +10,12 @@ use hearth_kernels::glu::Activation;
 use hearth_kernels::{Layout, Linear, Lora, MatmulPrecision, Matrix, Norm, Quant, matrix, team};
 use hearth_test_parts::Parts;
 
-/// Batch sizes: one token, fewer and more than the kernels process at once, and more than a chunk
-/// of work.
+/// Batch sizes: fewer and more tokens than the kernels process at once, and more than a work chunk.
 const BATCHES: [usize; 10] = [2, 3, 4, 5, 6, 7, 11, 22, 64, 129];
 const TOKENS: usize = 129;
 const THREADS: [usize; 4] = [1, 2, 3, 8];
-/// Threads and batch sizes of the formats that a run's parts do not include.
-const FEW: [(usize, usize); 3] = [(2, 129), (2, 5), (3, 22)];
+/// Threads and batch sizes of the cases that a run's parts do not include.
+const FEW_PAIRS: [(usize, usize); 3] = [(2, 129), (2, 5), (3, 22)];
 
 /// Sets the number of threads, which may exceed the machine's. Only for a test with its own
 /// process; first called before any kernel runs.
@@ -26,26 +25,26 @@ fn set_threads(threads: usize) {
     assert_eq!(team::threads(), threads);
 }
 
-/// Whether this run includes all of a case.
+/// Returns `true` if this run includes all pairs of threads and batch sizes of a case.
 fn is_included(parts: &Parts, index: usize, case: &str) -> bool {
     let suffix = if cfg!(debug_assertions) { " with assertions" } else { "" };
     parts.includes(index, &format!("batch_invariance::{case}{suffix}"))
 }
 
-/// Threads and batch sizes: all pairs, or [`FEW`].
+/// Threads and batch sizes: all pairs, or [`FEW_PAIRS`].
 fn pairs(all: bool) -> Vec<(usize, usize)> {
     if all {
         THREADS
             .into_iter()
-            .flat_map(|threads| BATCHES.map(|at_once| (threads, at_once)))
+            .flat_map(|threads| BATCHES.map(|batch_size| (threads, batch_size)))
             .collect()
     } else {
-        FEW.to_vec()
+        FEW_PAIRS.to_vec()
     }
 }
 
-/// A weight as in a model: packed if the machine packs it, with rows after the last whole group of
-/// sixteen.
+/// A weight as in a model: packed if this machine packs the format. The number of rows need not be
+/// a multiple of 16.
 struct Weight {
     quant: Quant,
     layout: Layout,
@@ -100,8 +99,8 @@ impl Adapter {
     }
 }
 
-/// Columns of a row of whole blocks that are not whole vectors or chunks where the format allows
-/// that.
+/// Columns of a row: whole blocks, but not whole vectors or activation chunks if the format allows
+/// it.
 fn cols(quant: Quant) -> usize {
     match quant.block_elements() {
         1 => 331,
@@ -110,39 +109,39 @@ fn cols(quant: Quant) -> usize {
     }
 }
 
-/// Runs `run(first token, tokens)` for all tokens in batches of `at_once`.
-fn in_batches(at_once: usize, run: &dyn Fn(usize, usize) -> Vec<f32>) -> Vec<f32> {
-    let first = (0..TOKENS).step_by(at_once);
+/// Calls `run` with the first token and the number of tokens of each batch.
+fn in_batches(batch_size: usize, run: &dyn Fn(usize, usize) -> Vec<f32>) -> Vec<f32> {
+    let first = (0..TOKENS).step_by(batch_size);
     first
-        .flat_map(|first| run(first, at_once.min(TOKENS - first)))
+        .flat_map(|first| run(first, batch_size.min(TOKENS - first)))
         .collect()
 }
 
-/// Checks that these numbers of threads and batch sizes give the same bits as single tokens on one
-/// thread.
-fn check(what: &str, pairs: &[(usize, usize)], run: &dyn Fn(usize, usize) -> Vec<f32>) {
+/// Checks that each pair of threads and batch size gives the same bits as batches of one token on
+/// one thread.
+fn check(case: &str, pairs: &[(usize, usize)], run: &dyn Fn(usize, usize) -> Vec<f32>) {
     set_threads(1);
     let expected = in_batches(1, run);
-    assert!(expected.iter().all(|x| x.is_finite()), "{what}");
-    for &(threads, at_once) in pairs {
+    assert!(expected.iter().all(|x| x.is_finite()), "{case}");
+    for &(threads, batch_size) in pairs {
         set_threads(threads);
-        let same = in_batches(at_once, run)
+        let is_same = in_batches(batch_size, run)
             .iter()
             .map(|x| x.to_bits())
             .eq(expected.iter().map(|x| x.to_bits()));
-        assert!(same, "{what}: {at_once} tokens at once, {threads} threads");
+        assert!(is_same, "{case}: {batch_size} tokens at once, {threads} threads");
     }
 }
 
-/// The formats; few of them under emulation.
+/// The formats with their indices; every fourth format under emulation.
 fn formats() -> impl Iterator<Item = (usize, Quant)> {
-    let step = if reference::emulated() { 4 } else { 1 };
+    let step = if reference::is_emulated() { 4 } else { 1 };
     Quant::ALL.into_iter().enumerate().step_by(step)
 }
 
 #[test]
 fn a_token_has_the_same_outputs_in_any_batch() {
-    if !own_process::is_own(a_token_has_the_same_outputs_in_any_batch) {
+    if !own_process::has_own_process(a_token_has_the_same_outputs_in_any_batch) {
         return;
     }
     set_threads(1);
@@ -191,7 +190,7 @@ fn a_token_has_the_same_outputs_in_any_batch() {
 
 #[test]
 fn a_token_has_the_same_feed_forward_in_any_batch() {
-    if !own_process::is_own(a_token_has_the_same_feed_forward_in_any_batch) {
+    if !own_process::has_own_process(a_token_has_the_same_feed_forward_in_any_batch) {
         return;
     }
     set_threads(1);
@@ -204,7 +203,7 @@ fn a_token_has_the_same_feed_forward_in_any_batch() {
         let [gate, up] = [5, 6].map(|seed| Weight::new(seed, quant, rows, cols));
         // A down projection has as many rows as the others have columns.
         let residual = noise(7, TOKENS * rows);
-        let after = noise(8, rows);
+        let norm_weight = noise(8, rows);
         for rank in [0, 16] {
             let adapter = Adapter::new(9, rank, rows, cols);
             let gate = Linear {
@@ -234,7 +233,7 @@ fn a_token_has_the_same_feed_forward_in_any_batch() {
             for norm in [
                 None,
                 Some(Norm {
-                    weight: &after,
+                    weight: &norm_weight,
                     eps: 1e-6,
                 }),
             ] {
@@ -256,7 +255,7 @@ fn a_token_has_the_same_feed_forward_in_any_batch() {
 /// The precisions of training and of references are batch invariant, too.
 #[test]
 fn a_token_has_the_same_exact_outputs_in_any_batch() {
-    if !own_process::is_own(a_token_has_the_same_exact_outputs_in_any_batch) {
+    if !own_process::has_own_process(a_token_has_the_same_exact_outputs_in_any_batch) {
         return;
     }
     set_threads(1);
@@ -290,20 +289,27 @@ fn shape(heads: usize, kv_heads: usize, head_dim: usize, window: Option<usize>) 
     }
 }
 
-/// Attention through a cache in batches of `at_once`; token `i` in cell `i`.
-fn through_cache(format: KvFormat, shape: Heads, qkv: &[f32], at_once: usize) -> Vec<u32> {
+/// Attention through a cache in batches of `batch_size`; token `i` in cell `i`.
+fn attend_through_cache(format: KvFormat, shape: Heads, qkv: &[f32], batch_size: usize) -> Vec<u32> {
     let width = (shape.heads + 2 * shape.kv_heads) * shape.head_dim;
     let tokens = qkv.len() / width;
     let mut layer = KvLayer::new(format, tokens, shape.kv_heads, shape.head_dim);
     let mut out = Vec::new();
-    for (batch, qkv) in qkv.chunks(at_once * width).enumerate() {
-        let (first, count) = (batch * at_once, qkv.len() / width);
+    for (batch, qkv) in qkv.chunks(batch_size * width).enumerate() {
+        let (first, count) = (batch * batch_size, qkv.len() / width);
         let cells: Vec<u32> = (first as u32..(first + count) as u32).collect();
         layer.write(&shape, &cells, qkv).unwrap();
-        let mut part = vec![f32::NAN; count * shape.heads * shape.head_dim];
+        let mut batch_out = vec![f32::NAN; count * shape.heads * shape.head_dim];
         let spans = &Spans::in_order(first + count);
-        attend(qkv, &shape, &layer, &[CachedRows { rows: count, spans }], &mut part).unwrap();
-        out.extend(part.iter().map(|x| x.to_bits()));
+        attend(
+            qkv,
+            &shape,
+            &layer,
+            &[CachedRows { rows: count, spans }],
+            &mut batch_out,
+        )
+        .unwrap();
+        out.extend(batch_out.iter().map(|x| x.to_bits()));
     }
     out
 }
@@ -311,11 +317,11 @@ fn through_cache(format: KvFormat, shape: Heads, qkv: &[f32], at_once: usize) ->
 /// 700 tokens: more than two splits of keys.
 #[test]
 fn a_token_attends_to_the_same_bits_in_any_batch() {
-    if !own_process::is_own(a_token_attends_to_the_same_bits_in_any_batch) {
+    if !own_process::has_own_process(a_token_attends_to_the_same_bits_in_any_batch) {
         return;
     }
     set_threads(1);
-    let tokens = if reference::emulated() { 280 } else { 700 };
+    let tokens = if reference::is_emulated() { 280 } else { 700 };
     let shapes = [
         shape(3, 3, 64, None),
         shape(9, 3, 64, None),
@@ -323,7 +329,7 @@ fn a_token_attends_to_the_same_bits_in_any_batch() {
         shape(8, 1, 33, Some(17)),
     ];
     let parts = Parts::from_variable("levels");
-    let all = [
+    let all_pairs = [
         (2, 1),
         (1, 7),
         (3, 16),
@@ -335,24 +341,24 @@ fn a_token_attends_to_the_same_bits_in_any_batch() {
     ];
     for (index, shape) in shapes.into_iter().enumerate() {
         let qkv = noise(13, tokens * (shape.heads + 2 * shape.kv_heads) * shape.head_dim);
-        for (number, format) in [KvFormat::F16, KvFormat::Q8_0].into_iter().enumerate() {
+        for (format_index, format) in [KvFormat::F16, KvFormat::Q8_0].into_iter().enumerate() {
             let (heads, kv_heads) = (shape.heads, shape.kv_heads);
             let case =
                 format!("a_token_attends_to_the_same_bits_in_any_batch {heads} heads over {kv_heads} in {format:?}");
-            let pairs = if is_included(&parts, index + 2 * number, &case) {
-                &all[..]
+            let pairs = if is_included(&parts, index + 2 * format_index, &case) {
+                &all_pairs[..]
             } else {
                 // With fewer tokens at once than a page has, and with more.
                 &[(3, 16), (2, 512)]
             };
             set_threads(1);
-            let expected = through_cache(format, shape, &qkv, 1);
-            for &(threads, at_once) in pairs {
+            let expected = attend_through_cache(format, shape, &qkv, 1);
+            for &(threads, batch_size) in pairs {
                 set_threads(threads);
-                let actual = through_cache(format, shape, &qkv, at_once);
+                let actual = attend_through_cache(format, shape, &qkv, batch_size);
                 assert!(
                     actual == expected,
-                    "{format:?} {shape:?}: {at_once} tokens at once, {threads} threads"
+                    "{format:?} {shape:?}: {batch_size} tokens at once, {threads} threads"
                 );
             }
         }
@@ -369,11 +375,14 @@ fn overflow_in_a_cache_reaches_only_rows_that_see_it() {
     let mut qkv = noise(14, tokens * width);
     for format in [KvFormat::F16, KvFormat::Q8_0] {
         qkv[9 * width + values..10 * width].fill(1e9);
-        let expected = through_cache(format, shape, &qkv, 1);
+        let expected = attend_through_cache(format, shape, &qkv, 1);
         assert!(
             expected.iter().all(|bits| f32::from_bits(*bits).is_finite()),
             "{format:?}"
         );
-        assert!(through_cache(format, shape, &qkv, tokens) == expected, "{format:?}");
+        assert!(
+            attend_through_cache(format, shape, &qkv, tokens) == expected,
+            "{format:?}"
+        );
     }
 }

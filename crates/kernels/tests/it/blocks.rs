@@ -59,16 +59,16 @@ const LOSS: &[(Quant, f64)] = &[
 fn the_quantization_error_is_at_most_the_references() {
     let input = read_floats("tests/fixtures/blocks/input.f32");
     for quant in Quant::ALL.into_iter().filter(|quant| !quant.is_float()) {
-        let row = LOSS.iter().find(|(of, _)| *of == quant);
+        let row = LOSS.iter().find(|(format, _)| *format == quant);
         let (_, allowed) = *row.unwrap_or_else(|| panic!("{quant} has no row in LOSS"));
-        let loss = relative_error(&stored_and_read(quant, &input), &input);
+        let loss = relative_error(&quantize_and_dequantize(quant, &input), &input);
         println!("{quant} {loss:.6} of {allowed:.6}");
         assert!(loss <= allowed, "{quant}: {loss} is more than {allowed}");
     }
 }
 
-/// The weights quantized and dequantized.
-fn stored_and_read(quant: Quant, weights: &[f32]) -> Vec<f32> {
+/// Quantizes and dequantizes weights.
+fn quantize_and_dequantize(quant: Quant, weights: &[f32]) -> Vec<f32> {
     let mut bytes = vec![0; quant.row_bytes(weights.len()).unwrap()];
     quant.quantize_row(weights, &mut bytes).unwrap();
     let mut read = vec![0.0; weights.len()];
@@ -78,13 +78,13 @@ fn stored_and_read(quant: Quant, weights: &[f32]) -> Vec<f32> {
 
 #[test]
 fn every_fp4_scale_has_ggmls_value() {
-    // The first codes are one step, then zeros.
-    for (quant, at) in [(Quant::MXFP4, 1), (Quant::NVFP4, 4)] {
+    // The first weight has code 1, one step of the scale; the other weights are zeros.
+    for (quant, codes_offset) in [(Quant::MXFP4, 1), (Quant::NVFP4, 4)] {
         let expected = read_floats(&format!("tests/fixtures/blocks/{quant}.scales"));
         for (bits, expected) in (0..=u8::MAX).zip(expected) {
             let mut block = vec![0; quant.block_bytes()];
-            (block[0], block[at]) = (bits, 1);
-            // Files with others are refused.
+            (block[0], block[codes_offset]) = (bits, 1);
+            // Files with such scales are refused.
             if quant == Quant::NVFP4 && quant.has_bad_scale(&block) {
                 continue;
             }
@@ -97,14 +97,14 @@ fn every_fp4_scale_has_ggmls_value() {
     }
 }
 
-/// The largest block of a tensor often has the largest scale, and an adapter may enlarge its
-/// weights a little.
+/// The block with a tensor's largest weights often has the maximum scale, and merging an adapter
+/// may enlarge these weights slightly.
 #[test]
 fn weights_a_little_beyond_nvfp4s_largest_scale_are_clipped() {
     let mut weights = [1.0; 64];
     for (largest, expected) in [(2688.0, 2688.0), (2700.0, 2688.0), (-2700.0, -2688.0)] {
         weights[7] = largest;
-        assert_eq!(stored_and_read(Quant::NVFP4, &weights)[7], expected);
+        assert_eq!(quantize_and_dequantize(Quant::NVFP4, &weights)[7], expected);
     }
     weights[7] = 2800.0;
     assert!(Quant::NVFP4.quantize_row(&weights, &mut [0; 36]).is_err());
@@ -113,14 +113,14 @@ fn weights_a_little_beyond_nvfp4s_largest_scale_are_clipped() {
 #[test]
 fn zeros_stay_zeros() {
     for quant in Quant::ALL {
-        assert_eq!(stored_and_read(quant, &[0.0; 256]), [0.0; 256], "{quant}");
+        assert_eq!(quantize_and_dequantize(quant, &[0.0; 256]), [0.0; 256], "{quant}");
     }
 }
 
 #[test]
 fn a_constant_row_stays_constant() {
     for (quant, value) in Quant::ALL.into_iter().flat_map(|quant| [(quant, 0.75), (quant, -0.75)]) {
-        let read = stored_and_read(quant, &[value; 256]);
+        let read = quantize_and_dequantize(quant, &[value; 256]);
         assert!(
             read.iter().all(|read| (read - value).abs() < 0.01),
             "{quant}: {value} became {}",
@@ -144,9 +144,9 @@ fn bad_scales_are_found() {
 #[test]
 fn weights_out_of_a_formats_range_are_errors() {
     for quant in Quant::ALL.into_iter().filter(|quant| !quant.is_float()) {
-        for bad in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, 1e30] {
+        for invalid in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, 1e30] {
             let mut weights = vec![1e-3; 512];
-            weights[300] = bad;
+            weights[300] = invalid;
             let error = quant
                 .quantize_row(&weights, &mut vec![0; quant.row_bytes(512).unwrap()])
                 .unwrap_err();
@@ -189,32 +189,33 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..Default::default() })]
 
     #[test]
-    fn what_is_stored_has_sound_scales_and_what_is_small_enough_is_stored(
+    fn stored_blocks_have_finite_scales_and_small_weights_are_storable(
         mut weights in prop::collection::vec(-1_f32..1.0, 256), exponent in -140..40_i32,
-        wild in prop::option::of((0..256_usize, any::<f32>())),
+        outlier in prop::option::of((0..256_usize, any::<f32>())),
     ) {
         weights.iter_mut().for_each(|weight| *weight *= (exponent as f32).exp2());
-        if let Some((at, weight)) = wild {
-            weights[at] = weight;
+        if let Some((index, weight)) = outlier {
+            weights[index] = weight;
         }
         for quant in Quant::ALL {
-            // Most scales are f16, which ends at 65504; no format multiplies them with less than 1.
+            // Most scales are f16, whose maximum is 65504; no format multiplies them by less than
+            // 1.
             let limit = if quant == Quant::NVFP4 { 6.0 * 448.0 } else { 60_000.0 };
-            let small = weights.iter().all(|weight| weight.abs() <= limit);
+            let are_small = weights.iter().all(|weight| weight.abs() <= limit);
             let mut bytes = vec![0; quant.row_bytes(weights.len()).unwrap()];
-            let stored = quant.quantize_row(&weights, &mut bytes);
-            prop_assert!(stored.is_ok() || !small, "{}: {:?}", quant, stored);
-            prop_assert!(stored.is_err() || quant.is_float() || !quant.has_bad_scale(&bytes), "{}", quant);
+            let result = quant.quantize_row(&weights, &mut bytes);
+            prop_assert!(result.is_ok() || !are_small, "{}: {:?}", quant, result);
+            prop_assert!(result.is_err() || quant.is_float() || !quant.has_bad_scale(&bytes), "{}", quant);
         }
     }
 
     #[test]
-    fn storing_again_loses_little_more(seed in any::<u64>()) {
+    fn quantizing_twice_adds_little_error(seed in any::<u64>()) {
         let weights = floats(seed, 256);
         for &(quant, loss) in LOSS {
-            let once = stored_and_read(quant, &weights);
+            let once = quantize_and_dequantize(quant, &weights);
             prop_assert!(relative_error(&once, &weights) < 1.5 * loss, "{}", quant);
-            let twice = stored_and_read(quant, &once);
+            let twice = quantize_and_dequantize(quant, &once);
             prop_assert!(relative_error(&twice, &weights) < 2.0 * loss, "{}", quant);
         }
     }

@@ -14,7 +14,7 @@ const ROUNDING: f32 = 4e-6;
 /// of the scale.
 const HALF_STEP: f32 = 0.5001;
 
-/// Row lengths: whole chunks, a remainder, an odd group, a part of a group of floats.
+/// Row lengths: whole activation chunks, a remainder, an odd group, a part of a group of floats.
 fn lengths(quant: Quant) -> impl Iterator<Item = usize> {
     let block = quant.block_elements();
     [1, 2, 3, 7, 8, 9, 16, 18, 19, 33, 63, 64, 65, 100]
@@ -37,7 +37,8 @@ fn scalar() -> Isa {
     Isa::available()[0]
 }
 
-fn chunks(cols: usize) -> Vec<ActivationChunk> {
+/// Activation chunks for a row of `cols` elements.
+fn zero_chunks(cols: usize) -> Vec<ActivationChunk> {
     vec![ActivationChunk::ZERO; Activations::chunks_for(cols)]
 }
 
@@ -49,34 +50,36 @@ fn magnitude(quant: Quant, row: &[u8], x: &[f32]) -> f32 {
     weights.iter().zip(x).map(|(w, x)| (w * x).abs()).sum::<f32>() + f32::MIN_POSITIVE
 }
 
-fn products_agree(seed: u64) {
+/// Asserts that each instruction set's products are within [`ROUNDING`] of the scalar products.
+fn assert_products_agree(seed: u64) {
     for_all(|quant, isa, cols| {
         let (rows, x) = (random_blocks(quant, seed, 3 * cols), floats(!seed, cols));
-        let mut chunks = chunks(cols);
+        let mut chunks = zero_chunks(cols);
         let activations = Activations::quantize(&x, &mut chunks).unwrap();
-        let (mut plain, mut fast) = ([0.0; 3], [0.0; 3]);
-        quant.gemv_on(scalar(), &rows, &activations, &mut plain).unwrap();
-        quant.gemv_on(isa, &rows, &activations, &mut fast).unwrap();
+        let (mut expected, mut actual) = ([0.0; 3], [0.0; 3]);
+        quant.gemv_on(scalar(), &rows, &activations, &mut expected).unwrap();
+        quant.gemv_on(isa, &rows, &activations, &mut actual).unwrap();
         for (r, row) in rows.chunks_exact(quant.row_bytes(cols).unwrap()).enumerate() {
             let allowed = ROUNDING * magnitude(quant, row, &x);
-            let off = (plain[r] - fast[r]).abs();
+            let difference = (expected[r] - actual[r]).abs();
             assert!(
-                off <= allowed,
-                "{quant} {isa:?} {cols}: {} and {}, {off} of {allowed}",
-                plain[r],
-                fast[r]
+                difference <= allowed,
+                "{quant} {isa:?} {cols}: {} and {}, {difference} of {allowed}",
+                expected[r],
+                actual[r]
             );
         }
     });
 }
 
-fn weights_agree(seed: u64) {
+/// Asserts that each instruction set dequantizes the same bits as the scalar code.
+fn assert_weights_agree(seed: u64) {
     for_all(|quant, isa, cols| {
         let row = random_blocks(quant, seed, cols);
-        let (mut plain, mut fast) = (vec![0.0; cols], vec![0.0; cols]);
-        quant.dequantize_row_on(scalar(), &row, &mut plain).unwrap();
-        quant.dequantize_row_on(isa, &row, &mut fast).unwrap();
-        assert_eq!(plain, fast, "{quant} {isa:?} {cols}");
+        let (mut expected, mut actual) = (vec![0.0; cols], vec![0.0; cols]);
+        quant.dequantize_row_on(scalar(), &row, &mut expected).unwrap();
+        quant.dequantize_row_on(isa, &row, &mut actual).unwrap();
+        assert_eq!(expected, actual, "{quant} {isa:?} {cols}");
     });
 }
 
@@ -85,12 +88,12 @@ proptest! {
 
     #[test]
     fn simd_products_match_scalar_ones(seed in any::<u64>()) {
-        products_agree(seed);
+        assert_products_agree(seed);
     }
 
     #[test]
     fn simd_weights_equal_scalar_ones_bit_for_bit(seed in any::<u64>()) {
-        weights_agree(seed);
+        assert_weights_agree(seed);
     }
 
     #[test]
@@ -98,19 +101,20 @@ proptest! {
         x in prop::collection::vec(prop_oneof![8 => -10.0_f32..10.0, 1 => any::<f32>(), 1 => Just(f32::NAN)], 0..600),
     ) {
         for isa in Isa::available() {
-            let (mut plain, mut fast) = (chunks(x.len()), chunks(x.len()));
-            Activations::quantize_on(scalar(), &x, &mut plain).unwrap();
-            Activations::quantize_on(isa, &x, &mut fast).unwrap();
+            let (mut expected, mut actual) = (zero_chunks(x.len()), zero_chunks(x.len()));
+            Activations::quantize_on(scalar(), &x, &mut expected).unwrap();
+            Activations::quantize_on(isa, &x, &mut actual).unwrap();
             // As bytes, since a scale may be NaN.
-            prop_assert_eq!(bytemuck::cast_slice::<_, u8>(&plain), bytemuck::cast_slice::<_, u8>(&fast), "{:?}", isa);
+            let [actual, expected] = [&actual, &expected].map(|chunks| bytemuck::cast_slice::<_, u8>(chunks));
+            prop_assert_eq!(actual, expected, "{:?}", isa);
         }
     }
 
     #[test]
-    fn the_error_of_products_is_at_most_that_of_the_activations(seed in any::<u64>()) {
+    fn products_differ_from_f32_by_at_most_the_rounding_of_activations(seed in any::<u64>()) {
         for_all(|quant, isa, cols| {
             let (row, x) = (random_blocks(quant, seed, cols), floats(seed, cols));
-            let mut chunks = chunks(cols);
+            let mut chunks = zero_chunks(cols);
             let activations = Activations::quantize(&x, &mut chunks).unwrap();
             let mut weights = vec![0.0; cols];
             quant.dequantize_row(&row, &mut weights).unwrap();
@@ -122,8 +126,8 @@ proptest! {
                     activations.chunks()[i / 256].scales[i % 256 / 32]
                 }
             };
-            let loss: f32 = weights.iter().enumerate().map(|(i, w)| HALF_STEP * step(i) * w.abs()).sum();
-            let allowed = f64::from(loss + ROUNDING * magnitude(quant, &row, &x));
+            let max_error: f32 = weights.iter().enumerate().map(|(i, w)| HALF_STEP * step(i) * w.abs()).sum();
+            let allowed = f64::from(max_error + ROUNDING * magnitude(quant, &row, &x));
             let mut y = [0.0];
             quant.gemv_on(isa, &row, &activations, &mut y).unwrap();
             assert!((f64::from(y[0]) - exact).abs() <= allowed, "{quant} {isa:?} {cols}: {} for {exact}", y[0]);
@@ -137,16 +141,16 @@ fn the_largest_codes_do_not_overflow() {
         if quant.is_float() {
             return;
         }
-        let (row, x) = (vec![0x80; quant.row_bytes(cols).unwrap()], vec![-1.0; cols]);
-        let full = vec![0x7b; quant.row_bytes(cols).unwrap()];
-        for row in [row, full] {
-            let mut chunks = chunks(cols);
+        let x = vec![-1.0; cols];
+        for byte in [0x80, 0x7b] {
+            let row = vec![byte; quant.row_bytes(cols).unwrap()];
+            let mut chunks = zero_chunks(cols);
             let activations = Activations::quantize(&x, &mut chunks).unwrap();
-            let (mut plain, mut fast) = ([0.0], [0.0]);
-            quant.gemv_on(scalar(), &row, &activations, &mut plain).unwrap();
-            quant.gemv_on(isa, &row, &activations, &mut fast).unwrap();
+            let (mut expected, mut actual) = ([0.0], [0.0]);
+            quant.gemv_on(scalar(), &row, &activations, &mut expected).unwrap();
+            quant.gemv_on(isa, &row, &activations, &mut actual).unwrap();
             assert!(
-                (plain[0] - fast[0]).abs() <= ROUNDING * magnitude(quant, &row, &x),
+                (expected[0] - actual[0]).abs() <= ROUNDING * magnitude(quant, &row, &x),
                 "{quant} {isa:?}"
             );
         }
@@ -155,15 +159,15 @@ fn the_largest_codes_do_not_overflow() {
 
 #[test]
 fn nan_and_infinity_propagate() {
-    for bad in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
+    for value in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
         for_all(|quant, isa, cols| {
             let (row, mut x) = (random_blocks(quant, 1, cols), floats(1, cols));
-            x[cols / 2] = bad;
-            let mut chunks = chunks(cols);
+            x[cols / 2] = value;
+            let mut chunks = zero_chunks(cols);
             let activations = Activations::quantize_on(isa, &x, &mut chunks).unwrap();
             let mut y = [0.0];
             quant.gemv_on(isa, &row, &activations, &mut y).unwrap();
-            assert!(!y[0].is_finite(), "{quant} {isa:?} {bad}");
+            assert!(!y[0].is_finite(), "{quant} {isa:?} {value}");
         });
     }
 }
@@ -175,7 +179,7 @@ fn mismatched_slices_are_errors() {
         Activations::quantize(&x, &mut []).unwrap_err(),
         BlockError::Activations { cols: 0, found: 256 }
     );
-    let mut chunks = chunks(256);
+    let mut chunks = zero_chunks(256);
     let activations = Activations::quantize(&x, &mut chunks).unwrap();
     let error = Quant::Q4_0.gemv(&[0; 287], &activations, &mut [0.0; 2]).unwrap_err();
     assert_eq!(

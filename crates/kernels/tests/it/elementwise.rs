@@ -27,32 +27,37 @@ fn rms_norm_matches_f64() {
 
 /// The gradient of the norm in each arrangement: to a separate buffer, and overwriting `dy`.
 fn norm_gradients(x: &[f32], weight: &[f32], eps: f32, dy: &[f32]) -> [Vec<f32>; 2] {
-    let mut apart = vec![f32::NAN; x.len()];
-    rms_norm_backward(x, weight, eps, dy, &mut apart).unwrap();
-    let mut over_dy = dy.to_vec();
-    rms_norm_backward_in_place(x, weight, eps, &mut over_dy).unwrap();
-    [apart, over_dy]
+    let mut separate = vec![f32::NAN; x.len()];
+    rms_norm_backward(x, weight, eps, dy, &mut separate).unwrap();
+    let mut in_place = dy.to_vec();
+    rms_norm_backward_in_place(x, weight, eps, &mut in_place).unwrap();
+    [separate, in_place]
 }
 
 #[test]
 fn rms_norm_gradient_matches_known_values() {
-    type Case<'a> = (&'a [f32], &'a [f32], f32, [f64; 4]);
-    let cases: [Case<'_>; 2] = [
-        (
-            &[1.0, 0.0, 0.0, 0.0],
-            &[1.0, 0.0, 0.0, 0.0],
-            1e-4,
-            [0.000_799_52, 0.0, 0.0, 0.0],
-        ),
-        (
-            &[1.0, 2.0, 3.0, 4.0],
-            &[0.5, -1.0, 0.25, 2.0],
-            1e-5,
-            [0.09433, -0.54164, -0.17345, 0.37732],
-        ),
+    struct Case {
+        x: [f32; 4],
+        dy: [f32; 4],
+        eps: f32,
+        expected: [f64; 4],
+    }
+    let cases = [
+        Case {
+            x: [1.0, 0.0, 0.0, 0.0],
+            dy: [1.0, 0.0, 0.0, 0.0],
+            eps: 1e-4,
+            expected: [0.000_799_52, 0.0, 0.0, 0.0],
+        },
+        Case {
+            x: [1.0, 2.0, 3.0, 4.0],
+            dy: [0.5, -1.0, 0.25, 2.0],
+            eps: 1e-5,
+            expected: [0.09433, -0.54164, -0.17345, 0.37732],
+        },
     ];
-    for (x, dy, eps, expected) in cases {
-        for actual in norm_gradients(x, &[1.0; 4], eps, dy) {
+    for Case { x, dy, eps, expected } in cases {
+        for actual in norm_gradients(&x, &[1.0; 4], eps, &dy) {
             for (actual, expected) in actual.iter().zip(expected) {
                 assert!(
                     (f64::from(*actual) - expected).abs() < 1e-5,
@@ -126,7 +131,7 @@ fn gated_units_and_their_gradients_match_f64() {
             assert_near("gated", &h, &forward(&wide(&gate), &wide(&up)), 1e-6);
             let (mut d_gate, mut d_up) = (gate.clone(), up.clone());
             glu_backward_in_place(activation, &dh, &mut d_gate, &mut d_up).unwrap();
-            // Elements are independent, so one difference serves all.
+            // Elements are independent, so one central difference per element is enough.
             let step = 1e-5;
             let expected = gate.iter().zip(&up).zip(&dh).map(|((g, u), dh)| {
                 let g = f64::from(*g);
@@ -152,8 +157,8 @@ fn cross_entropy_and_its_gradient_match_f64() {
         .zip(targets)
         .map(|(row, target)| loss(row, target))
         .collect();
-    let slopes = wide(&logits);
-    let slopes = slopes
+    let wide_logits = wide(&logits);
+    let expected_gradient = wide_logits
         .chunks(vocab)
         .zip(targets)
         .flat_map(|(row, target)| central_differences(row, &[f64::from(scale)], |row| vec![loss(row, target)]));
@@ -162,17 +167,26 @@ fn cross_entropy_and_its_gradient_match_f64() {
     assert_near("losses", &actual, &expected, 1e-6);
     cross_entropy_backward_in_place(&mut gradient, &targets, scale, &mut actual).unwrap();
     assert_near("losses", &actual, &expected, 1e-6);
-    assert_near("gradient of the losses", &gradient, &slopes.collect::<Vec<_>>(), 2e-6);
+    assert_near(
+        "gradient of the losses",
+        &gradient,
+        &expected_gradient.collect::<Vec<_>>(),
+        2e-6,
+    );
 }
 
 #[test]
 fn mismatched_sizes_are_errors() {
-    let length = |result| matches!(result, Err(ShapeError::Length { .. } | ShapeError::Multiple { .. }));
-    assert!(length(rms_norm(&[0.0; 6], &[1.0; 4], 1e-5, &mut [0.0; 6])));
-    assert!(length(rms_norm(&[0.0; 8], &[1.0; 4], 1e-5, &mut [0.0; 4])));
-    assert!(length(rms_norm(&[0.0; 8], &[], 1e-5, &mut [0.0; 8])));
-    assert!(length(glu_in_place(Activation::Silu, &[0.0; 3], &mut [0.0; 4])));
-    let beyond = cross_entropy(&[0.0; 4], &[0, 2], &mut [0.0; 2]);
-    assert!(matches!(beyond, Err(ShapeError::Index { index: 2, count: 2, .. })));
+    let is_length_error = |result| matches!(result, Err(ShapeError::Length { .. } | ShapeError::Multiple { .. }));
+    assert!(is_length_error(rms_norm(&[0.0; 6], &[1.0; 4], 1e-5, &mut [0.0; 6])));
+    assert!(is_length_error(rms_norm(&[0.0; 8], &[1.0; 4], 1e-5, &mut [0.0; 4])));
+    assert!(is_length_error(rms_norm(&[0.0; 8], &[], 1e-5, &mut [0.0; 8])));
+    assert!(is_length_error(glu_in_place(
+        Activation::Silu,
+        &[0.0; 3],
+        &mut [0.0; 4]
+    )));
+    let result = cross_entropy(&[0.0; 4], &[0, 2], &mut [0.0; 2]);
+    assert!(matches!(result, Err(ShapeError::Index { index: 2, count: 2, .. })));
     assert!(rms_norm(&[], &[], 1e-5, &mut []).is_ok() && team::threads() > 0);
 }

@@ -14,9 +14,9 @@ fn every_gradient_matches_central_differences() {
         if !check.passed() {
             failed.push(format!("{check:?}"));
         }
-        let of_op = worst.entry((check.op, format!("{:.0e}", check.tolerance))).or_default();
-        if check.error > of_op.0 {
-            *of_op = (check.error, check.arrangement);
+        let worst_of_op = worst.entry((check.op, format!("{:.0e}", check.tolerance))).or_default();
+        if check.error > worst_of_op.0 {
+            *worst_of_op = (check.error, check.arrangement);
         }
     });
     println!("{count} gradients; the worst of each operation: {worst:#?}");

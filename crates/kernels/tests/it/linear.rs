@@ -43,17 +43,17 @@ impl Weight {
     }
 
     /// `x W^T` in a precision: with operands rounded to bf16 in [`MatmulPrecision::Bf16`].
-    fn product_as(&self, precision: MatmulPrecision, x: &[f32]) -> Vec<f64> {
+    fn product_in(&self, precision: MatmulPrecision, x: &[f32]) -> Vec<f64> {
         match precision {
             MatmulPrecision::Bf16 => {
-                let rounded = |x: &f64| half::bf16::from_f32(*x as f32).to_f64();
-                let floats = self.floats.iter().map(rounded).collect();
+                let round = |x: &f64| half::bf16::from_f32(*x as f32).to_f64();
+                let floats = self.floats.iter().map(round).collect();
                 Self {
                     floats,
                     bytes: Vec::new(),
                     ..*self
                 }
-                .product(&wide(x).iter().map(rounded).collect::<Vec<_>>())
+                .product(&wide(x).iter().map(round).collect::<Vec<_>>())
             }
             _ => self.product(&wide(x)),
         }
@@ -66,17 +66,19 @@ impl Weight {
     }
 }
 
-/// Tolerance of int8 activations: at worst half a step of 127 each, less over many.
-const FAST: f64 = 8e-3;
-/// Tolerance of bf16 operands: at worst half a step of 256 each.
+/// Tolerance with int8 activations: an activation's error is at most half of 1/127 of its block's
+/// maximum, and the errors of many products partly cancel.
+const INT8: f64 = 8e-3;
+/// Tolerance with bf16 operands: an operand's relative error is at most half of 1/256.
 const BF16: f64 = 4e-3;
+/// Tolerance of sums in f32.
 const EXACT: f64 = 1e-6;
 
 fn tolerance(precision: MatmulPrecision, quant: Quant) -> f64 {
     match (precision, quant) {
         (MatmulPrecision::Int8Activations, Quant::F32) | (MatmulPrecision::F32 | MatmulPrecision::Bf16, _) => EXACT,
         (MatmulPrecision::Int8Activations, Quant::F16 | Quant::BF16) => BF16,
-        (MatmulPrecision::Int8Activations, _) => FAST,
+        (MatmulPrecision::Int8Activations, _) => INT8,
     }
 }
 
@@ -92,11 +94,11 @@ fn every_format_multiplies_in_each_precision() {
                     MatmulPrecision::Int8Activations,
                     MatmulPrecision::Bf16,
                 ] {
-                    let expected = weight.product_as(precision, &x);
+                    let expected = weight.product_in(precision, &x);
                     let mut y = vec![f32::NAN; tokens * rows];
                     norm_linears(&x, None, &[Linear::plain(weight.matrix())], precision, &mut y).unwrap();
-                    let what = format!("{quant} [{rows}, {cols}] x {tokens}, {precision:?}");
-                    assert_near(&what, &y, &expected, tolerance(precision, quant));
+                    let case = format!("{quant} [{rows}, {cols}] x {tokens}, {precision:?}");
+                    assert_near(&case, &y, &expected, tolerance(precision, quant));
                 }
             }
         }
@@ -131,7 +133,7 @@ fn a_bad_scale_anywhere_is_found() {
     assert!(!matrix::is_finite(Quant::Q8_0, 1024, &bytes));
 }
 
-/// Three weights with all epilogues.
+/// Three weights of one shape, with an adapter, a bias and a norm.
 struct Layer {
     weights: [Weight; 3],
     a: Vec<f32>,
@@ -154,7 +156,7 @@ impl Layer {
         }
     }
 
-    /// One plain, one with a scale and an adapter, one with everything.
+    /// A plain linear, one with a scale and an adapter, and one with scale, adapter and bias.
     fn linears(&self) -> [Linear<'_>; 3] {
         let [plain, adapted, full] = [0, 1, 2].map(|i| Linear::plain(self.weights[i].matrix()));
         let lora = Some(Lora {
@@ -180,10 +182,10 @@ impl Layer {
         ]
     }
 
-    /// Tolerance of all its linears together.
+    /// Tolerance of an operation over all linears.
     fn tolerance(&self, precision: MatmulPrecision) -> f64 {
-        let each = self.weights.iter().map(|weight| tolerance(precision, weight.quant));
-        each.fold(2e-6, f64::max)
+        let tolerances = self.weights.iter().map(|weight| tolerance(precision, weight.quant));
+        tolerances.fold(2e-6, f64::max)
     }
 
     fn norm(&self) -> Norm<'_> {
@@ -193,7 +195,7 @@ impl Layer {
         }
     }
 
-    /// One of the linears over `x`, in f64.
+    /// The output of linear `i` for `x`, in f64.
     fn linear(&self, i: usize, x: &[f64]) -> Vec<f64> {
         let (weight, linear) = (&self.weights[i], &self.linears()[i]);
         let tokens = x.len() / weight.cols;
@@ -201,19 +203,20 @@ impl Layer {
         if linear.lora.is_some() {
             let a = reference::transpose(&wide(&self.a), RANK, weight.cols);
             let b = reference::transpose(&wide(&self.b), weight.rows, RANK);
-            let low = reference::matmul(x, &a, tokens, weight.cols, RANK);
-            let added = reference::matmul(&low, &b, tokens, RANK, weight.rows);
-            y.iter_mut().zip(added).for_each(|(y, x)| *y += 0.5 * x);
+            let lora_hidden = reference::matmul(x, &a, tokens, weight.cols, RANK);
+            let lora_output = reference::matmul(&lora_hidden, &b, tokens, RANK, weight.rows);
+            y.iter_mut().zip(lora_output).for_each(|(y, x)| *y += 0.5 * x);
         }
         if let Some(bias) = linear.bias {
             y.iter_mut()
                 .enumerate()
-                .for_each(|(at, y)| *y += f64::from(bias[at % weight.rows]));
+                .for_each(|(i, y)| *y += f64::from(bias[i % weight.rows]));
         }
         y
     }
 }
 
+/// Layers in formats of blocks of 32 and of 256 weights, and in float formats.
 fn layers() -> [Layer; 3] {
     [
         Layer::new([Quant::Q4_1, Quant::Q8_0, Quant::Q6_K], 24, 256),
@@ -223,15 +226,16 @@ fn layers() -> [Layer; 3] {
 }
 
 #[test]
-fn linears_share_a_normalized_input_and_keep_the_order_of_what_follows() {
+fn norm_linears_with_scale_adapter_and_bias_match_f64() {
     for layer in layers() {
         let (rows, cols) = (layer.weights[0].rows, layer.weights[0].cols);
         for tokens in [1, 3, 17] {
             let x = noise(11, tokens * cols);
             let normed = reference::rms_norm(&wide(&x), &wide(&layer.norm), f64::from(EPS));
-            let each: Vec<Vec<f64>> = (0..3).map(|i| layer.linear(i, &normed)).collect();
+            let outputs: Vec<Vec<f64>> = (0..3).map(|i| layer.linear(i, &normed)).collect();
             let side_by_side = (0..tokens).flat_map(|token| {
-                each.iter()
+                outputs
+                    .iter()
                     .flat_map(move |y| y[token * rows..][..rows].to_vec())
                     .collect::<Vec<_>>()
             });
@@ -251,7 +255,7 @@ fn linears_share_a_normalized_input_and_keep_the_order_of_what_follows() {
 }
 
 #[test]
-fn scale_adapter_and_bias_come_in_the_order_of_nvfp4() {
+fn the_scale_applies_before_adapter_and_bias() {
     // A product of 8, a scale of 1/4, 3 from the adapter, 1 from the bias: 8/4 + 3 + 1.
     let bytes = bytemuck::cast_slice(&[8.0_f32]).to_vec();
     let weight = Matrix::new(Quant::F32, hearth_kernels::Layout::Plain, 1, 1, &bytes).unwrap();
@@ -273,7 +277,7 @@ fn scale_adapter_and_bias_come_in_the_order_of_nvfp4() {
         MatmulPrecision::Int8Activations,
         MatmulPrecision::Bf16,
     ] {
-        // One token and many go different ways.
+        // One token and many tokens take different code paths.
         for tokens in [1, 7] {
             let mut y = vec![f32::NAN; tokens];
             norm_linears(&vec![1.0; tokens], None, &[linear], precision, &mut y).unwrap();
@@ -283,7 +287,7 @@ fn scale_adapter_and_bias_come_in_the_order_of_nvfp4() {
 }
 
 #[test]
-fn a_residual_grows_by_a_linear_and_its_norm() {
+fn linear_add_with_and_without_a_norm_matches_f64() {
     for layer in layers() {
         let (rows, cols) = (layer.weights[0].rows, layer.weights[0].cols);
         let weight = noise(12, rows);
@@ -300,11 +304,11 @@ fn a_residual_grows_by_a_linear_and_its_norm() {
                     }),
                 ),
             ] {
-                let mut added = layer.linear(i, &wide(&h));
+                let mut output = layer.linear(i, &wide(&h));
                 if norm.is_some() {
-                    added = reference::rms_norm(&added, &wide(&weight), f64::from(EPS));
+                    output = reference::rms_norm(&output, &wide(&weight), f64::from(EPS));
                 }
-                let expected: Vec<f64> = added.iter().zip(wide(&residual)).map(|(a, b)| a + b).collect();
+                let expected: Vec<f64> = output.iter().zip(wide(&residual)).map(|(a, b)| a + b).collect();
                 for precision in [MatmulPrecision::F32, MatmulPrecision::Int8Activations] {
                     let mut y = residual.clone();
                     linear_add_in_place(&h, &layer.linears()[i], norm, precision, &mut y).unwrap();
@@ -317,7 +321,7 @@ fn a_residual_grows_by_a_linear_and_its_norm() {
 }
 
 #[test]
-fn gate_and_up_meet() {
+fn gated_units_match_f64() {
     for layer in layers() {
         let cols = layer.weights[0].cols;
         for tokens in [1, 17, 100] {
@@ -353,7 +357,7 @@ fn gate_and_up_meet() {
     }
 }
 
-/// The gradients of everything in a linear over `x`, from the formulas: of `x`, `a` and `b`.
+/// The gradients of `x`, `a` and `b` of a linear, from the formulas.
 fn linear_gradients(layer: &Layer, i: usize, x: &[f64], dy: &[f64]) -> [Vec<f64>; 3] {
     let (weight, linear) = (&layer.weights[i], &layer.linears()[i]);
     let (tokens, rows, cols) = (x.len() / weight.cols, weight.rows, weight.cols);
@@ -364,47 +368,62 @@ fn linear_gradients(layer: &Layer, i: usize, x: &[f64], dy: &[f64]) -> [Vec<f64>
     }
     let (a, b) = (wide(&layer.a), wide(&layer.b));
     let dy: Vec<f64> = dy.iter().map(|dy| 0.5 * dy).collect();
-    let low = reference::matmul(x, &reference::transpose(&a, RANK, cols), tokens, cols, RANK);
-    let d_low = reference::matmul(&dy, &b, tokens, rows, RANK);
-    let through = reference::matmul(&d_low, &a, tokens, RANK, cols);
-    dx.iter_mut().zip(through).for_each(|(dx, x)| *dx += x);
-    let da = reference::matmul(&reference::transpose(&d_low, tokens, RANK), x, RANK, tokens, cols);
-    let db = reference::matmul(&reference::transpose(&dy, tokens, rows), &low, rows, tokens, RANK);
+    let lora_hidden = reference::matmul(x, &reference::transpose(&a, RANK, cols), tokens, cols, RANK);
+    let d_lora_hidden = reference::matmul(&dy, &b, tokens, rows, RANK);
+    let dx_lora = reference::matmul(&d_lora_hidden, &a, tokens, RANK, cols);
+    dx.iter_mut().zip(dx_lora).for_each(|(dx, x)| *dx += x);
+    let da = reference::matmul(
+        &reference::transpose(&d_lora_hidden, tokens, RANK),
+        x,
+        RANK,
+        tokens,
+        cols,
+    );
+    let db = reference::matmul(
+        &reference::transpose(&dy, tokens, rows),
+        &lora_hidden,
+        rows,
+        tokens,
+        RANK,
+    );
     [dx, da, db]
 }
 
-/// The gradient of the norm's input, by the formula.
+/// The gradient of the norm's input, from the formula.
 fn norm_gradient(layer: &Layer, x: &[f64], dy: &[f64]) -> Vec<f64> {
     let (n, weight) = (layer.norm.len(), wide(&layer.norm));
     let rows = x.chunks(n).zip(dy.chunks(n));
     rows.flat_map(|(x, dy)| {
         let squares: f64 = x.iter().map(|x| x * x).sum();
-        let root = 1.0 / (squares / n as f64 + f64::from(EPS)).sqrt();
+        let inverse_rms = 1.0 / (squares / n as f64 + f64::from(EPS)).sqrt();
         let products: f64 = (0..n).map(|i| x[i] * dy[i] * weight[i]).sum();
         let projection = products / (squares + n as f64 * f64::from(EPS));
         (0..n)
-            .map(|i| (dy[i] * weight[i] - x[i] * projection) * root)
+            .map(|i| (dy[i] * weight[i] - x[i] * projection) * inverse_rms)
             .collect::<Vec<_>>()
     })
     .collect()
 }
 
+/// The elementwise sum.
 fn sum(a: Vec<f64>, b: Vec<f64>) -> Vec<f64> {
     a.into_iter().zip(b).map(|(a, b)| a + b).collect()
 }
 
 #[test]
-fn gradients_of_half_layers_are_those_of_the_formulas() {
+fn norm_linears_gradients_match_the_formulas() {
     for layer in layers() {
         let (rows, cols) = (layer.weights[0].rows, layer.weights[0].cols);
         for tokens in [1, 17] {
             let (x, dy) = (noise(16, tokens * cols), noise(17, tokens * 3 * rows));
             let normed = reference::rms_norm(&wide(&x), &wide(&layer.norm), f64::from(EPS));
-            let part = |i: usize| -> Vec<f64> {
-                let rows_of = |token| wide(&dy[(token * 3 + i) * rows..][..rows]);
-                (0..tokens).flat_map(rows_of).collect()
+            let dy_of = |i: usize| -> Vec<f64> {
+                let row_of = |token| wide(&dy[(token * 3 + i) * rows..][..rows]);
+                (0..tokens).flat_map(row_of).collect()
             };
-            let expected: Vec<_> = (0..3).map(|i| linear_gradients(&layer, i, &normed, &part(i))).collect();
+            let expected: Vec<_> = (0..3)
+                .map(|i| linear_gradients(&layer, i, &normed, &dy_of(i)))
+                .collect();
             let mut dx = vec![f32::NAN; x.len()];
             let actual = norm_linears_backward(
                 &x,
@@ -415,8 +434,8 @@ fn gradients_of_half_layers_are_those_of_the_formulas() {
                 &mut dx,
             )
             .unwrap();
-            let all = expected.iter().map(|each| each[0].clone()).reduce(sum).unwrap();
-            assert_near("gradient of x", &dx, &norm_gradient(&layer, &wide(&x), &all), 5e-6);
+            let d_normed = expected.iter().map(|[dx, _, _]| dx.clone()).reduce(sum).unwrap();
+            assert_near("gradient of x", &dx, &norm_gradient(&layer, &wide(&x), &d_normed), 5e-6);
             for (actual, [_, a, b]) in actual.iter().zip(&expected) {
                 match actual {
                     Some(actual) => {
@@ -430,19 +449,20 @@ fn gradients_of_half_layers_are_those_of_the_formulas() {
     }
 }
 
-/// Training in bf16 saves the input of a norm in bf16, too. Rounding it changes the gradients by
-/// less than the products' own rounding, also in a channel 1,000 times as large as the others.
+/// Training in bf16 also saves the input of a norm in bf16. Rounding it changes the gradients by
+/// less than the rounding of the products does, even in a channel 1,000 times as large as the
+/// others.
 #[test]
-fn an_input_saved_in_bf16_gives_the_gradients_of_a_large_channel() {
+fn gradients_from_an_input_saved_in_bf16_match_f32() {
     const LARGE: usize = 3;
     for layer in layers() {
         let (rows, cols, tokens) = (layer.weights[0].rows, layer.weights[0].cols, 17);
         let (mut x, dy) = (noise(16, tokens * cols), noise(17, tokens * 3 * rows));
         x.chunks_mut(cols)
             .for_each(|row| row[LARGE] = 1000.0 * row[LARGE].signum());
-        let (mut half, mut saved) = (vec![bf16::ZERO; x.len()], vec![0.0; x.len()]);
-        bf16_slices::to_bf16(&x, &mut half).unwrap();
-        bf16_slices::to_f32(&half, &mut saved).unwrap();
+        let (mut rounded, mut saved) = (vec![bf16::ZERO; x.len()], vec![0.0; x.len()]);
+        bf16_slices::to_bf16(&x, &mut rounded).unwrap();
+        bf16_slices::to_f32(&rounded, &mut saved).unwrap();
         let gradients = |x: &[f32]| {
             let (norm, mut dx) = (Some(layer.norm()), vec![f32::NAN; x.len()]);
             let adapters =
@@ -468,7 +488,7 @@ fn an_input_saved_in_bf16_gives_the_gradients_of_a_large_channel() {
 }
 
 #[test]
-fn gradients_of_a_residual_and_of_a_gate_are_those_of_the_formulas() {
+fn linear_add_and_gated_gradients_match_the_formulas() {
     for layer in layers() {
         let (rows, cols, tokens) = (layer.weights[0].rows, layer.weights[0].cols, 5);
         let (x, dy) = (noise(18, tokens * cols), noise(19, tokens * rows));
@@ -499,23 +519,31 @@ fn gradients_of_a_residual_and_of_a_gate_are_those_of_the_formulas() {
             .zip(&g)
             .map(|(d, g)| d * reference::activated(Activation::GeluTanh, *g))
             .collect();
-        let of_gate = linear_gradients(&layer, 1, &normed, &d_gate);
-        let of_up = linear_gradients(&layer, 2, &normed, &d_up);
+        let expected_gate = linear_gradients(&layer, 1, &normed, &d_gate);
+        let expected_up = linear_gradients(&layer, 2, &normed, &d_up);
         let linears = layer.linears();
         let (norm, mut dx) = (Some(layer.norm()), vec![f32::NAN; x.len()]);
-        let (gate, up, act) = (&linears[1], &linears[2], Activation::GeluTanh);
-        let (mut h, mut kept) = (
-            vec![f32::NAN; dy.len()],
-            [vec![f32::NAN; dy.len()], vec![f32::NAN; dy.len()]],
-        );
-        let room = kept.each_mut().map(|kept| &mut kept[..]);
-        gated_with_saved(&x, norm, gate, up, act, MatmulPrecision::F32, room, &mut h).unwrap();
-        let kept = kept.each_ref().map(|kept| &kept[..]);
-        let [found_gate, found_up] =
-            gated_backward_from_saved(&x, norm, gate, up, act, MatmulPrecision::F32, kept, &dy, &mut dx).unwrap();
-        let all = sum(of_gate[0].clone(), of_up[0].clone());
-        assert_near("gradient of x", &dx, &norm_gradient(&layer, &wide(&x), &all), 1e-5);
-        for (actual, [_, a, b]) in [(found_gate, of_gate), (found_up, of_up)] {
+        let (gate, up, activation) = (&linears[1], &linears[2], Activation::GeluTanh);
+        let mut h = vec![f32::NAN; dy.len()];
+        let [mut gates, mut ups] = [(); 2].map(|()| vec![f32::NAN; dy.len()]);
+        let saved = [&mut gates[..], &mut ups[..]];
+        gated_with_saved(&x, norm, gate, up, activation, MatmulPrecision::F32, saved, &mut h).unwrap();
+        let saved = [&gates[..], &ups[..]];
+        let [actual_gate, actual_up] = gated_backward_from_saved(
+            &x,
+            norm,
+            gate,
+            up,
+            activation,
+            MatmulPrecision::F32,
+            saved,
+            &dy,
+            &mut dx,
+        )
+        .unwrap();
+        let d_normed = sum(expected_gate[0].clone(), expected_up[0].clone());
+        assert_near("gradient of x", &dx, &norm_gradient(&layer, &wide(&x), &d_normed), 1e-5);
+        for (actual, [_, a, b]) in [(actual_gate, expected_gate), (actual_up, expected_up)] {
             let actual = actual.unwrap();
             assert_near("gradient of a", &actual.a, &a, 1e-5);
             assert_near("gradient of b", &actual.b, &b, 1e-5);
@@ -524,7 +552,7 @@ fn gradients_of_a_residual_and_of_a_gate_are_those_of_the_formulas() {
 }
 
 #[test]
-fn the_gradient_through_a_norm_after_a_linear_is_that_of_differences() {
+fn the_gradient_through_a_norm_after_a_linear_matches_central_differences() {
     let layer = Layer::new([Quant::F32; 3], 6, 10);
     let (weight, x, dy) = (noise(20, 6), noise(21, 20), noise(22, 12));
     let norm = Norm {
@@ -543,7 +571,7 @@ fn the_gradient_through_a_norm_after_a_linear_is_that_of_differences() {
 }
 
 #[test]
-fn dense_products_of_any_size_and_side_are_those_of_f64() {
+fn dense_products_of_any_size_and_transposition_match_f64() {
     for (m, k, n) in [(1, 1, 1), (12, 16, 32), (13, 5, 33), (200, 64, 100), (1100, 3, 2)] {
         let (a, b, c) = (noise(23, m * k), noise(24, k * n), noise(25, m * n));
         let product = reference::matmul(&wide(&a), &wide(&b), m, k, n);
@@ -598,7 +626,7 @@ fn results_do_not_depend_on_the_number_of_threads() {
     };
     let bits = |threads| {
         hearth_kernels::team::set_threads(threads);
-        let mut all = Vec::new();
+        let mut results = Vec::new();
         for precision in [
             MatmulPrecision::Int8Activations,
             MatmulPrecision::F32,
@@ -614,7 +642,7 @@ fn results_do_not_depend_on_the_number_of_threads() {
                 .into_iter()
                 .flatten()
                 .flat_map(|adapter| [adapter.a, adapter.b]);
-            all.extend(
+            results.extend(
                 [y, dx, losses, d_hidden]
                     .into_iter()
                     .chain(adapter)
@@ -622,7 +650,7 @@ fn results_do_not_depend_on_the_number_of_threads() {
                     .map(f32::to_bits),
             );
         }
-        all
+        results
     };
     assert!(bits(1) == bits(8));
 }

@@ -8,32 +8,33 @@ use std::env;
 use std::process::{Command, Output};
 use std::sync::{Mutex, PoisonError};
 
-/// Environment variable that nextest sets to its mode; [`is_own`] sets it too.
+/// Environment variable that nextest sets to its mode; [`has_own_process`] sets it too.
 const MODE: &str = "NEXTEST_EXECUTION_MODE";
-const ALONE: &str = "process-per-test";
+/// The mode in which each test has its own process.
+const PROCESS_PER_TEST: &str = "process-per-test";
 
-/// Whether the calling test, which passes itself, has the process to itself. If not, it has been
-/// run in another process, and returns.
+/// Returns `true` if the calling test, which passes itself, has its own process. Otherwise runs the
+/// test in another process and returns `false`.
 ///
 /// # Panics
-/// If the test failed there.
+/// Panics if the test fails in the other process.
 #[track_caller]
-pub fn is_own<Test: Fn()>(_: Test) -> bool {
-    if env::var_os(MODE).is_some_and(|mode| mode == ALONE) {
+pub fn has_own_process<Test: Fn()>(_: Test) -> bool {
+    if env::var_os(MODE).is_some_and(|mode| mode == PROCESS_PER_TEST) {
         return true;
     }
     let path = type_name::<Test>();
     let (_, name) = path.split_once("::").expect("the executable and the test");
-    // One at a time: each uses all cores.
-    static ONE: Mutex<()> = Mutex::new(());
-    let guard = ONE.lock().unwrap_or_else(PoisonError::into_inner);
-    let run = this_executable(&["--exact", name]).env(MODE, ALONE).output();
+    // One process at a time: each uses all cores.
+    static LOCK: Mutex<()> = Mutex::new(());
+    let guard = LOCK.lock().unwrap_or_else(PoisonError::into_inner);
+    let output = this_executable(&["--exact", name]).env(MODE, PROCESS_PER_TEST).output();
     drop(guard);
-    assert_passed(name, &run.expect("this executable starts"), 1);
+    assert_passed(name, &output.expect("this executable starts"), 1);
     false
 }
 
-/// This executable with these arguments, as `cargo test` would start it: many tests in a process.
+/// This executable with these arguments, as `cargo test` starts it: with many tests in a process.
 pub fn this_executable(arguments: &[&str]) -> Command {
     let mut command = Command::new(env::current_exe().expect("the path of this executable"));
     command.args(arguments).env_remove(MODE);
@@ -42,9 +43,9 @@ pub fn this_executable(arguments: &[&str]) -> Command {
 
 /// Panics unless `count` tests passed and none failed.
 #[track_caller]
-pub fn assert_passed(what: &str, run: &Output, count: usize) {
-    let said = String::from_utf8_lossy(&run.stdout);
-    let complete = said.contains(&format!(" {count} passed; 0 failed; 0 ignored;"));
-    let errors = String::from_utf8_lossy(&run.stderr);
-    assert!(run.status.success() && complete, "{what}:\n{said}\n{errors}");
+pub fn assert_passed(name: &str, output: &Output, count: usize) {
+    let stdout = String::from_utf8_lossy(&output.stdout);
+    let is_complete = stdout.contains(&format!(" {count} passed; 0 failed; 0 ignored;"));
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && is_complete, "{name}:\n{stdout}\n{stderr}");
 }

@@ -1,4 +1,4 @@
-//! Prefetching of weights: it changes no bit, and calibration measures it.
+//! Prefetching of weights changes no bit of a result, and calibration measures it once.
 
 use hearth_kernels::fused::norm_linears;
 use hearth_kernels::{Linear, MatmulPrecision, Matrix, Prefetch, Quant, calibrate, matrix};
@@ -9,7 +9,7 @@ const CHOICES: [&str; 5] = ["none", "t0+64", "t1+1024", "t1+4096", "nta+16384"];
 
 /// Packed rows of a format.
 fn packed(quant: Quant, rows: usize) -> (matrix::Layout, Vec<u8>) {
-    let x: Vec<f32> = (0..COLS).map(|at| (at as f32 * 0.37).sin()).collect();
+    let x: Vec<f32> = (0..COLS).map(|i| (i as f32 * 0.37).sin()).collect();
     let mut row = vec![0; quant.row_bytes(COLS).expect("whole blocks")];
     quant.quantize_row(&x, &mut row).expect("it fits");
     matrix::pack(quant, rows, COLS, &row.repeat(rows)).expect("it fits")
@@ -22,7 +22,7 @@ fn prefetching_changes_no_bit() {
         let (layout, bytes) = packed(quant, rows);
         let weight = Matrix::new(quant, layout, rows, COLS, &bytes).expect("it fits");
         for tokens in [1, 3, 13] {
-            let x: Vec<f32> = (0..tokens * COLS).map(|at| (at as f32 * 0.11).cos()).collect();
+            let x: Vec<f32> = (0..tokens * COLS).map(|i| (i as f32 * 0.11).cos()).collect();
             let product = |choice: &str| {
                 Prefetch::choose(quant, Some(choice.parse().expect(choice)));
                 let mut y = vec![0.0; tokens * rows];
@@ -50,23 +50,27 @@ fn formats_of_large_weights_are_measured_once() {
         .iter()
         .map(|(quant, rows, (layout, bytes))| Matrix::new(*quant, *layout, *rows, COLS, bytes).expect("it fits"))
         .collect();
-    let measured = |matrices: &[Matrix]| {
-        let actual = calibrate(matrices, Duration::from_millis(160)).expect("they can be multiplied");
-        actual.iter().map(|actual| actual.quant).collect::<Vec<_>>()
+    let calibrated_formats = |matrices: &[Matrix]| {
+        let calibrated = calibrate(matrices, Duration::from_millis(160)).expect("they can be multiplied");
+        calibrated.iter().map(|result| result.quant).collect::<Vec<_>>()
     };
-    assert_eq!(measured(&matrices[1..]), [], "it may stay in the caches");
-    let began = Instant::now();
+    assert_eq!(calibrated_formats(&matrices[1..]), [], "it may stay in the caches");
+    let start = Instant::now();
     let is_packed = matrices[0].layout() == matrix::Layout::Rows16;
     let expected = if cfg!(target_arch = "x86_64") && is_packed {
         vec![Quant::Q8_0, Quant::Q4_K]
     } else {
         vec![]
     };
-    assert_eq!(measured(&matrices), expected, "the third is too small to matter");
-    // Ten times what a load may take for it.
-    assert!(began.elapsed() < Duration::from_secs(2), "{:?}", began.elapsed());
+    assert_eq!(
+        calibrated_formats(&matrices),
+        expected,
+        "the third is too small to matter"
+    );
+    // Ten times the time that loading a model may spend on it.
+    assert!(start.elapsed() < Duration::from_secs(2), "{:?}", start.elapsed());
     for quant in expected {
         assert!(Prefetch::chosen(quant).is_some(), "{quant}");
     }
-    assert_eq!(measured(&matrices), [], "they are known");
+    assert_eq!(calibrated_formats(&matrices), [], "their choices are known");
 }

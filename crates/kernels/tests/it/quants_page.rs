@@ -1,4 +1,4 @@
-//! `docs/QUANTS.md` lists the formats of the table. `HEARTH_UPDATE_DOCS=1` writes it.
+//! Checks that `docs/QUANTS.md` lists the formats of the table. `HEARTH_UPDATE_DOCS=1` writes it.
 
 use hearth_kernels::Quant;
 use std::fmt::Write;
@@ -19,16 +19,16 @@ fn page() -> String {
         let (elements, bytes) = (quant.block_elements(), quant.block_bytes());
         let bits = 8.0 * bytes as f64 / elements as f64;
         let (gguf, file) = (quant.gguf_id(), quant.file_type());
-        let next = if quant.fallback() == quant {
+        let fallback = if quant.fallback() == quant {
             ""
         } else {
             quant.fallback().name()
         };
         writeln!(
             page,
-            "| {quant} | {bits} | {elements} | {bytes} | {gguf} | {file} | {next} |"
+            "| {quant} | {bits} | {elements} | {bytes} | {gguf} | {file} | {fallback} |"
         )
-        .expect("a string grows");
+        .expect("writing to a string does not fail");
     }
     page.push_str(
         "\n## Tensor scales of NVFP4\n\n\
@@ -50,7 +50,7 @@ fn the_page_lists_every_format() {
         std::fs::write(PAGE, page()).expect("the page is written");
     }
     let actual = std::fs::read_to_string(PAGE)
-        .expect("the page is there")
+        .expect("the page exists")
         .replace("\r\n", "\n");
     assert_eq!(
         actual,

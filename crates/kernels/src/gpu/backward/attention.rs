@@ -8,14 +8,14 @@
 
 use crate::attention::Heads;
 use crate::gpu::exp::bounded_exp;
-use crate::gpu::launch::{argument, cubes, matrix, same};
-use crate::gpu::{Floats, GpuError, heads as shape_of};
+use crate::gpu::launch::{buffer_arg, check_equal, cube_count, matrix_arg};
+use crate::gpu::{Floats, GpuError, heads};
 use cubecl::prelude::*;
 use cubecl::server::Handle;
 
 /// Queries, and keys, of a tile.
 const TILE: usize = 32;
-/// Units in each direction; each has two rows and two columns of a tile, at this stride.
+/// Units along each dimension of a tile. A unit has two rows and two columns, `SIDE` apart.
 const SIDE: usize = 16;
 const UNITS: u32 = (SIDE * SIDE) as u32;
 /// Head elements in shared memory at a time while scores are computed.
@@ -30,7 +30,7 @@ const SCRATCH: usize = 2 * TILE * DEPTH_STRIDE;
 /// Maximum head dimension: each unit holds its part of a head in registers.
 const MAX_HEAD_DIM: usize = 1024;
 
-/// Shape, the same for all cubes.
+/// The shape of a launch.
 #[derive(CubeType, CubeLaunch, Clone, Copy)]
 struct Shape {
     tokens: usize,
@@ -42,50 +42,50 @@ struct Shape {
 }
 
 /// Computes a unit's two by two dot products of the rows of two matrices: `TILE` rows each, of
-/// which `a_rows` and `b_rows` exist, of `dim` elements, from offset `a_at` and `b_at` on.
+/// which `a_rows` and `b_rows` exist, of `dim` elements, from `a_start` and `b_start` on.
 #[cube]
-fn products(
+fn dot_products(
     a: &[f32],
-    a_at: usize,
+    a_start: usize,
     a_stride: usize,
     a_rows: usize,
     b: &[f32],
-    b_at: usize,
+    b_start: usize,
     b_stride: usize,
     b_rows: usize,
     scratch: &mut [f32],
     sums: &mut Array<f32>,
     #[comptime] dim: usize,
 ) {
-    let x = UNIT_POS as usize % SIDE;
-    let y = UNIT_POS as usize / SIDE;
+    let unit_column = UNIT_POS as usize % SIDE;
+    let unit_row = UNIT_POS as usize / SIDE;
     #[unroll]
     for i in 0..4 {
         sums[i] = 0.0f32;
     }
-    for part in 0..comptime!(dim.div_ceil(DEPTH)) {
-        let element = part * DEPTH + x;
+    for depth_tile in 0..comptime!(dim.div_ceil(DEPTH)) {
+        let element = depth_tile * DEPTH + unit_column;
         sync_cube();
         #[unroll]
         for i in 0..2 {
-            let row = y + i * SIDE;
-            let mut left = 0.0f32;
-            let mut right = 0.0f32;
+            let row = unit_row + i * SIDE;
+            let mut a_value = 0.0f32;
+            let mut b_value = 0.0f32;
             if row < a_rows && element < dim {
-                left = a[a_at + row * a_stride + element];
+                a_value = a[a_start + row * a_stride + element];
             }
             if row < b_rows && element < dim {
-                right = b[b_at + row * b_stride + element];
+                b_value = b[b_start + row * b_stride + element];
             }
-            scratch[row * DEPTH_STRIDE + x] = left;
-            scratch[(TILE + row) * DEPTH_STRIDE + x] = right;
+            scratch[row * DEPTH_STRIDE + unit_column] = a_value;
+            scratch[(TILE + row) * DEPTH_STRIDE + unit_column] = b_value;
         }
         sync_cube();
         for d in 0..DEPTH {
-            let a0 = scratch[y * DEPTH_STRIDE + d];
-            let a1 = scratch[(y + SIDE) * DEPTH_STRIDE + d];
-            let b0 = scratch[(TILE + x) * DEPTH_STRIDE + d];
-            let b1 = scratch[(TILE + x + SIDE) * DEPTH_STRIDE + d];
+            let a0 = scratch[unit_row * DEPTH_STRIDE + d];
+            let a1 = scratch[(unit_row + SIDE) * DEPTH_STRIDE + d];
+            let b0 = scratch[(TILE + unit_column) * DEPTH_STRIDE + d];
+            let b1 = scratch[(TILE + unit_column + SIDE) * DEPTH_STRIDE + d];
             sums[0] += a0 * b0;
             sums[1] += a0 * b1;
             sums[2] += a1 * b0;
@@ -94,13 +94,13 @@ fn products(
     }
 }
 
-/// Adds to a unit's sums, two by two for each 32 elements of a head, the product of a tile of
-/// weights and `TILE` rows of a matrix. `transposed`: the tile of weights is transposed.
+/// Adds the product of a tile of weights and `TILE` rows of a matrix to a unit's sums, two by two
+/// for each 32 elements of a head. `transposed` means that the tile of weights is transposed.
 #[cube]
 fn accumulate(
     weights: &[f32],
     b: &[f32],
-    b_at: usize,
+    b_start: usize,
     b_stride: usize,
     b_rows: usize,
     scratch: &mut [f32],
@@ -109,27 +109,27 @@ fn accumulate(
     #[comptime] dim: usize,
 ) {
     let unit = UNIT_POS as usize;
-    let x = unit % SIDE;
-    let y = unit / SIDE;
+    let unit_column = unit % SIDE;
+    let unit_row = unit / SIDE;
     #[unroll]
-    for part in 0..comptime!(dim.div_ceil(TILE)) {
+    for dim_tile in 0..comptime!(dim.div_ceil(TILE)) {
         sync_cube();
         #[unroll]
         for i in 0..comptime!(TILE * TILE / (SIDE * SIDE)) {
             let row = unit / TILE + i * comptime!(SIDE * SIDE / TILE);
-            let element = unit % TILE + part * TILE;
+            let element = unit % TILE + dim_tile * TILE;
             let mut value = 0.0f32;
             if row < b_rows && element < dim {
-                value = b[b_at + row * b_stride + element];
+                value = b[b_start + row * b_stride + element];
             }
             scratch[row * TILE + unit % TILE] = value;
         }
         sync_cube();
         for k in 0..TILE {
             let first = if comptime!(transposed) {
-                k * TILE_STRIDE + y
+                k * TILE_STRIDE + unit_row
             } else {
-                y * TILE_STRIDE + k
+                unit_row * TILE_STRIDE + k
             };
             let second = if comptime!(transposed) {
                 first + SIDE
@@ -138,37 +138,37 @@ fn accumulate(
             };
             let w0 = weights[first];
             let w1 = weights[second];
-            let b0 = scratch[k * TILE + x];
-            let b1 = scratch[k * TILE + x + SIDE];
-            sums[part * 4] += w0 * b0;
-            sums[part * 4 + 1] += w0 * b1;
-            sums[part * 4 + 2] += w1 * b0;
-            sums[part * 4 + 3] += w1 * b1;
+            let b0 = scratch[k * TILE + unit_column];
+            let b1 = scratch[k * TILE + unit_column + SIDE];
+            sums[dim_tile * 4] += w0 * b0;
+            sums[dim_tile * 4 + 1] += w0 * b1;
+            sums[dim_tile * 4 + 2] += w1 * b0;
+            sums[dim_tile * 4 + 3] += w1 * b1;
         }
     }
 }
 
 /// Writes a unit's sums of [`accumulate()`], times `factor`, to rows of the gradient.
 #[cube]
-fn write(
+fn write_gradient(
     sums: &Array<f32>,
     out: &mut [f32],
-    at: usize,
+    start: usize,
     stride: usize,
     rows: usize,
     factor: f32,
     #[comptime] dim: usize,
 ) {
     #[unroll]
-    for part in 0..comptime!(dim.div_ceil(TILE)) {
+    for dim_tile in 0..comptime!(dim.div_ceil(TILE)) {
         #[unroll]
         for i in 0..2 {
             #[unroll]
             for j in 0..2 {
                 let row = UNIT_POS as usize / SIDE + i * SIDE;
-                let element = UNIT_POS as usize % SIDE + comptime!(j * SIDE + part * TILE);
+                let element = UNIT_POS as usize % SIDE + comptime!(j * SIDE + dim_tile * TILE);
                 if row < rows && element < dim {
-                    out[at + row * stride + element] = factor * sums[part * 4 + i * 2 + j];
+                    out[start + row * stride + element] = factor * sums[dim_tile * 4 + i * 2 + j];
                 }
             }
         }
@@ -185,35 +185,35 @@ fn zeros(#[comptime] count: usize) -> Array<f32> {
     sums
 }
 
-/// Whether a query sees a key.
+/// Returns `true` if a query sees a key.
 #[cube]
-fn sees(starts: &[u32], shape: &Shape, query: usize, key: usize) -> bool {
-    let mut seen = false;
+fn is_visible(starts: &[u32], shape: &Shape, query: usize, key: usize) -> bool {
+    let mut visible = false;
     if query < shape.tokens && key <= query && query - key < shape.window {
-        seen = key >= min(starts[query] as usize, query);
+        visible = key >= min(starts[query] as usize, query);
     }
-    seen
+    visible
 }
 
-/// The first key that a query, and therefore any later query, may see: a uniform load, so that the
+/// The first key that a query sees; later queries see no earlier key. A uniform load, so that the
 /// driver knows that control flow is uniform.
 #[cube]
-fn first_seen(starts: &[u32], shape: &Shape, query: usize, scratch: &mut [u32]) -> usize {
+fn first_visible_key(starts: &[u32], shape: &Shape, query: usize, scratch: &mut [u32]) -> usize {
     // Other units may still be reading the previous value.
     sync_cube();
     if UNIT_POS == 0 {
-        let mut seen = min(starts[query] as usize, query);
+        let mut first = min(starts[query] as usize, query);
         if query >= shape.window {
-            seen = max(seen, query - shape.window + 1);
+            first = max(first, query - shape.window + 1);
         }
-        scratch[0] = seen as u32;
+        scratch[0] = first as u32;
     }
     workgroup_uniform_load(&scratch[0]) as usize
 }
 
 /// Computes the scores of a tile and the gradients of its probabilities, two by two per unit.
 #[cube]
-fn scores(
+fn compute_scores(
     qkv: &[f32],
     d_out: &[f32],
     shape: &Shape,
@@ -232,7 +232,7 @@ fn scores(
     let values = keys + shape.kv_heads * dim;
     let a_rows = shape.tokens - query;
     let b_rows = shape.tokens - key;
-    products(
+    dot_products(
         qkv,
         query * width + head * dim,
         width,
@@ -245,7 +245,7 @@ fn scores(
         scores,
         dim,
     );
-    products(
+    dot_products(
         d_out,
         query * out_width + head * dim,
         out_width,
@@ -262,11 +262,11 @@ fn scores(
 
 /// Computes the probabilities of a tile and the gradients of its scores.
 #[cube]
-fn score_grads(
+fn compute_score_grads(
     qkv: &[f32],
     d_out: &[f32],
     starts: &[u32],
-    rows: &[f32],
+    lse_and_delta: &[f32],
     shape: &Shape,
     head: usize,
     query: usize,
@@ -278,7 +278,7 @@ fn score_grads(
 ) {
     let mut score = Array::<f32>::new(4usize);
     let mut d_probability = Array::<f32>::new(4usize);
-    scores(
+    compute_scores(
         qkv,
         d_out,
         shape,
@@ -298,10 +298,10 @@ fn score_grads(
             let x = UNIT_POS as usize % SIDE + j * SIDE;
             let mut p = 0.0f32;
             let mut ds = 0.0f32;
-            if sees(starts, shape, query + y, key + x) {
-                let row = ((query + y) * shape.heads + head) * 2;
-                p = bounded_exp(shape.scale * score[i * 2 + j] - rows[row]);
-                ds = p * (d_probability[i * 2 + j] - rows[row + 1]);
+            if is_visible(starts, shape, query + y, key + x) {
+                let index = ((query + y) * shape.heads + head) * 2;
+                p = bounded_exp(shape.scale * score[i * 2 + j] - lse_and_delta[index]);
+                ds = p * (d_probability[i * 2 + j] - lse_and_delta[index + 1]);
             }
             probabilities[y * TILE_STRIDE + x] = p;
             gradients[y * TILE_STRIDE + x] = ds;
@@ -310,16 +310,23 @@ fn score_grads(
     // `accumulate` reads them next, after a `sync_cube`.
 }
 
-/// `L` and `D` of a block of rows of a head.
+/// Computes `L` and `D` of a block of rows of a head.
 #[cube(launch_unchecked)]
-fn row_statistics(qkv: &[f32], d_out: &[f32], starts: &[u32], rows: &mut [f32], shape: &Shape, #[comptime] dim: usize) {
+fn row_statistics(
+    qkv: &[f32],
+    d_out: &[f32],
+    starts: &[u32],
+    lse_and_delta: &mut [f32],
+    shape: &Shape,
+    #[comptime] dim: usize,
+) {
     if CUBE_POS >= shape.tokens.div_ceil(TILE) * shape.heads {
         terminate!();
     }
     let head = CUBE_POS % shape.heads;
     let query = CUBE_POS / shape.heads * TILE;
-    let x = UNIT_POS as usize % SIDE;
-    let y = UNIT_POS as usize / SIDE;
+    let unit_column = UNIT_POS as usize % SIDE;
+    let unit_row = UNIT_POS as usize / SIDE;
     let mut scratch = Shared::<[f32]>::new_slice(SCRATCH);
     let mut score = Array::<f32>::new(4usize);
     let mut d_probability = Array::<f32>::new(4usize);
@@ -333,10 +340,10 @@ fn row_statistics(qkv: &[f32], d_out: &[f32], starts: &[u32], rows: &mut [f32], 
         maximum[i] = f32::min_value();
     }
     let mut bound = Shared::<[u32]>::new_slice(1usize);
-    let first = first_seen(starts, shape, query, &mut bound) / TILE;
+    let first = first_visible_key(starts, shape, query, &mut bound) / TILE;
     for tile in first..query / TILE + 1 {
         let key = tile * TILE;
-        scores(
+        compute_scores(
             qkv,
             d_out,
             shape,
@@ -352,14 +359,14 @@ fn row_statistics(qkv: &[f32], d_out: &[f32], starts: &[u32], rows: &mut [f32], 
         for i in 0..2 {
             #[unroll]
             for j in 0..2 {
-                if sees(starts, shape, query + y + i * SIDE, key + x + j * SIDE) {
+                if is_visible(starts, shape, query + unit_row + i * SIDE, key + unit_column + j * SIDE) {
                     let s = shape.scale * score[i * 2 + j];
-                    let above = max(maximum[i], s);
-                    let less = bounded_exp(maximum[i] - above);
-                    let e = bounded_exp(s - above);
-                    total[i] = total[i] * less + e;
-                    delta[i] = delta[i] * less + e * d_probability[i * 2 + j];
-                    maximum[i] = above;
+                    let new_max = max(maximum[i], s);
+                    let factor = bounded_exp(maximum[i] - new_max);
+                    let e = bounded_exp(s - new_max);
+                    total[i] = total[i] * factor + e;
+                    delta[i] = delta[i] * factor + e * d_probability[i * 2 + j];
+                    maximum[i] = new_max;
                 }
             }
         }
@@ -368,59 +375,59 @@ fn row_statistics(qkv: &[f32], d_out: &[f32], starts: &[u32], rows: &mut [f32], 
     sync_cube();
     #[unroll]
     for i in 0..2 {
-        let at = (y + i * SIDE) * SIDE + x;
-        scratch[at] = maximum[i];
-        scratch[at + comptime!(TILE * SIDE)] = total[i];
+        let index = (unit_row + i * SIDE) * SIDE + unit_column;
+        scratch[index] = maximum[i];
+        scratch[index + comptime!(TILE * SIDE)] = total[i];
     }
     sync_cube();
     let mut lse = zeros(2usize);
     let mut sums = zeros(2usize);
-    if x == 0 {
+    if unit_column == 0 {
         #[unroll]
         for i in 0..2 {
-            let at = (y + i * SIDE) * SIDE;
-            let mut above = f32::min_value();
+            let index = (unit_row + i * SIDE) * SIDE;
+            let mut row_max = f32::min_value();
             for k in 0..SIDE {
-                above = max(above, scratch[at + k]);
+                row_max = max(row_max, scratch[index + k]);
             }
             let mut sum = 0.0f32;
             for k in 0..SIDE {
-                sum += scratch[at + comptime!(TILE * SIDE) + k] * bounded_exp(scratch[at + k] - above);
+                sum += scratch[index + comptime!(TILE * SIDE) + k] * bounded_exp(scratch[index + k] - row_max);
             }
             sums[i] = sum;
-            lse[i] = above + sum.ln();
+            lse[i] = row_max + sum.ln();
         }
     }
     sync_cube();
     #[unroll]
     for i in 0..2 {
-        scratch[(y + i * SIDE) * SIDE + x + comptime!(TILE * SIDE)] = delta[i];
+        scratch[(unit_row + i * SIDE) * SIDE + unit_column + comptime!(TILE * SIDE)] = delta[i];
     }
     sync_cube();
-    if x == 0 {
+    if unit_column == 0 {
         #[unroll]
         for i in 0..2 {
-            let row = query + y + i * SIDE;
+            let row = query + unit_row + i * SIDE;
             if row < shape.tokens {
-                let at = (y + i * SIDE) * SIDE;
-                let mut weighted = 0.0f32;
+                let index = (unit_row + i * SIDE) * SIDE;
+                let mut row_delta = 0.0f32;
                 for k in 0..SIDE {
-                    weighted += scratch[at + comptime!(TILE * SIDE) + k] * bounded_exp(scratch[at + k] - lse[i]);
+                    row_delta += scratch[index + comptime!(TILE * SIDE) + k] * bounded_exp(scratch[index + k] - lse[i]);
                 }
-                rows[(row * shape.heads + head) * 2] = lse[i];
-                rows[(row * shape.heads + head) * 2 + 1] = weighted;
+                lse_and_delta[(row * shape.heads + head) * 2] = lse[i];
+                lse_and_delta[(row * shape.heads + head) * 2 + 1] = row_delta;
             }
         }
     }
 }
 
-/// The gradient of a block of queries of a head.
+/// Computes the gradient of a block of queries of a head.
 #[cube(launch_unchecked)]
 fn query_gradients(
     qkv: &[f32],
     d_out: &[f32],
     starts: &[u32],
-    rows: &[f32],
+    lse_and_delta: &[f32],
     d_qkv: &mut [f32],
     shape: &Shape,
     #[comptime] dim: usize,
@@ -437,14 +444,14 @@ fn query_gradients(
     let mut gradients = Shared::<[f32]>::new_slice(comptime!(TILE * TILE_STRIDE));
     let mut sums = zeros(comptime!(dim.div_ceil(TILE) * 4));
     let mut bound = Shared::<[u32]>::new_slice(1usize);
-    let first = first_seen(starts, shape, query, &mut bound) / TILE;
+    let first = first_visible_key(starts, shape, query, &mut bound) / TILE;
     for tile in first..query / TILE + 1 {
         let key = tile * TILE;
-        score_grads(
+        compute_score_grads(
             qkv,
             d_out,
             starts,
-            rows,
+            lse_and_delta,
             shape,
             head,
             query,
@@ -467,7 +474,7 @@ fn query_gradients(
             dim,
         );
     }
-    write(
+    write_gradient(
         &sums,
         d_qkv,
         query * width + head * dim,
@@ -478,13 +485,13 @@ fn query_gradients(
     );
 }
 
-/// The gradients of a block of keys of a head, and of their values.
+/// Computes the gradients of a block of keys of a KV head, and of their values.
 #[cube(launch_unchecked)]
 fn key_value_gradients(
     qkv: &[f32],
     d_out: &[f32],
     starts: &[u32],
-    rows: &[f32],
+    lse_and_delta: &[f32],
     d_qkv: &mut [f32],
     shape: &Shape,
     #[comptime] dim: usize,
@@ -505,16 +512,16 @@ fn key_value_gradients(
     let mut bound = Shared::<[u32]>::new_slice(1usize);
     for tile in key / TILE..shape.tokens.div_ceil(TILE) {
         let query = tile * TILE;
-        // `starts` never falls: if the first query of a block sees none of these keys, the block
-        // sees none.
-        if first_seen(starts, shape, query, &mut bound) < key + TILE {
+        // `starts` never decreases: if the first query of a block sees none of these keys, no query
+        // of the block does.
+        if first_visible_key(starts, shape, query, &mut bound) < key + TILE {
             for i in 0..group {
                 let head = kv_head * group + i;
-                score_grads(
+                compute_score_grads(
                     qkv,
                     d_out,
                     starts,
-                    rows,
+                    lse_and_delta,
                     shape,
                     head,
                     query,
@@ -525,7 +532,7 @@ fn key_value_gradients(
                     dim,
                 );
                 let queries = query * width + head * dim;
-                let outs = query * out_width + head * dim;
+                let out_start = query * out_width + head * dim;
                 let count = shape.tokens - query;
                 accumulate(
                     &gradients,
@@ -541,7 +548,7 @@ fn key_value_gradients(
                 accumulate(
                     &probabilities,
                     d_out,
-                    outs,
+                    out_start,
                     out_width,
                     count,
                     &mut scratch,
@@ -553,16 +560,16 @@ fn key_value_gradients(
         }
     }
     let keys = key * width + (shape.heads + kv_head) * dim;
-    write(&d_keys, d_qkv, keys, width, shape.tokens - key, shape.scale, dim);
+    write_gradient(&d_keys, d_qkv, keys, width, shape.tokens - key, shape.scale, dim);
     let values = keys + shape.kv_heads * dim;
-    write(&d_values, d_qkv, values, width, shape.tokens - key, 1.0f32, dim);
+    write_gradient(&d_values, d_qkv, values, width, shape.tokens - key, 1.0f32, dim);
 }
 
 /// The gradient of attention over a batch at `qkv [T, (heads + 2 kv_heads) * head_dim]` (normalized
 /// and rotated), from the output gradient `d_out [T, heads * head_dim]`.
 ///
 /// `starts` has the first key that each token sees, one word per token, clamped to the token. The
-/// batch is a concatenation of sequences, so `starts` never falls.
+/// batch is a concatenation of sequences, so `starts` never decreases.
 ///
 /// # Errors
 /// Returns an error if the sizes do not match.
@@ -575,9 +582,9 @@ pub fn attend_batch_backward(
 ) -> Result<Floats, GpuError> {
     let tokens = qkv.rows;
     let dim = heads.head_dim;
-    shape_of::check(heads, qkv)?;
-    same("number of rows of a gradient of attention", d_out.rows, tokens)?;
-    same(
+    heads::check(heads, qkv)?;
+    check_equal("number of rows of a gradient of attention", d_out.rows, tokens)?;
+    check_equal(
         "number of columns of a gradient of attention",
         d_out.cols,
         heads.out_width(),
@@ -598,39 +605,61 @@ pub fn attend_batch_backward(
     }
     let lse_and_delta = Floats::empty(client, tokens, heads.heads * 2);
     let d_qkv = Floats::empty(client, tokens, qkv.cols);
-    matrix(d_out, "gradient of attention")?;
-    argument(starts, "starts of sequences", tokens)?;
+    matrix_arg(d_out, "gradient of attention")?;
+    buffer_arg(starts, "starts of sequences", tokens)?;
     if tokens == 0 {
         return Ok(d_qkv);
     }
-    let input = || -> Result<_, GpuError> {
+    let inputs = || -> Result<_, GpuError> {
         Ok((
-            matrix(qkv, "Q, K and V")?,
-            matrix(d_out, "gradient of attention")?,
-            argument(starts, "starts of sequences", tokens)?,
-            matrix(&lse_and_delta, "lse and delta of attention")?,
+            matrix_arg(qkv, "Q, K and V")?,
+            matrix_arg(d_out, "gradient of attention")?,
+            buffer_arg(starts, "starts of sequences", tokens)?,
+            matrix_arg(&lse_and_delta, "lse and delta of attention")?,
         ))
     };
-    let result = || matrix(&d_qkv, "gradient of Q, K and V");
+    let d_qkv_arg = || matrix_arg(&d_qkv, "gradient of Q, K and V");
     let shape = || {
-        let window = shape_of::window(heads);
+        let window = heads::window(heads);
         ShapeLaunch::new(tokens, heads.heads, heads.kv_heads, window, heads.scale)
     };
     let blocks = tokens.div_ceil(TILE);
     let (per_head, per_kv_head) = (
-        cubes(client, blocks * heads.heads)?,
-        cubes(client, blocks * heads.kv_heads)?,
+        cube_count(client, blocks * heads.heads)?,
+        cube_count(client, blocks * heads.kv_heads)?,
     );
-    let units = CubeDim::new_1d(UNITS);
+    let cube_dim = CubeDim::new_1d(UNITS);
     // SAFETY: the kernels access tokens, heads and elements below the shapes, which the buffers
     // were checked to hold.
     unsafe {
-        let (x, d, starts, rows) = input()?;
-        row_statistics::launch_unchecked(client, per_head.clone(), units, x, d, starts, rows, shape(), dim);
-        let (x, d, starts, rows) = input()?;
-        query_gradients::launch_unchecked(client, per_head, units, x, d, starts, rows, result()?, shape(), dim);
-        let (x, d, starts, rows) = input()?;
-        key_value_gradients::launch_unchecked(client, per_kv_head, units, x, d, starts, rows, result()?, shape(), dim);
+        let (x, d, starts, stats) = inputs()?;
+        row_statistics::launch_unchecked(client, per_head.clone(), cube_dim, x, d, starts, stats, shape(), dim);
+        let (x, d, starts, stats) = inputs()?;
+        query_gradients::launch_unchecked(
+            client,
+            per_head,
+            cube_dim,
+            x,
+            d,
+            starts,
+            stats,
+            d_qkv_arg()?,
+            shape(),
+            dim,
+        );
+        let (x, d, starts, stats) = inputs()?;
+        key_value_gradients::launch_unchecked(
+            client,
+            per_kv_head,
+            cube_dim,
+            x,
+            d,
+            starts,
+            stats,
+            d_qkv_arg()?,
+            shape(),
+            dim,
+        );
     }
     Ok(d_qkv)
 }

@@ -1,8 +1,8 @@
 //! Cross-entropy over rows of logits and its gradient: one cube per row.
 
 use crate::gpu::exp::bounded_exp;
-use crate::gpu::launch::{argument, cubes, matrix};
-use crate::gpu::reduce::{reduce_max, sum};
+use crate::gpu::launch::{buffer_arg, cube_count, matrix_arg};
+use crate::gpu::reduce::{reduce_max, reduce_sum};
 use crate::gpu::{Floats, GpuError};
 use cubecl::prelude::*;
 use cubecl::server::Handle;
@@ -24,19 +24,19 @@ fn cross_entropy_rows(
         terminate!();
     }
     let unit = UNIT_POS as usize;
-    let first = CUBE_POS * cols;
+    let start = CUBE_POS * cols;
     let target = targets[CUBE_POS] as usize;
-    let trained = target < cols;
+    let has_target = target < cols;
     // Each unit sums exponentials relative to its own maximum so far.
     let mut maximum = f32::min_value();
     let mut exp_sum = 0.0f32;
     let mut target_logit = 0.0f32;
     let mut column = unit;
     while column < cols {
-        let x = logits[first + column];
-        let row_max = max(maximum, x);
-        exp_sum = exp_sum * bounded_exp(maximum - row_max) + bounded_exp(x - row_max);
-        maximum = row_max;
+        let x = logits[start + column];
+        let new_max = max(maximum, x);
+        exp_sum = exp_sum * bounded_exp(maximum - new_max) + bounded_exp(x - new_max);
+        maximum = new_max;
         if column == target {
             target_logit = x;
         }
@@ -44,8 +44,8 @@ fn cross_entropy_rows(
     }
     let mut shared = Shared::<[f32]>::new_slice(UNITS);
     let row_max = reduce_max(maximum, &mut shared, UNITS);
-    let total = sum(exp_sum * bounded_exp(maximum - row_max), &mut shared, UNITS);
-    if trained {
+    let total = reduce_sum(exp_sum * bounded_exp(maximum - row_max), &mut shared, UNITS);
+    if has_target {
         // Written by the unit that has read the target's logit.
         if unit == target % UNITS {
             losses[CUBE_POS] = row_max - target_logit + total.ln();
@@ -57,14 +57,14 @@ fn cross_entropy_rows(
         let factor = scale / total;
         let mut column = unit;
         while column < cols {
-            let mut gradient_value = 0.0f32;
-            if trained {
-                gradient_value = bounded_exp(logits[first + column] - row_max) * factor;
+            let mut d_logit = 0.0f32;
+            if has_target {
+                d_logit = bounded_exp(logits[start + column] - row_max) * factor;
                 if column == target {
-                    gradient_value -= scale;
+                    d_logit -= scale;
                 }
             }
-            logits[first + column] = gradient_value;
+            logits[start + column] = d_logit;
             column += UNITS;
         }
     }
@@ -87,11 +87,14 @@ pub fn cross_entropy_in_place(
     gradient: bool,
 ) -> Result<Handle, GpuError> {
     let Floats { rows, cols, .. } = *logits;
-    let (logits, targets) = (matrix(logits, "logits")?, argument(targets, "list of targets", rows)?);
+    let (logits, targets) = (
+        matrix_arg(logits, "logits")?,
+        buffer_arg(targets, "list of targets", rows)?,
+    );
     let losses = client.empty(rows * size_of::<f32>());
     if rows > 0 {
-        let (count, dim) = (cubes(client, rows)?, CubeDim::new_1d(UNITS as u32));
-        let result = argument(&losses, "losses", rows)?;
+        let (count, dim) = (cube_count(client, rows)?, CubeDim::new_1d(UNITS as u32));
+        let result = buffer_arg(&losses, "losses", rows)?;
         // SAFETY: the kernel accesses rows and columns below the shapes, which the buffers were
         // checked to hold.
         unsafe {

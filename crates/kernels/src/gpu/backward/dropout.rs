@@ -1,11 +1,11 @@
-//! Dropout of exactly the elements that the CPU drops, since a run may start on one and resume on
-//! the other.
+//! Dropout of exactly the elements that the CPU drops, since a run may start on one device and
+//! resume on the other.
 //!
-//! A row's keys are 64-bit hashes of its index; plain WGSL lacks 64-bit integers, so they are pairs
-//! of words here. One cube per row.
+//! A row's keys are the two halves of a 64-bit hash of its index. Plain WGSL lacks 64-bit integers,
+//! so the hash is computed with pairs of words. One cube per row.
 
 use crate::dropout::Dropout;
-use crate::gpu::launch::{argument, cubes, matrix};
+use crate::gpu::launch::{buffer_arg, cube_count, matrix_arg};
 use crate::gpu::{Floats, GpuError};
 use cubecl::prelude::*;
 
@@ -24,16 +24,16 @@ struct U64 {
 fn full_product(a: u32, b: u32) -> U64 {
     let (a_low, a_high) = (a & 0xffffu32, a >> 16u32);
     let (b_low, b_high) = (b & 0xffffu32, b >> 16u32);
-    let (first, second) = (a_low * b_high, a_high * b_low);
-    let lowest = a_low * b_low;
-    let middle = (lowest >> 16u32) + (first & 0xffffu32) + (second & 0xffffu32);
+    let (low_high, high_low) = (a_low * b_high, a_high * b_low);
+    let low_low = a_low * b_low;
+    let middle = (low_low >> 16u32) + (low_high & 0xffffu32) + (high_low & 0xffffu32);
     U64 {
-        high: a_high * b_high + (first >> 16u32) + (second >> 16u32) + (middle >> 16u32),
-        low: (lowest & 0xffffu32) | (middle << 16u32),
+        high: a_high * b_high + (low_high >> 16u32) + (high_low >> 16u32) + (middle >> 16u32),
+        low: (low_low & 0xffffu32) | (middle << 16u32),
     }
 }
 
-/// The low 64 bits of `x` times the integer of two words.
+/// The low 64 bits of `x` times the integer with the words `high` and `low`.
 #[cube]
 fn wrapping_mul(x: U64, high: u32, low: u32) -> U64 {
     let full_product = full_product(x.low, low);
@@ -43,16 +43,16 @@ fn wrapping_mul(x: U64, high: u32, low: u32) -> U64 {
     }
 }
 
-/// `x ^ x >> by`, for `by` from 1 to 31.
+/// `x ^ (x >> shift)`, for `shift` from 1 to 31.
 #[cube]
-fn xor_shift(x: U64, by: u32) -> U64 {
+fn xor_shift(x: U64, shift: u32) -> U64 {
     U64 {
-        high: x.high ^ (x.high >> by),
-        low: x.low ^ ((x.low >> by) | (x.high << (32u32 - by))),
+        high: x.high ^ (x.high >> shift),
+        low: x.low ^ ((x.low >> shift) | (x.high << (32u32 - shift))),
     }
 }
 
-/// The finaliser of SplitMix64.
+/// The finalizer of SplitMix64.
 #[cube]
 fn mix(x: U64) -> U64 {
     let x = wrapping_mul(xor_shift(x, 30u32), 0xbf58_476du32, 0x1ce4_e5b9u32);
@@ -68,7 +68,7 @@ fn dropout_kernel(
     cols: usize,
     seed_high: u32,
     seed_low: u32,
-    least: u32,
+    threshold: u32,
     scale: f32,
     #[comptime] add: bool,
 ) {
@@ -87,23 +87,23 @@ fn dropout_kernel(
     });
     let mut column = UNIT_POS as usize;
     while column < cols {
-        // As on the CPU: the finaliser of MurmurHash3 between two keys.
+        // As on the CPU: the finalizer of MurmurHash3 between two keys.
         let hash = (column as u32 * 0x9e37_79b9u32) ^ keys.low;
         let hash = (hash ^ (hash >> 16u32)) * 0x85eb_ca6bu32;
         let hash = ((hash ^ (hash >> 13u32)) + keys.high) * 0xc2b2_ae35u32;
         let hash = hash ^ (hash >> 16u32);
-        let at = CUBE_POS * cols + column;
-        let value = select((hash >> 1u32) >= least, x[at] * scale, 0.0f32);
+        let index = CUBE_POS * cols + column;
+        let value = select((hash >> 1u32) >= threshold, x[index] * scale, 0.0f32);
         if comptime!(add) {
-            out[at] += value;
+            out[index] += value;
         } else {
-            out[at] = value;
+            out[index] = value;
         }
         column += UNITS;
     }
 }
 
-/// Writes `x` after dropout to `out`, of the same shape, or adds it.
+/// Writes `x` after dropout to `out`, which has the same shape, or adds it.
 pub(super) fn dropout_into(
     client: &Client,
     x: &Floats,
@@ -112,17 +112,19 @@ pub(super) fn dropout_into(
     add: bool,
 ) -> Result<(), GpuError> {
     let Floats { rows, cols, .. } = *x;
-    let x = matrix(x, "input of a dropout")?;
-    let result = argument(&out.handle, "output of a dropout", rows * cols)?;
-    let least = (f64::from(dropout.rate) * f64::from(1_u32 << 31)) as u32;
+    let x = matrix_arg(x, "input of a dropout")?;
+    let result = buffer_arg(&out.handle, "output of a dropout", rows * cols)?;
+    let threshold = (f64::from(dropout.rate) * f64::from(1_u32 << 31)) as u32;
     let scale = 1.0 / (1.0 - dropout.rate);
     let (high, low) = ((dropout.seed >> 32) as u32, dropout.seed as u32);
     if rows * cols > 0 {
-        let (count, dim) = (cubes(client, rows)?, CubeDim::new_1d(UNITS as u32));
+        let (count, dim) = (cube_count(client, rows)?, CubeDim::new_1d(UNITS as u32));
         // SAFETY: the kernel accesses rows and columns below the shape, which the buffers were
         // checked to hold.
         unsafe {
-            dropout_kernel::launch_unchecked(client, count, dim, x, result, rows, cols, high, low, least, scale, add);
+            dropout_kernel::launch_unchecked(
+                client, count, dim, x, result, rows, cols, high, low, threshold, scale, add,
+            );
         }
     }
     Ok(())
@@ -133,7 +135,7 @@ pub(super) fn dropout_into(
 /// # Errors
 /// Returns an error if the buffer is too short for its shape.
 pub fn dropout_rows(client: &Client, x: &Floats, dropout: Dropout) -> Result<Floats, GpuError> {
-    matrix(x, "input of a dropout")?;
+    matrix_arg(x, "input of a dropout")?;
     let out = Floats::empty(client, x.rows, x.cols);
     dropout_into(client, x, dropout, &out, false)?;
     Ok(out)

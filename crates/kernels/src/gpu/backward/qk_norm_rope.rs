@@ -1,10 +1,10 @@
 //! The gradient of RMSNorm and RoPE of Q and K: one cube per head of a token.
 
 use crate::attention::Heads;
-use crate::gpu::launch::{cubes, matrix, same};
+use crate::gpu::launch::{check_equal, cube_count, matrix_arg};
 use crate::gpu::qk_norm_rope::RopeArgs;
-use crate::gpu::reduce::sum;
-use crate::gpu::{Floats, GpuError, Norm, heads as shape_of};
+use crate::gpu::reduce::reduce_sum;
+use crate::gpu::{Floats, GpuError, Norm, heads};
 use crate::rope::Pairing;
 use cubecl::prelude::*;
 use cubecl::server::Handle;
@@ -71,7 +71,7 @@ fn head_gradient(
     #[comptime] pairing: Pairing,
 ) {
     let mut projection = 0.0f32;
-    let mut root = 1.0f32;
+    let mut inverse_rms = 1.0f32;
     if comptime!(norm) {
         let mut shared = Shared::<[f32]>::new_slice(UNITS);
         let mut squares = 0.0f32;
@@ -83,17 +83,17 @@ fn head_gradient(
             products += value * weight[i] * rotated_back(d, table, first, i, angles, rotated, pairing);
             i += UNITS;
         }
-        let squares = sum(squares, &mut shared, UNITS);
-        let products = sum(products, &mut shared, UNITS);
+        let squares = reduce_sum(squares, &mut shared, UNITS);
+        let products = reduce_sum(products, &mut shared, UNITS);
         let count = f32::cast_from(dim);
-        root = 1.0f32 / (squares / count + eps).sqrt();
+        inverse_rms = 1.0f32 / (squares / count + eps).sqrt();
         projection = products / (squares + count * eps);
     }
     let mut i = UNIT_POS as usize;
     while i < dim {
         let mut value = rotated_back(d, table, first, i, angles, rotated, pairing);
         if comptime!(norm) {
-            value = (value * weight[i] - x[first + i] * projection) * root;
+            value = (value * weight[i] - x[first + i] * projection) * inverse_rms;
         }
         out[first + i] = value;
         i += UNITS;
@@ -121,13 +121,13 @@ fn head_gradients(
     #[comptime] norms: [bool; 2],
     #[comptime] pairing: Pairing,
 ) {
-    let per_token = heads + 2 * kv_heads;
-    if CUBE_POS >= tokens * per_token {
+    let heads_per_token = heads + 2 * kv_heads;
+    if CUBE_POS >= tokens * heads_per_token {
         terminate!();
     }
-    let head = CUBE_POS % per_token;
+    let head = CUBE_POS % heads_per_token;
     let first = CUBE_POS * dim;
-    let position = min(positions[CUBE_POS / per_token] as usize, table_positions - 1);
+    let position = min(positions[CUBE_POS / heads_per_token] as usize, table_positions - 1);
     let angles = position * pairs * 2;
     if head < heads {
         head_gradient(
@@ -197,17 +197,20 @@ pub fn qk_norm_rope_backward(
         ..
     } = *heads;
     let (tokens, width) = (qkv.rows, heads.qkv_width());
-    shape_of::check(heads, qkv)?;
-    same("number of rows of a gradient of Q, K and V", d_ready.rows, tokens)?;
-    same("number of columns of a gradient of Q, K and V", d_ready.cols, width)?;
+    heads::check(heads, qkv)?;
+    check_equal("number of rows of a gradient of Q, K and V", d_ready.rows, tokens)?;
+    check_equal("number of columns of a gradient of Q, K and V", d_ready.cols, width)?;
     let rope = RopeArgs::new(qkv, heads, [q_norm, k_norm], dims, table, table_positions, positions)?;
     let [q_weight, k_weight] = rope.weights;
-    let (d, x) = (matrix(d_ready, "gradient of Q, K and V")?, matrix(qkv, "Q, K and V")?);
+    let (d, x) = (
+        matrix_arg(d_ready, "gradient of Q, K and V")?,
+        matrix_arg(qkv, "Q, K and V")?,
+    );
     let out = Floats::empty(client, tokens, width);
     if tokens * width > 0 {
-        let count = cubes(client, tokens * (query_heads + 2 * kv_heads))?;
+        let count = cube_count(client, tokens * (query_heads + 2 * kv_heads))?;
         let cube_dim = CubeDim::new_1d(UNITS as u32);
-        let result = matrix(&out, "gradient of Q, K and V")?;
+        let result = matrix_arg(&out, "gradient of Q, K and V")?;
         let eps = |norm: Option<&Norm>| norm.map_or(0.0, |norm| norm.eps);
         // SAFETY: the kernel accesses tokens, heads, pairs and positions below the shapes, which
         // the buffers were checked to hold.

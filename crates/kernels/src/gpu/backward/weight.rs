@@ -2,10 +2,10 @@
 //! outputs of 64 inputs at a time, for 64 tokens.
 
 use crate::blocks::Quant;
-use crate::gpu::launch::{cubes, matrix, same};
+use crate::gpu::launch::{check_equal, cube_count, matrix_arg};
 use crate::gpu::matmul::check_columns;
-use crate::gpu::matrix_units::{self, Over, backward_uses_matrix_units};
-use crate::gpu::row_ranges::{ranges, words_of};
+use crate::gpu::matrix_units::{self, SumOver, backward_uses_matrix_units};
+use crate::gpu::row_ranges::{row_ranges, words_of_range};
 use crate::gpu::tiles::{DEPTH, UNITS, multiply, store, stride, tile, zeros};
 use crate::gpu::weight_tile::{WeightTile, decode};
 use crate::gpu::{Floats, GpuError, Weight};
@@ -24,45 +24,45 @@ const WEIGHT_TILE: WeightTile = WeightTile {
 };
 
 #[cube(launch_unchecked)]
-fn tiled(
+fn tiled_weight_backward(
     dy: &[f32],
     words: &[u32],
     dx: &mut [f32],
     tokens: usize,
     width: usize,
-    at: usize,
+    first_column: usize,
     rows: usize,
     cols: usize,
     scale: f32,
     #[comptime] quant: Quant,
     #[comptime] add: bool,
 ) {
-    let row_blocks = tokens.div_ceil(TILE);
-    if CUBE_POS >= row_blocks * cols.div_ceil(TILE) {
+    let token_tiles = tokens.div_ceil(TILE);
+    if CUBE_POS >= token_tiles * cols.div_ceil(TILE) {
         terminate!();
     }
     let unit = UNIT_POS as usize;
-    // Cubes that share inputs are consecutive, so that their part of the weight is still in a
+    // Cubes that share columns of the weight are consecutive, so that the columns are still in a
     // cache.
-    let top = CUBE_POS % row_blocks * TILE;
-    let left = CUBE_POS / row_blocks * TILE;
+    let top = CUBE_POS % token_tiles * TILE;
+    let left = CUBE_POS / token_tiles * TILE;
     let mut d_tile = tile(TILE);
     let mut w_tile = tile(TILE);
     let mut sums = zeros(TILE);
-    for part in 0..rows.div_ceil(DEPTH) {
-        let from = part * DEPTH;
+    for depth_tile in 0..rows.div_ceil(DEPTH) {
+        let first_row = depth_tile * DEPTH;
         #[unroll]
-        for part in 0..comptime!(TILE * DEPTH / UNITS) {
-            let i = unit + part * UNITS;
+        for pass in 0..comptime!(TILE * DEPTH / UNITS) {
+            let i = unit + pass * UNITS;
             let token = i / DEPTH;
             let row = i % DEPTH;
             let mut value = 0.0f32;
-            if top + token < tokens && from + row < rows {
-                value = dy[(top + token) * width + at + from + row];
+            if top + token < tokens && first_row + row < rows {
+                value = dy[(top + token) * width + first_column + first_row + row];
             }
             d_tile[row * comptime!(stride(TILE)) + token] = value;
         }
-        decode(&mut w_tile, words, from, rows, left, cols, quant, WEIGHT_TILE);
+        decode(&mut w_tile, words, first_row, rows, left, cols, quant, WEIGHT_TILE);
         sync_cube();
         multiply(&d_tile, &w_tile, &mut sums, TILE);
         sync_cube();
@@ -71,15 +71,16 @@ fn tiled(
 }
 
 /// Writes `scale * dy @ weight` to `dx [T, in]`, or adds it, with a weight `[out, in]` and the
-/// `out` columns of `dy [T, width]` from `at` on. `dx` must not be `dy`. [`MatmulPrecision::Bf16`]
-/// rounds `dy` and the weight to f16 if [`backward_uses_matrix_units`]; the others compute in f32.
+/// `out` columns of `dy [T, width]` from `first_column` on. `dx` must not be `dy`.
+/// [`MatmulPrecision::Bf16`] rounds `dy` and the weight to f16 if [`backward_uses_matrix_units`];
+/// the others compute in f32.
 ///
 /// # Errors
 /// Returns an error if the sizes do not match.
 pub fn weight_backward(
     client: &Client,
     dy: &Floats,
-    at: usize,
+    first_column: usize,
     weight: &Weight,
     scale: f32,
     precision: MatmulPrecision,
@@ -89,7 +90,7 @@ pub fn weight_backward(
     weight_backward_with_limit(
         client,
         dy,
-        at,
+        first_column,
         weight,
         scale,
         precision,
@@ -108,7 +109,7 @@ pub fn weight_backward(
 pub fn weight_backward_with_limit(
     client: &Client,
     dy: &Floats,
-    at: usize,
+    first_column: usize,
     weight: &Weight,
     scale: f32,
     precision: MatmulPrecision,
@@ -118,34 +119,58 @@ pub fn weight_backward_with_limit(
 ) -> Result<(), GpuError> {
     let Weight { quant, rows, cols, .. } = *weight;
     let tokens = dy.rows;
-    check_columns(dy, at, rows)?;
-    same("number of rows of a gradient of an input", dx.rows, tokens)?;
-    same("number of columns of a gradient of an input", dx.cols, cols)?;
-    matrix(dy, "gradient of a linear")?;
-    matrix(dx, "gradient of an input")?;
-    let ranges = ranges(weight, limit)?;
+    check_columns(dy, first_column, rows)?;
+    check_equal("number of rows of a gradient of an input", dx.rows, tokens)?;
+    check_equal("number of columns of a gradient of an input", dx.cols, cols)?;
+    matrix_arg(dy, "gradient of a linear")?;
+    matrix_arg(dx, "gradient of an input")?;
+    let ranges = row_ranges(weight, limit)?;
     if tokens * cols == 0 {
         return Ok(());
     }
     for range in ranges {
         // The first range writes, the others add.
-        let (at, add) = (at + range.first, add || range.first > 0);
+        let (first_column, add) = (first_column + range.first, add || range.first > 0);
         if backward_uses_matrix_units(client, quant, tokens, precision) {
-            matrix_units::multiply(client, dy, at, weight, range, Over::Rows, scale, dx, 0, add)?;
+            matrix_units::multiply(
+                client,
+                dy,
+                first_column,
+                weight,
+                range,
+                SumOver::Rows,
+                scale,
+                dx,
+                0,
+                add,
+            )?;
             continue;
         }
         let (d, words, result) = (
-            matrix(dy, "gradient of a linear")?,
-            words_of(weight, range)?,
-            matrix(dx, "gradient of an input")?,
+            matrix_arg(dy, "gradient of a linear")?,
+            words_of_range(weight, range)?,
+            matrix_arg(dx, "gradient of an input")?,
         );
-        let count = cubes(client, tokens.div_ceil(TILE) * cols.div_ceil(TILE))?;
+        let count = cube_count(client, tokens.div_ceil(TILE) * cols.div_ceil(TILE))?;
         let dim = CubeDim::new_1d(UNITS as u32);
         // SAFETY: the kernel accesses tokens, rows and columns below the shapes, which the buffers
         // were checked to hold.
         unsafe {
-            tiled::launch_unchecked(
-                client, count, dim, d, words, result, tokens, dy.cols, at, range.rows, cols, scale, quant, add,
+            tiled_weight_backward::launch_unchecked(
+                client,
+                count,
+                dim,
+                d,
+                words,
+                result,
+                tokens,
+                dy.cols,
+                first_column,
+                range.rows,
+                cols,
+                scale,
+                quant,
+                add,
             );
         }
     }

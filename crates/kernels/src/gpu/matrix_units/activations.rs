@@ -1,6 +1,6 @@
 //! Activations in f16, each token scaled by its own power of two.
 
-use crate::gpu::launch::{argument, cubes, matrix};
+use crate::gpu::launch::{buffer_arg, cube_count, matrix_arg};
 use crate::gpu::reduce::reduce_max;
 use crate::gpu::{Floats, GpuError};
 use cubecl::prelude::*;
@@ -9,21 +9,21 @@ use half::f16;
 
 /// Units that share a token.
 const UNITS: usize = 128;
-/// Elements that a unit processes at a time.
-pub(super) const FOUR: usize = 4;
+/// Elements of a vector, which a unit loads or stores at once.
+pub(super) const VECTOR: usize = 4;
 
 /// The power of two that scales `maximum` to between 2^14 and 2^15, which leaves one bit of
 /// headroom in f16; clamped so that [`inverse`] can undo it.
 #[cube]
 pub(super) fn f16_scale(maximum: f32) -> f32 {
     let exponent = (u32::reinterpret(maximum) >> 23u32) & 0xffu32;
-    // With the biases, 14 - (exponent - 127) + 127. The smallest exponents mean zero or nearly
-    // zero.
+    // The biased exponent of the result is 14 - (exponent - 127) + 127. The smallest exponents mean
+    // zero or nearly zero.
     f32::reinterpret((268u32 - max(exponent, 15u32)) << 23u32)
 }
 
-/// The inverse of a power of two from [`f16_scale`], from its bits, since division need not be
-/// exact.
+/// The inverse of a power of two from [`f16_scale`], computed from its bits, since division is not
+/// exact on every device.
 #[cube]
 pub(super) fn inverse(scale: f32) -> f32 {
     f32::reinterpret((254u32 << 23u32) - u32::reinterpret(scale))
@@ -36,7 +36,7 @@ fn scale_to_f16(
     inverses: &mut [f32],
     tokens: usize,
     width: usize,
-    at: usize,
+    first_column: usize,
     cols: usize,
     padded_tokens: usize,
     depth: usize,
@@ -46,7 +46,7 @@ fn scale_to_f16(
         terminate!();
     }
     let unit = UNIT_POS as usize;
-    let start = token * width + at;
+    let start = token * width + first_column;
     let mut maximum = 0.0f32;
     if token < tokens {
         for step in 0..cols.div_ceil(UNITS) {
@@ -59,21 +59,21 @@ fn scale_to_f16(
     let mut shared = Shared::<[f32]>::new_slice(UNITS);
     let maximum = reduce_max(maximum, &mut shared, UNITS);
     let scale = f16_scale(maximum);
-    let fours = depth / FOUR;
-    for step in 0..fours.div_ceil(UNITS) {
-        let four = step * UNITS + unit;
-        if four < fours {
+    let vectors = depth / VECTOR;
+    for step in 0..vectors.div_ceil(UNITS) {
+        let vector = step * UNITS + unit;
+        if vector < vectors {
             let mut elements = Vector::<f16, Const<4>>::empty();
             #[unroll]
-            for i in 0..FOUR {
-                let column = four * FOUR + i;
+            for i in 0..VECTOR {
+                let column = vector * VECTOR + i;
                 let mut value = 0.0f32;
                 if token < tokens && column < cols {
                     value = scale * x[start + column];
                 }
                 elements.insert(i, f16::cast_from(value));
             }
-            f16s[token * fours + four] = elements;
+            f16s[token * vectors + vector] = elements;
         }
     }
     if unit == 0 {
@@ -90,15 +90,15 @@ pub(super) struct F16Activations {
 }
 
 impl F16Activations {
-    /// Converts `cols` columns of `x [T, width]` from `at` on, which must exist, zero-padded to
-    /// whole tiles of `tokens` and `depth`.
+    /// Converts `cols` columns of `x [T, width]` from `first_column` on, which must exist,
+    /// zero-padded to whole tiles of `tokens` and `depth`.
     ///
     /// # Errors
     /// Returns an error if `x` is too large for a kernel to address.
     pub fn new(
         client: &Client,
         x: &Floats,
-        at: usize,
+        first_column: usize,
         cols: usize,
         tokens: usize,
         depth: usize,
@@ -125,14 +125,14 @@ impl F16Activations {
         unsafe {
             scale_to_f16::launch_unchecked(
                 client,
-                cubes(client, padded_tokens)?,
+                cube_count(client, padded_tokens)?,
                 CubeDim::new_1d(UNITS as u32),
-                matrix(x, "input of a linear")?,
+                matrix_arg(x, "input of a linear")?,
                 f16s.elements(),
                 f16s.inverses()?,
                 x.rows,
                 x.cols,
-                at,
+                first_column,
                 cols,
                 padded_tokens,
                 depth,
@@ -152,6 +152,6 @@ impl F16Activations {
     /// # Errors
     /// Never: the buffer was allocated with this length.
     pub fn inverses(&self) -> Result<BufferArg, GpuError> {
-        argument(&self.inverses, "scales of tokens", self.padded_tokens)
+        buffer_arg(&self.inverses, "scales of tokens", self.padded_tokens)
     }
 }

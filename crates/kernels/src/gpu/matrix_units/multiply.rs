@@ -1,19 +1,19 @@
 //! The GEMM kernel: input tiles in shared memory, a square of the output tile for each plane.
 
-use super::activations::{F16Activations, FOUR, f16_scale, inverse};
+use super::activations::{F16Activations, VECTOR, f16_scale, inverse};
 use super::decode::decode;
-use super::tiles::{Over, PLANE_TILE, Tiles, choose};
+use super::tiles::{PLANE_TILE, SumOver, Tiles, choose};
 use crate::blocks::Quant;
-use crate::gpu::launch::{cubes, matrix};
+use crate::gpu::launch::{cube_count, matrix_arg};
 use crate::gpu::reduce::reduce_max;
-use crate::gpu::row_ranges::{Range, words_of};
+use crate::gpu::row_ranges::{RowRange, words_of_range};
 use crate::gpu::{Floats, GpuError, Weight};
 use cubecl::cmma;
 use cubecl::prelude::*;
 use half::f16;
 
-/// Initial scale of weights: fits all but unusual ones, so that their maximum need not be known in
-/// advance.
+/// Initial scale of weights. It fits typical weights, so that most cubes need not know their
+/// maximum in advance.
 const DEFAULT_SCALE: f32 = 1024.0;
 /// Range of a cube's maximum weight, once scaled: below the f16 maximum, and far enough above the
 /// f16 minimum that smaller weights keep their precision.
@@ -22,19 +22,19 @@ const MAX_SCALED: f32 = 32768.0;
 /// Alignment of tiles in bytes, required by CUDA's matrix units.
 const TILE_ALIGNMENT: usize = 32;
 
-/// Loads a fragment from element `first` of a tile whose rows have this `stride`.
+/// Loads a fragment from element `first` on of a tile whose rows have a stride of `stride`.
 #[cube]
 fn fragment(
     tile: &[Vector<f16, Const<4>>],
     first: usize,
     #[comptime] stride: usize,
-    #[comptime] side: cmma::MatrixIdent,
+    #[comptime] ident: cmma::MatrixIdent,
     #[comptime] layout: cmma::MatrixLayout,
     #[comptime] tiles: Tiles,
 ) -> cmma::Matrix<f16> {
     // SAFETY: it is loaded before anything reads it.
-    let mut fragment = unsafe { cmma::Matrix::<f16>::uninitialized(side, tiles.m, tiles.n, tiles.k, layout) };
-    cmma::load(&mut fragment, &tile[first / FOUR..], comptime!(stride as u32));
+    let mut fragment = unsafe { cmma::Matrix::<f16>::uninitialized(ident, tiles.m, tiles.n, tiles.k, layout) };
+    cmma::load(&mut fragment, &tile[first / VECTOR..], comptime!(stride as u32));
     fragment
 }
 
@@ -43,7 +43,7 @@ fn fragment(
     reason = "one GPU kernel, whose phases share tiles, fragments and positions"
 )]
 #[cube(launch_unchecked)]
-fn tiled(
+fn tiled_multiply(
     x: &[Vector<f16, Const<4>>],
     inverses: &[f32],
     words: &[u32],
@@ -52,49 +52,53 @@ fn tiled(
     rows: usize,
     cols: usize,
     width: usize,
-    at: usize,
+    first_column: usize,
     scale: f32,
     #[comptime] quant: Quant,
     #[comptime] tiles: Tiles,
     #[comptime] add: bool,
 ) {
-    let mut count = rows;
+    let mut out_columns = rows;
     let mut depth = cols;
-    if comptime!(tiles.over == Over::Rows) {
-        count = cols;
+    if comptime!(tiles.sum_over == SumOver::Rows) {
+        out_columns = cols;
         depth = rows;
     }
     // Cubes that share weights are consecutive, so that the weights are still in a cache.
-    let down = tokens.div_ceil(tiles.tokens);
-    if CUBE_POS >= count.div_ceil(tiles.across) * down {
+    let token_tiles = tokens.div_ceil(tiles.tokens);
+    if CUBE_POS >= out_columns.div_ceil(tiles.out_columns) * token_tiles {
         terminate!();
     }
-    let top = CUBE_POS % down * tiles.tokens;
-    let left = CUBE_POS / down * tiles.across;
+    let top = CUBE_POS % token_tiles * tiles.tokens;
+    let left = CUBE_POS / token_tiles * tiles.out_columns;
     let steps = depth.div_ceil(tiles.depth);
 
     let Tiles { m, n, k, plane, .. } = tiles;
     let unit = UNIT_POS as usize;
     let units = comptime!(tiles.units());
-    let mine = UNIT_POS_Y as usize;
+    let plane_index = UNIT_POS_Y as usize;
     // Origin of the plane's square in the cube's output tile, and its number of fragments.
-    let row = mine / comptime!(tiles.planes_across()) * PLANE_TILE;
-    let column = mine % comptime!(tiles.planes_across()) * PLANE_TILE;
-    let downwards = comptime!(PLANE_TILE / m);
-    let across = comptime!(PLANE_TILE / n);
+    let row = plane_index / comptime!(tiles.planes_per_row()) * PLANE_TILE;
+    let column = plane_index % comptime!(tiles.planes_per_row()) * PLANE_TILE;
+    let row_fragments = comptime!(PLANE_TILE / m);
+    let column_fragments = comptime!(PLANE_TILE / n);
 
-    let fours = comptime!(tiles.depth / FOUR);
+    let vectors = comptime!(tiles.depth / VECTOR);
     let x_stride = comptime!(tiles.x_stride());
     let w_stride = comptime!(tiles.w_stride());
-    let mut x_tile =
-        Shared::<[Vector<f16, Const<4>>]>::new_aligned_slice(comptime!(tiles.tokens * x_stride / FOUR), TILE_ALIGNMENT);
-    let mut w_tile =
-        Shared::<[Vector<f16, Const<4>>]>::new_aligned_slice(comptime!(tiles.rows() * w_stride / FOUR), TILE_ALIGNMENT);
+    let mut x_tile = Shared::<[Vector<f16, Const<4>>]>::new_aligned_slice(
+        comptime!(tiles.tokens * x_stride / VECTOR),
+        TILE_ALIGNMENT,
+    );
+    let mut w_tile = Shared::<[Vector<f16, Const<4>>]>::new_aligned_slice(
+        comptime!(tiles.weight_rows() * w_stride / VECTOR),
+        TILE_ALIGNMENT,
+    );
     let mut fragments = Shared::<[f32]>::new_aligned_slice(comptime!(tiles.planes() * m * n), TILE_ALIGNMENT);
 
     let mut sums = Sequence::<cmma::Matrix<f32>>::new();
     #[unroll]
-    for _ in 0..comptime!(downwards * across) {
+    for _ in 0..comptime!(row_fragments * column_fragments) {
         sums.push(cmma::Matrix::<f32>::from_value(
             cmma::MatrixIdent::Accumulator,
             m,
@@ -106,27 +110,27 @@ fn tiled(
     }
 
     let mut weight_scale = comptime!(DEFAULT_SCALE).runtime();
-    let mut again = true;
-    while again {
+    let mut retry = true;
+    while retry {
         let mut maximum = 0.0f32;
         for step in 0..steps {
-            for part in 0..comptime!(tiles.tokens * fours / units) {
-                let i = unit + part * units;
-                x_tile[i / fours * comptime!(x_stride / FOUR) + i % fours] =
-                    x[((top + i / fours) * steps + step) * fours + i % fours];
+            for pass in 0..comptime!(tiles.tokens * vectors / units) {
+                let i = unit + pass * units;
+                x_tile[i / vectors * comptime!(x_stride / VECTOR) + i % vectors] =
+                    x[((top + i / vectors) * steps + step) * vectors + i % vectors];
             }
-            let mut first = left;
-            let mut from = step * tiles.depth;
-            if comptime!(tiles.over == Over::Rows) {
-                first = step * tiles.depth;
-                from = left;
+            let mut first_weight_row = left;
+            let mut first_weight_column = step * tiles.depth;
+            if comptime!(tiles.sum_over == SumOver::Rows) {
+                first_weight_row = step * tiles.depth;
+                first_weight_column = left;
             }
             maximum = decode(
                 &mut w_tile,
                 words,
-                first,
+                first_weight_row,
                 rows,
-                from,
+                first_weight_column,
                 cols,
                 weight_scale,
                 maximum,
@@ -134,30 +138,30 @@ fn tiled(
                 tiles,
             );
             sync_cube();
-            // Unrolling is left to the driver's compiler: small matrix units make many parts.
-            for part in 0..comptime!(tiles.depth / k) {
+            // Unrolling is left to the driver's compiler: small matrix units make many steps.
+            for k_step in 0..comptime!(tiles.depth / k) {
                 let mut weight_fragments = Sequence::<cmma::Matrix<f16>>::new();
                 #[unroll]
-                for j in 0..across {
-                    let mut first = (column + comptime!(j * n)) * w_stride + part * k;
-                    if comptime!(tiles.over == Over::Rows) {
-                        first = part * k * w_stride + column + comptime!(j * n);
+                for j in 0..column_fragments {
+                    let mut first = (column + comptime!(j * n)) * w_stride + k_step * k;
+                    if comptime!(tiles.sum_over == SumOver::Rows) {
+                        first = k_step * k * w_stride + column + comptime!(j * n);
                     }
-                    let layout = comptime!(match tiles.over {
-                        Over::Columns => cmma::MatrixLayout::ColMajor,
-                        Over::Rows => cmma::MatrixLayout::RowMajor,
+                    let layout = comptime!(match tiles.sum_over {
+                        SumOver::Columns => cmma::MatrixLayout::ColMajor,
+                        SumOver::Rows => cmma::MatrixLayout::RowMajor,
                     });
                     weight_fragments.push(fragment(&w_tile, first, w_stride, cmma::MatrixIdent::B, layout, tiles));
                 }
                 #[unroll]
-                for i in 0..downwards {
-                    let first = (row + comptime!(i * m)) * x_stride + part * k;
+                for i in 0..row_fragments {
+                    let first = (row + comptime!(i * m)) * x_stride + k_step * k;
                     let layout = cmma::MatrixLayout::RowMajor;
-                    let left = fragment(&x_tile, first, x_stride, cmma::MatrixIdent::A, layout, tiles);
+                    let x_fragment = fragment(&x_tile, first, x_stride, cmma::MatrixIdent::A, layout, tiles);
                     #[unroll]
-                    for j in 0..across {
-                        let sum = comptime!(i * across + j);
-                        cmma::execute(&left, weight_fragments.index(j), sums.index(sum), sums.index(sum));
+                    for j in 0..column_fragments {
+                        let sum = comptime!(i * column_fragments + j);
+                        cmma::execute(&x_fragment, weight_fragments.index(j), sums.index(sum), sums.index(sum));
                     }
                 }
             }
@@ -165,15 +169,15 @@ fn tiled(
         }
         // If the scaled weights are out of range, compute the tile again with a scale that fits.
         let maximum = reduce_max(maximum, &mut fragments, units);
-        again = false;
+        retry = false;
         if maximum > 0.0f32 && (maximum * weight_scale > MAX_SCALED || maximum * weight_scale < MIN_SCALED) {
-            let better = f16_scale(maximum);
-            again = better != weight_scale;
-            weight_scale = better;
+            let new_scale = f16_scale(maximum);
+            retry = new_scale != weight_scale;
+            weight_scale = new_scale;
         }
-        if again {
+        if retry {
             #[unroll]
-            for i in 0..comptime!(downwards * across) {
+            for i in 0..comptime!(row_fragments * column_fragments) {
                 cmma::fill(sums.index_mut(i), 0.0f32);
             }
         }
@@ -182,33 +186,33 @@ fn tiled(
     let inverse_scale = inverse(weight_scale);
     let lane = UNIT_POS_X as usize;
     #[unroll]
-    for i in 0..downwards {
+    for i in 0..row_fragments {
         #[unroll]
-        for j in 0..across {
+        for j in 0..column_fragments {
             // Other units may still be reading the previous fragment.
             sync_cube();
-            let start = mine * comptime!(m * n);
+            let start = plane_index * comptime!(m * n);
             cmma::store(
                 &mut fragments[start..],
-                sums.index(comptime!(i * across + j)),
+                sums.index(comptime!(i * column_fragments + j)),
                 comptime!(n as u32),
                 cmma::MatrixLayout::RowMajor,
             );
             sync_cube();
             #[unroll]
-            for part in 0..comptime!(m * n / plane) {
-                let place = part * plane + lane;
-                let token = top + row + comptime!(i * m) + place / n;
-                let column = left + column + comptime!(j * n) + place % n;
-                if token < tokens && column < count {
+            for pass in 0..comptime!(m * n / plane) {
+                let element = pass * plane + lane;
+                let token = top + row + comptime!(i * m) + element / n;
+                let column = left + column + comptime!(j * n) + element % n;
+                if token < tokens && column < out_columns {
                     // In this order no intermediate result overflows or underflows unless the final
                     // one does.
-                    let value = scale * (fragments[start + place] * inverse_scale * inverses[token]);
-                    let place = token * width + at + column;
+                    let value = scale * (fragments[start + element] * inverse_scale * inverses[token]);
+                    let index = token * width + first_column + column;
                     if comptime!(add) {
-                        out[place] += value;
+                        out[index] += value;
                     } else {
-                        out[place] = value;
+                        out[index] = value;
                     }
                 }
             }
@@ -216,9 +220,9 @@ fn tiled(
     }
 }
 
-/// Writes `scale` times the product of the columns of `x [T, width]` from `from` on and a range of
-/// a weight's rows, summed over the dimension `over`, to the columns of `out` from `at` on, or adds
-/// it. The caller has checked all ranges.
+/// Writes `scale` times the product of the columns of `x [T, width]` from `x_column` on and a
+/// range of a weight's rows, summed over the dimension `sum_over`, to the columns of `out` from
+/// `out_column` on, or adds it. The caller has checked all ranges.
 ///
 /// # Errors
 /// Returns an error if a buffer is too large for a kernel to address or the device has no suitable
@@ -226,31 +230,34 @@ fn tiled(
 pub(in crate::gpu) fn multiply(
     client: &Client,
     x: &Floats,
-    from: usize,
+    x_column: usize,
     weight: &Weight,
-    range: Range,
-    over: Over,
+    range: RowRange,
+    sum_over: SumOver,
     scale: f32,
     out: &Floats,
-    at: usize,
+    out_column: usize,
     add: bool,
 ) -> Result<(), GpuError> {
     let (quant, tokens) = (weight.quant, x.rows);
-    let tiles = choose(client, quant, tokens, over).ok_or(GpuError::NoMatrixUnits)?;
-    let (depth, count) = match over {
-        Over::Columns => (weight.cols, range.rows),
-        Over::Rows => (range.rows, weight.cols),
+    let tiles = choose(client, quant, tokens, sum_over).ok_or(GpuError::NoMatrixUnits)?;
+    let (depth, out_columns) = match sum_over {
+        SumOver::Columns => (weight.cols, range.rows),
+        SumOver::Rows => (range.rows, weight.cols),
     };
-    let f16s = F16Activations::new(client, x, from, depth, tiles.tokens, tiles.depth)?;
-    let words = words_of(weight, range)?;
-    let result = matrix(out, "output of a linear")?;
-    let cubes = cubes(client, count.div_ceil(tiles.across) * tokens.div_ceil(tiles.tokens))?;
+    let f16s = F16Activations::new(client, x, x_column, depth, tiles.tokens, tiles.depth)?;
+    let words = words_of_range(weight, range)?;
+    let result = matrix_arg(out, "output of a linear")?;
+    let cubes = cube_count(
+        client,
+        out_columns.div_ceil(tiles.out_columns) * tokens.div_ceil(tiles.tokens),
+    )?;
     let dim = CubeDim::new_2d(tiles.plane as u32, tiles.planes() as u32);
     // SAFETY: the kernel reads whole tiles of the activations, which are padded to tiles, and rows
     // and columns inside the weight, and writes rows and columns of `out` that the caller has
     // checked.
     unsafe {
-        tiled::launch_unchecked(
+        tiled_multiply::launch_unchecked(
             client,
             cubes,
             dim,
@@ -262,7 +269,7 @@ pub(in crate::gpu) fn multiply(
             range.rows,
             weight.cols,
             out.cols,
-            at,
+            out_column,
             scale,
             quant,
             tiles,

@@ -11,16 +11,17 @@ pub(super) const PLANE_TILE: usize = 32;
 /// Padding of a tile's rows in f16 elements: 16 bytes, so that every row is aligned for loads by
 /// matrix units and rows that are loaded together are in different banks.
 const PADDING: usize = 8;
-/// Rows of a cube's output tile, best first: more rows reuse a decoded weight for more tokens.
-const TOKENS: [usize; 3] = [128, 64, PLANE_TILE];
+/// Possible numbers of rows of a cube's output tile, best first: more rows reuse a decoded weight
+/// for more tokens.
+const TILE_TOKENS: [usize; 3] = [128, 64, PLANE_TILE];
 /// Columns of a cube's output tile unless the format needs more.
-const ACROSS: usize = 64;
+const OUT_COLUMNS: usize = 64;
 /// Steps of the summed dimension in shared memory at a time unless the format needs more.
 const DEPTH: usize = 32;
 
 /// The dimension of a weight over which a product sums.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(in crate::gpu) enum Over {
+pub(in crate::gpu) enum SumOver {
     /// Over its columns: the output of a linear.
     Columns,
     /// Over its rows: the gradient of its input.
@@ -30,33 +31,33 @@ pub(in crate::gpu) enum Over {
 /// A matrix unit and the tile sizes of a cube, in elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Tiles {
-    /// Rows that the unit multiplies at a time.
+    /// Rows of the matrix unit's output.
     pub m: usize,
-    /// Columns.
+    /// Columns of the matrix unit's output.
     pub n: usize,
-    /// Steps of the sum.
+    /// Steps of the matrix unit's sum.
     pub k: usize,
     /// Plane size.
     pub plane: usize,
     /// Rows of the output tile.
     pub tokens: usize,
     /// Columns of the output tile.
-    pub across: usize,
+    pub out_columns: usize,
     /// Steps of the sum in shared memory.
     pub depth: usize,
-    /// Dimension of the weight that is summed over.
-    pub over: Over,
+    /// The dimension of the weight over which the product sums.
+    pub sum_over: SumOver,
 }
 
 impl Tiles {
-    /// Planes of a cube along the columns of its output tile.
-    pub const fn planes_across(self) -> usize {
-        self.across / PLANE_TILE
+    /// Planes of a cube along a row of its output tile.
+    pub const fn planes_per_row(self) -> usize {
+        self.out_columns / PLANE_TILE
     }
 
     /// Planes of a cube.
     pub const fn planes(self) -> usize {
-        self.tokens / PLANE_TILE * self.planes_across()
+        self.tokens / PLANE_TILE * self.planes_per_row()
     }
 
     /// Units of a cube.
@@ -70,35 +71,35 @@ impl Tiles {
     }
 
     /// Rows of the weight in its tile.
-    pub const fn rows(self) -> usize {
-        match self.over {
-            Over::Columns => self.across,
-            Over::Rows => self.depth,
+    pub const fn weight_rows(self) -> usize {
+        match self.sum_over {
+            SumOver::Columns => self.out_columns,
+            SumOver::Rows => self.depth,
         }
     }
 
     /// Columns of the weight in its tile.
-    pub const fn columns(self) -> usize {
-        match self.over {
-            Over::Columns => self.depth,
-            Over::Rows => self.across,
+    pub const fn weight_columns(self) -> usize {
+        match self.sum_over {
+            SumOver::Columns => self.depth,
+            SumOver::Rows => self.out_columns,
         }
     }
 
     /// Stride between two rows of the weight in its tile.
     pub const fn w_stride(self) -> usize {
-        self.columns() + PADDING
+        self.weight_columns() + PADDING
     }
 
     /// Shared memory of a cube in bytes: both input tiles and one output fragment per plane.
     const fn bytes(self) -> usize {
-        2 * (self.tokens * self.x_stride() + self.rows() * self.w_stride()) + 4 * self.planes() * self.m * self.n
+        2 * (self.tokens * self.x_stride() + self.weight_rows() * self.w_stride()) + 4 * self.planes() * self.m * self.n
     }
 }
 
 /// The device's matrix unit, `[m, n, k]`, and its plane size. `None` unless it multiplies f16 and
 /// accumulates in f32, supports f16 in buffers, and has planes of one size.
-fn unit(client: &Client) -> Option<([usize; 3], usize)> {
+fn matrix_unit(client: &Client) -> Option<([usize; 3], usize)> {
     let properties = client.properties();
     let (half, single) = (ElemType::Float(FloatKind::F16), ElemType::Float(FloatKind::F32));
     let hardware = &properties.hardware;
@@ -111,11 +112,11 @@ fn unit(client: &Client) -> Option<([usize; 3], usize)> {
     if !usages.contains(TypeUsage::Buffer) || !usages.contains(TypeUsage::Conversion) {
         return None;
     }
-    let shape = |found: &MmaConfig| [found.m, found.n, found.k].map(|side| side as usize);
-    let fits = |found: &&MmaConfig| {
-        let [m, n, k] = shape(found);
-        let divides = |side: usize, of: usize| side > 0 && of.is_multiple_of(side);
-        (found.a_type, found.b_type, found.cd_type) == (half, half, single)
+    let shape = |config: &MmaConfig| [config.m, config.n, config.k].map(|side| side as usize);
+    let is_supported = |config: &&MmaConfig| {
+        let [m, n, k] = shape(config);
+        let divides = |side: usize, size: usize| side > 0 && size.is_multiple_of(side);
+        (config.a_type, config.b_type, config.cd_type) == (half, half, single)
             && divides(m, PLANE_TILE)
             && divides(n, PLANE_TILE)
             && divides(k, DEPTH)
@@ -123,24 +124,24 @@ fn unit(client: &Client) -> Option<([usize; 3], usize)> {
             && [m, n, k].iter().all(|side| side.is_multiple_of(PADDING))
             && divides(plane, m * n)
     };
-    let listed = properties.features.matmul.cmma.iter().filter(fits).map(shape);
-    let rank = |shape: &[usize; 3]| match shape {
+    let shapes = properties.features.matmul.cmma.iter().filter(is_supported).map(shape);
+    let preference = |shape: &[usize; 3]| match shape {
         [16, 16, 16] => 0,
         [8, 8, 8] => 1,
         _ => 2,
     };
-    listed.min_by_key(rank).map(|shape| (shape, plane))
+    shapes.min_by_key(preference).map(|shape| (shape, plane))
 }
 
 /// The tile sizes for `tokens` and a weight of this format. `None` means that the device has no
 /// suitable matrix unit or too little shared memory.
-pub(super) fn choose(client: &Client, quant: Quant, tokens: usize, over: Over) -> Option<Tiles> {
-    let ([m, n, k], plane) = unit(client)?;
+pub(super) fn choose(client: &Client, quant: Quant, tokens: usize, sum_over: SumOver) -> Option<Tiles> {
+    let ([m, n, k], plane) = matrix_unit(client)?;
     let hardware = &client.properties().hardware;
     let segment_span = segment_span(quant);
-    let (across, depth) = match over {
-        Over::Columns => (ACROSS, DEPTH.max(segment_span)),
-        Over::Rows => (ACROSS.max(segment_span), DEPTH),
+    let (out_columns, depth) = match sum_over {
+        SumOver::Columns => (OUT_COLUMNS, DEPTH.max(segment_span)),
+        SumOver::Rows => (OUT_COLUMNS.max(segment_span), DEPTH),
     };
     let tiles = |tokens| Tiles {
         m,
@@ -148,9 +149,9 @@ pub(super) fn choose(client: &Client, quant: Quant, tokens: usize, over: Over) -
         k,
         plane,
         tokens,
-        across,
+        out_columns,
         depth,
-        over,
+        sum_over,
     };
     let fits = |tiles: &Tiles| {
         tiles.bytes() <= hardware.max_shared_memory_size
@@ -160,9 +161,9 @@ pub(super) fn choose(client: &Client, quant: Quant, tokens: usize, over: Over) -
             && plane <= hardware.max_cube_dim.0 as usize
             && tiles.planes() <= hardware.max_cube_dim.1 as usize
     };
-    // Only tiles with fewer than twice as many rows as there are tokens; the smallest always.
-    let useful = TOKENS
+    // Excludes tiles with at least twice as many rows as there are tokens, except the smallest.
+    let sizes = TILE_TOKENS
         .into_iter()
-        .filter(|side| *side < 2 * tokens || *side == PLANE_TILE);
-    useful.map(tiles).find(fits)
+        .filter(|size| *size < 2 * tokens || *size == PLANE_TILE);
+    sizes.map(tiles).find(fits)
 }

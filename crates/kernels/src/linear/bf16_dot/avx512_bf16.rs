@@ -2,26 +2,26 @@
 
 use super::Bf16Rows;
 use crate::blocks::Quant;
-use crate::lanes::{Avx512Bf16, WIDTH, avx512_bf16, cast, load, methods, store, sums_of};
+use crate::lanes::{Avx512Bf16, WIDTH, avx512_bf16, cast, load, methods, reduce_add_16, store};
 use crate::packed::ROWS;
 use crate::prefetch::Prefetch;
 use std::arch::x86_64::*;
 use std::ops::Range;
 
-/// Rows multiplied at once: 4 * 6 accumulators, a token's vector and the rows' vectors fit 32
+/// Rows multiplied at once: 4 * 6 accumulators, one vector of a token and one of each row fit 32
 /// registers.
 const AT_ONCE: usize = 4;
 /// Bytes of a vector of weights.
 const VECTOR: usize = 4 * WIDTH;
 
-/// Where the rows of a weight come from.
+/// Source of the rows of a weight.
 type Source = u8;
-/// [`Bf16Rows`]: several are multiplied at once.
+/// [`Bf16Rows`], of which several are multiplied at once.
 const EXPANDED: Source = 0;
-/// Rows of bf16 as stored in the file. They stream from memory, so one is multiplied after the
-/// other.
+/// Rows of bf16 as stored in the file. They are streamed from memory, so they are multiplied one
+/// after the other.
 const STORED_BF16: Source = 1;
-/// The same of f16.
+/// Rows of f16 as stored in the file, multiplied one after the other.
 const STORED_F16: Source = 2;
 
 /// Up to sixteen rows of a weight, or rows of activations.
@@ -35,6 +35,7 @@ struct Rows<'a> {
 }
 
 impl<'a> Rows<'a> {
+    /// Rows that are already bf16 pairs.
     fn new(rows: &'a Bf16Rows) -> Self {
         Self {
             bytes: bytemuck::cast_slice(&rows.pairs),
@@ -44,7 +45,7 @@ impl<'a> Rows<'a> {
         }
     }
 
-    /// The whole vectors of a row, and the rest padded with zeros.
+    /// The whole vectors of a row, and the rest of the row padded with zeros.
     #[inline(always)]
     fn row(self, row: usize) -> (&'a [[u8; VECTOR]], [u8; VECTOR]) {
         let (whole, rest) = self.bytes[row * self.stride..][..self.row_bytes].as_chunks();
@@ -79,7 +80,7 @@ impl Avx512Bf16 {
             stored_strip::<STORED_F16>(bytes, count, x, tokens, sink);
         }
 
-        /// The same of bf16.
+        /// [`super::strip`] of `count` rows of bf16 as stored, for few tokens.
         pub(super) fn bf16_strip(
             bytes: &[u8], count: usize, x: &Bf16Rows, tokens: Range<usize>, sink: &mut dyn FnMut(usize, &[f32])
         ) {
@@ -93,7 +94,7 @@ impl Avx512Bf16 {
             let mut last = [0; VECTOR];
             last[..rest.len()].copy_from_slice(rest);
             for (vector, out) in vectors.iter().chain([&last]).zip(out) {
-                // Masking instead of copying the last ones makes stores many times slower.
+                // Masked stores, instead of this copy of the rest, are many times slower.
                 store(round(load(vector)), out);
             }
         }
@@ -120,6 +121,7 @@ avx512_bf16! {
 }
 
 avx512_bf16! {
+    /// [`super::strip`] of rows as stored.
     fn stored_strip<const SOURCE: Source>(
         bytes: &[u8],
         count: usize,
@@ -153,9 +155,9 @@ avx512_bf16! {
         tokens: [&[u8; VECTOR]; N],
     ) {
         for (token, sums) in tokens.into_iter().zip(sums) {
-            let token = pairs::<EXPANDED>(token);
+            let x = pairs::<EXPANDED>(token);
             for (sum, row) in sums[first..].iter_mut().zip(rows) {
-                *sum = _mm512_dpbf16_ps(*sum, row, token);
+                *sum = _mm512_dpbf16_ps(*sum, row, x);
             }
         }
     }
@@ -174,23 +176,23 @@ avx512_bf16! {
         let mut results = [[0.0; ROWS]; N];
         let whole = weights.row_bytes / VECTOR;
         let tokens: [_; N] = std::array::from_fn(|token| x.row(first + token).0);
-        // One length for all, so that indices are checked once.
-        let in_whole: [_; N] = std::array::from_fn(|n| &tokens[n][..whole]);
+        // Slices of equal length, so that indices are checked once.
+        let token_vectors: [_; N] = std::array::from_fn(|n| &tokens[n][..whole]);
         for row in (0..count).step_by(AT_ONCE) {
             // Past the last row, repeat the last one.
             let rows: [_; AT_ONCE] = std::array::from_fn(|r| weights.row((row + r).min(count - 1)));
             let mut sums = [[_mm512_setzero_ps(); AT_ONCE]; N];
             if SOURCE == EXPANDED {
                 let rows: [_; AT_ONCE] = std::array::from_fn(|r| &rows[r].0[..whole]);
-                for at in 0..whole {
-                    let rows: [_; AT_ONCE] = std::array::from_fn(|r| pairs::<SOURCE>(&rows[r][at]));
-                    add(&mut sums, 0, rows, std::array::from_fn(|n| &in_whole[n][at]));
+                for i in 0..whole {
+                    let rows: [_; AT_ONCE] = std::array::from_fn(|r| pairs::<SOURCE>(&rows[r][i]));
+                    add(&mut sums, 0, rows, std::array::from_fn(|n| &token_vectors[n][i]));
                 }
             } else {
                 for (r, (vectors, _)) in rows.into_iter().enumerate() {
-                    for (at, vector) in vectors[..whole].iter().enumerate() {
+                    for (i, vector) in vectors[..whole].iter().enumerate() {
                         weights.prefetch.after(vector);
-                        add(&mut sums, r, [pairs::<SOURCE>(vector)], std::array::from_fn(|n| &in_whole[n][at]));
+                        add(&mut sums, r, [pairs::<SOURCE>(vector)], std::array::from_fn(|n| &token_vectors[n][i]));
                     }
                 }
             }
@@ -205,7 +207,7 @@ avx512_bf16! {
                     .zip(sums.as_flattened())
                     .for_each(|(vector, sum)| *vector = *sum);
                 let mut out = [[0.0; AT_ONCE]; 4];
-                store(sums_of(&vectors), &mut out);
+                store(reduce_add_16(&vectors), &mut out);
                 for (out, results) in out.iter().zip(results) {
                     results[row..row + AT_ONCE].copy_from_slice(out);
                 }

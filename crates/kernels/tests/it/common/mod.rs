@@ -44,7 +44,7 @@ pub fn random_blocks(quant: Quant, seed: u64, weights: usize) -> Vec<u8> {
                 block[quant.block_bytes() - 1] &= 0xbf;
             }
             if quant == Quant::MXFP4 {
-                // Neither large nor subnormal.
+                // Neither large nor subnormal scales.
                 block[0] = block[0] & 0x3f | 0x40;
             }
             if !quant.has_bad_scale(block) {
@@ -66,7 +66,7 @@ pub fn read_floats(path: &str) -> Vec<f32> {
         .collect()
 }
 
-/// RMS of `found - expected` relative to the RMS of `expected`.
+/// RMS of `actual - expected` relative to the RMS of `expected`.
 pub fn relative_error(actual: &[f32], expected: &[f32]) -> f64 {
     let square = |x: f32| f64::from(x) * f64::from(x);
     let error: f64 = actual

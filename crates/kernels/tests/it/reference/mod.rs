@@ -2,24 +2,25 @@
 
 pub use hearth_kernels::reference::*;
 
-/// Whether the CPU is emulated, as set by `cargo xtask neon`: tests may take minutes instead of
-/// seconds, so they run fewer cases.
-pub fn emulated() -> bool {
+/// Returns `true` if the CPU is emulated, as set by `cargo xtask neon`. Tests then take minutes
+/// instead of seconds, so they run fewer cases.
+pub fn is_emulated() -> bool {
     std::env::var_os("HEARTH_EMULATED").is_some()
 }
 
+/// Converts to f32.
 pub fn narrow(x: &[f64]) -> Vec<f32> {
     x.iter().map(|x| *x as f32).collect()
 }
 
-/// Panics if the relative error of `found` is above `tolerance`.
+/// Panics if the relative error of `actual` is above `tolerance`.
 #[track_caller]
-pub fn assert_near(what: &str, found: &[f32], expected: &[f64], tolerance: f64) {
-    let error = relative_error(found, expected);
+pub fn assert_near(name: &str, actual: &[f32], expected: &[f64], tolerance: f64) {
+    let error = relative_error(actual, expected);
     assert!(
         error <= tolerance,
-        "{what}: relative error {error:.3e}, {tolerance:.1e} allowed\nfound    {:?}\nexpected {:?}",
-        &found[..found.len().min(8)],
+        "{name}: relative error {error:.3e}, {tolerance:.1e} allowed\nactual   {:?}\nexpected {:?}",
+        &actual[..actual.len().min(8)],
         &expected[..expected.len().min(8)],
     );
 }
