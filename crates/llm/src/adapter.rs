@@ -1,16 +1,16 @@
-//! Attaching adapters: a model over the same weights with LoRA adapters.
+//! LoRA adapters of a model, attached without a copy of its weights.
 
 use crate::model::Model;
 use crate::ops::Adapter;
 use burn::tensor::{Device, Tensor, TensorData};
 use hearth_formats::adapter::{AdapterFile, LinearName, LoraTensors, TargetName};
 
-/// An adapter of one linear: adds `scale * (x a^T) b^T` to its output.
+/// The LoRA adapter of one linear layer: adds `scale * (x a^T) b^T` to its output.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LoraPart {
-    /// Index of the layer.
+    /// Index of the transformer layer.
     pub layer: usize,
-    /// The linear of the layer.
+    /// The linear layer in it.
     pub linear: LinearName,
     /// Rows of `a`.
     pub rank: usize,
@@ -18,12 +18,12 @@ pub struct LoraPart {
     pub a: Vec<f32>,
     /// `[out, rank]`.
     pub b: Vec<f32>,
-    /// alpha / rank, times the scale that the user chose.
+    /// `alpha / rank`, times the scale that the user chose.
     pub scale: f32,
 }
 
 impl LoraPart {
-    /// The linears of an adapter file, with its trained scale times `scale`.
+    /// The parts of an adapter file. Each has the file's `alpha / rank` times `scale`.
     pub fn from_file(adapter: &AdapterFile, scale: f32) -> Vec<Self> {
         let part = |(target, lora): (&TargetName, &LoraTensors)| Self {
             layer: target.layer,
@@ -40,25 +40,25 @@ impl LoraPart {
 /// An adapter that does not fit a model.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum AdapterError {
-    /// The model has no such linear.
+    /// The model has no such linear layer.
     #[error(
         "The adapter changes '{linear}' in layer {layer}, which this model does not have. It belongs to another model."
     )]
     NoSuchLinear {
-        /// Index of the layer.
+        /// Index of the transformer layer.
         layer: usize,
-        /// The linear.
+        /// The linear layer in it.
         linear: LinearName,
     },
-    /// The linear has another shape.
+    /// The linear layer has another shape.
     #[error(
         "The adapter's part for '{linear}' in layer {layer} does not fit a weight of {outputs} by {inputs}. It belongs \
          to another model."
     )]
     Shape {
-        /// Index of the layer.
+        /// Index of the transformer layer.
         layer: usize,
-        /// The linear.
+        /// The linear layer in it.
         linear: LinearName,
         /// Rows of the weight.
         outputs: usize,
@@ -68,23 +68,23 @@ pub enum AdapterError {
 }
 
 impl Model {
-    /// The model with these adapters instead of its current ones. Several adapters of one linear
-    /// are summed. The weights are shared, not copied.
+    /// Returns the model with these adapters instead of its current ones. Several adapters of one
+    /// linear layer are summed. The weights are shared, not copied.
     ///
     /// # Errors
-    /// If an adapter is for a linear that does not exist or has another shape.
+    /// If an adapter is for a linear layer that does not exist or has another shape.
     pub fn adapted(&self, parts: &[LoraPart]) -> Result<Self, AdapterError> {
         let mut decoder = self.decoder().clone();
         for (layer, layer_mut) in decoder.layers_mut().iter_mut().enumerate() {
             let device = self.decoder().device(layer);
             for (name, linear) in layer_mut.linears_mut() {
-                let here: Vec<_> = parts
+                let layer_parts: Vec<_> = parts
                     .iter()
                     .filter(|part| part.layer == layer && part.linear == name)
                     .collect();
                 let (outputs, inputs) = (linear.spec.rows, linear.spec.cols);
                 let fits = |part: &&LoraPart| part.a.len() == part.rank * inputs && part.b.len() == part.rank * outputs;
-                if !here.iter().all(fits) {
+                if !layer_parts.iter().all(fits) {
                     return Err(AdapterError::Shape {
                         layer,
                         linear: name,
@@ -92,16 +92,16 @@ impl Model {
                         inputs,
                     });
                 }
-                linear.adapter = match &*here {
+                linear.adapter = match &*layer_parts {
                     [] => Adapter::None,
-                    [part] => lora(
+                    [part] => lora_adapter(
                         part.a.clone(),
                         part.b.clone(),
                         [outputs, part.rank, inputs],
                         part.scale,
                         device,
                     ),
-                    parts => stack(parts, outputs, inputs, device),
+                    parts => concatenated(parts, outputs, inputs, device),
                 };
             }
         }
@@ -120,21 +120,28 @@ impl Model {
     }
 }
 
-/// Stacks several adapters into one of the sum of their ranks, with their scales folded into `b`.
-fn stack(parts: &[&LoraPart], outputs: usize, inputs: usize, device: &Device) -> Adapter<burn::backend::Dispatch> {
+/// The sum of several adapters as one: `a` and `b` are concatenated along the rank, and the scales
+/// are folded into `b`.
+fn concatenated(
+    parts: &[&LoraPart],
+    outputs: usize,
+    inputs: usize,
+    device: &Device,
+) -> Adapter<burn::backend::Dispatch> {
     let rank = parts.iter().map(|part| part.rank).sum();
     let a = parts.iter().flat_map(|part| part.a.iter().copied()).collect();
     let mut b = Vec::with_capacity(outputs * rank);
     for row in 0..outputs {
         for part in parts {
-            let row = &part.b[row * part.rank..(row + 1) * part.rank];
-            b.extend(row.iter().map(|value| part.scale * value));
+            let b_row = &part.b[row * part.rank..(row + 1) * part.rank];
+            b.extend(b_row.iter().map(|value| part.scale * value));
         }
     }
-    lora(a, b, [outputs, rank, inputs], 1.0, device)
+    lora_adapter(a, b, [outputs, rank, inputs], 1.0, device)
 }
 
-fn lora(
+/// An adapter with `a` of `[rank, inputs]` and `b` of `[outputs, rank]` on a device.
+fn lora_adapter(
     a: Vec<f32>,
     b: Vec<f32>,
     [outputs, rank, inputs]: [usize; 3],

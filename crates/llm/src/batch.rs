@@ -1,27 +1,28 @@
-//! The rows of one step: their positions, and the keys and values that they see.
+//! The rows of one step: their positions, and the keys and values that they attend to.
 
 use crate::cache::{Cache, LayerCells, Sequence};
 use crate::error::CacheError;
 #[cfg(feature = "gpu")]
-use crate::per_device::{BatchLists, GroupLists, PerDevice};
+use crate::per_device::{BatchIndices, CacheIndices, PerDevice};
 use hearth_kernels::attention::{CachedRows, Heads, Spans};
 use std::sync::Arc;
 
-/// The rows of one step through a model. Rows of one sequence are consecutive, and see each other
-/// causally.
+/// The rows of one step through a model. Rows of one sequence are consecutive. The mask is causal,
+/// except in a [`Batch::bidirectional`] one.
 #[derive(Debug)]
 pub struct Batch {
     positions: Vec<u32>,
     keys: Keys,
     #[cfg(feature = "gpu")]
-    pub(crate) lists: PerDevice<BatchLists>,
+    pub(crate) indices: PerDevice<BatchIndices>,
 }
 
-/// The keys and values that the rows see.
+/// The keys and values that the rows attend to.
 #[derive(Debug)]
 enum Keys {
-    /// The keys of the batch itself: for training, references and embeddings. For each row the
-    /// first row of its sequence and, if the row sees later rows, the row after the last.
+    /// Keys and values of the batch itself, for training, reference results and embeddings.
+    /// `starts` has the first row of each row's sequence. `ends` has the row after the last one,
+    /// and is `None` with a causal mask.
     Batch { starts: Vec<u32>, ends: Option<Vec<u32>> },
     /// The keys of sequences in a cache, which the rows continue.
     Cache { cache: Arc<Cache>, groups: Vec<GroupRows> },
@@ -35,32 +36,38 @@ pub(crate) struct GroupRows {
     /// The rows of each sequence, and its cells.
     pub sequences: Vec<SequenceRows>,
     #[cfg(feature = "gpu")]
-    pub lists: PerDevice<GroupLists>,
+    pub indices: PerDevice<CacheIndices>,
 }
 
 /// Rows that continue one sequence.
 #[derive(Debug)]
 pub(crate) struct SequenceRows {
+    /// The number of rows.
     pub rows: usize,
+    /// The cells of the sequence, these rows included.
     pub spans: Spans,
+    /// The index of the first page among the pages of the sequence.
     #[cfg(feature = "gpu")]
     pub first_page: usize,
+    /// The pages that were not released, in order.
     #[cfg(feature = "gpu")]
     pub pages: Vec<u32>,
 }
 
 /// The keys and values of one layer.
 pub(crate) enum LayerKeys<'a> {
-    /// For each row the first of its sequence; it sees no later row.
+    /// Keys and values of the batch, with a causal mask: for each row, the first row of its
+    /// sequence.
     Batch(&'a [u32]),
-    /// For each row the first of its sequence, and the row after the last.
-    BothWays(&'a [u32], &'a [u32]),
+    /// Keys and values of the batch, with a bidirectional mask: for each row, the first row of its
+    /// sequence, and the row after the last one.
+    Bidirectional(&'a [u32], &'a [u32]),
     /// The layer's cells, and the cells of the rows.
     Cache(&'a LayerCells, &'a GroupRows),
 }
 
 impl Batch {
-    /// Sequences of these lengths, which see only their own rows.
+    /// Whole sequences of these lengths without a KV cache. The mask is causal.
     pub fn of_lengths(lengths: &[usize]) -> Self {
         let (mut positions, mut starts) = (Vec::new(), Vec::new());
         for &length in lengths {
@@ -72,31 +79,31 @@ impl Batch {
             positions,
             keys: Keys::Batch { starts, ends: None },
             #[cfg(feature = "gpu")]
-            lists: PerDevice::default(),
+            indices: PerDevice::default(),
         }
     }
 
-    /// Sequences of these lengths, whose rows see all rows of their sequence, later ones too: a
-    /// bidirectional mask. With a sliding window a row sees half of it on either side. There is no
+    /// Whole sequences of these lengths without a KV cache. The mask is bidirectional: a row
+    /// attends to all rows of its sequence, and a sliding window is centered on it. There is no
     /// backward.
-    pub fn both_ways(lengths: &[usize]) -> Self {
+    pub fn bidirectional(lengths: &[usize]) -> Self {
         let mut batch = Self::of_lengths(lengths);
-        let mut after = 0;
-        let mut all = Vec::new();
+        let mut end = 0;
+        let mut row_ends = Vec::new();
         for &length in lengths {
-            after += length as u32;
-            all.extend(std::iter::repeat_n(after, length));
+            end += length as u32;
+            row_ends.extend(std::iter::repeat_n(end, length));
         }
         if let Keys::Batch { ends, .. } = &mut batch.keys {
-            *ends = Some(all);
+            *ends = Some(row_ends);
         }
         batch
     }
 
-    /// The last tokens of sequences of one cache, this many of each.
+    /// The last tokens of sequences in one KV cache: each sequence with its number of rows.
     ///
     /// # Errors
-    /// If a sequence is of another cache or has fewer tokens, or there are no sequences.
+    /// If the sequences have different caches, one has fewer tokens than rows, or there are none.
     pub fn of_sequences(sequences: &[(&Sequence, usize)]) -> Result<Self, CacheError> {
         let (first, _) = sequences.first().ok_or(CacheError::Tokens { found: 0, expected: 1 })?;
         let cache = first.cache().clone();
@@ -105,9 +112,12 @@ impl Batch {
             if !Arc::ptr_eq(sequence.cache(), &cache) {
                 return Err(CacheError::OtherCache);
             }
-            let (found, expected) = (sequence.len(), rows);
-            let first = found.checked_sub(rows).ok_or(CacheError::Tokens { found, expected })?;
-            positions.extend(first as u32..sequence.len() as u32);
+            let tokens = sequence.len();
+            let first = tokens.checked_sub(rows).ok_or(CacheError::Tokens {
+                found: tokens,
+                expected: rows,
+            })?;
+            positions.extend(first as u32..tokens as u32);
         }
         let groups = (0..cache.groups().len()).map(|group| GroupRows::new(sequences, group));
         Ok(Self {
@@ -117,7 +127,7 @@ impl Batch {
                 cache,
             },
             #[cfg(feature = "gpu")]
-            lists: PerDevice::default(),
+            indices: PerDevice::default(),
         })
     }
 
@@ -126,7 +136,7 @@ impl Batch {
         &self.positions
     }
 
-    /// For each row the first of its sequence; empty for rows that continue cached sequences.
+    /// For each row, the first row of its sequence. Empty for rows of cached sequences.
     pub fn starts(&self) -> &[u32] {
         match &self.keys {
             Keys::Batch { starts, .. } => starts,
@@ -134,7 +144,7 @@ impl Batch {
         }
     }
 
-    /// For each row the row after the last of its sequence, if it sees later rows.
+    /// For each row, the row after the last one of its sequence. `None` with a causal mask.
     pub(crate) fn ends(&self) -> Option<&[u32]> {
         match &self.keys {
             Keys::Batch { ends, .. } => ends.as_deref(),
@@ -147,7 +157,7 @@ impl Batch {
         matches!(self.keys, Keys::Cache { .. })
     }
 
-    /// The longest sequence of the cache, if there is one.
+    /// The context length of the cache; `None` without a cache.
     #[cfg(feature = "gpu")]
     pub(crate) fn context(&self) -> Option<usize> {
         match &self.keys {
@@ -156,8 +166,9 @@ impl Batch {
         }
     }
 
-    /// Checks, for every device, that attention of a layer with these heads over `rows` rows fits
-    /// the batch. (A GPU reports nothing: it would drop writes and clamp reads.)
+    /// Checks that attention of a layer with these heads over `rows` rows fits the batch. This is
+    /// checked on the host for all devices, because a GPU reports no error: it drops out-of-bounds
+    /// writes and clamps reads.
     ///
     /// # Errors
     /// If the number of rows differs, the cache has no such layer, or its cells have other heads.
@@ -184,7 +195,7 @@ impl Batch {
             Keys::Batch {
                 starts,
                 ends: Some(ends),
-            } => LayerKeys::BothWays(starts, ends),
+            } => LayerKeys::Bidirectional(starts, ends),
             Keys::Cache { cache, groups } => LayerKeys::Cache(cache.cells(layer)?, &groups[cache.group_of(layer)?]),
         })
     }
@@ -193,7 +204,7 @@ impl Batch {
 impl GroupRows {
     fn new(sequences: &[(&Sequence, usize)], group: usize) -> Self {
         let mut cells = Vec::new();
-        let rows_of = |&(sequence, rows): &(&Sequence, usize)| {
+        let sequence_rows = |&(sequence, rows): &(&Sequence, usize)| {
             cells.extend(sequence.cells(group, sequence.len() - rows..sequence.len()));
             #[cfg(feature = "gpu")]
             let (first_page, pages) = sequence.pages(group);
@@ -207,20 +218,19 @@ impl GroupRows {
             }
         };
         Self {
-            sequences: sequences.iter().map(rows_of).collect(),
+            sequences: sequences.iter().map(sequence_rows).collect(),
             cells,
             #[cfg(feature = "gpu")]
-            lists: PerDevice::default(),
+            indices: PerDevice::default(),
         }
     }
 
-    /// The sequences as attention takes them.
+    /// The rows in the form that the CPU's attention kernel takes.
     pub fn kernel_rows(&self) -> Vec<CachedRows<'_>> {
-        let mut all = Vec::with_capacity(self.sequences.len());
-        for SequenceRows { rows, spans, .. } in &self.sequences {
-            all.push(CachedRows { rows: *rows, spans });
-        }
-        all
+        self.sequences
+            .iter()
+            .map(|SequenceRows { rows, spans, .. }| CachedRows { rows: *rows, spans })
+            .collect()
     }
 }
 
@@ -273,14 +283,14 @@ mod tests {
 
     #[test]
     fn sequences_of_other_caches_or_too_short_are_refused() {
-        let [mut one, mut other] = [Sequence::new(&cache()), Sequence::new(&cache())];
-        one.append(&[1; 2]).expect("a context of 8");
-        other.append(&[1; 2]).expect("a context of 8");
-        let of = |sequences: &[(&Sequence, usize)]| Batch::of_sequences(sequences).map(|batch| batch.positions);
-        assert_eq!(of(&[(&one, 1), (&other, 1)]), Err(CacheError::OtherCache));
+        let [mut first, mut second] = [Sequence::new(&cache()), Sequence::new(&cache())];
+        first.append(&[1; 2]).expect("a context of 8");
+        second.append(&[1; 2]).expect("a context of 8");
+        let positions = |sequences: &[(&Sequence, usize)]| Batch::of_sequences(sequences).map(|batch| batch.positions);
+        assert_eq!(positions(&[(&first, 1), (&second, 1)]), Err(CacheError::OtherCache));
         let expected = CacheError::Tokens { found: 2, expected: 3 };
-        assert_eq!(of(&[(&one, 3)]), Err(expected));
-        assert!(of(&[]).is_err());
-        assert_eq!(of(&[(&one, 1)]), Ok(vec![1]));
+        assert_eq!(positions(&[(&first, 3)]), Err(expected));
+        assert!(positions(&[]).is_err());
+        assert_eq!(positions(&[(&first, 1)]), Ok(vec![1]));
     }
 }

@@ -1,17 +1,17 @@
-//! The chunks of a prompt: long enough for full speed, short enough to be cancelled soon.
+//! The chunk size of a prefill: large enough for full speed, small enough for fast cancellation.
 
 use crate::cache::CacheSize;
 use crate::model::Model;
 use std::time::Duration;
 
-/// Tokens of a prompt's first chunk, before its speed is known.
-const FIRST: usize = 128;
-/// The smallest chunk: below, its overhead is measurable.
+/// Tokens of the first chunk, before the speed was measured.
+const FIRST_TOKENS: usize = 128;
+/// Tokens of the smallest chunk. Smaller ones have a measurable overhead.
 const MIN_TOKENS: usize = 16;
 /// Target time between two cancellation checks of a prefill.
 const STEP_TIME: Duration = Duration::from_millis(60);
-/// Target time of a step with most layers on a GPU. A short chunk leaves a large GPU idle and takes
-/// as long as a long one, so with a lower target it would stay short.
+/// Target time of a step with most layers on a GPU. A small chunk leaves a large GPU idle and takes
+/// as long as a large one, so with a lower target the chunk would stay small.
 const GPU_STEP_TIME: Duration = Duration::from_millis(400);
 
 /// The number of tokens that a prefill processes in a step, adapted to the measured speed.
@@ -20,21 +20,21 @@ pub struct Chunk(usize);
 
 impl Default for Chunk {
     fn default() -> Self {
-        Self(FIRST)
+        Self(FIRST_TOKENS)
     }
 }
 
 impl Chunk {
-    /// The largest chunk: larger ones do not speed up the GEMMs.
+    /// Tokens of the largest chunk. Larger ones do not speed up the GEMMs.
     pub const MAX_TOKENS: usize = CacheSize::STEP;
 
-    /// Its tokens.
+    /// The number of tokens.
     pub fn tokens(self) -> usize {
         self.0
     }
 
-    /// The target time of a model's step. On the CPU, a step can be cancelled after each layer; a
-    /// GPU is given all layers at once. `shared` means that other answers wait for the step.
+    /// The target time of a model's step. On the CPU, a step can be cancelled after each layer. On
+    /// a GPU all layers are enqueued at once. `shared` means that other answers wait for the step.
     pub fn step_time(model: &Model, shared: bool) -> Duration {
         let layers = model.config().n_layers.max(1);
         match model.placement().gpu_layers() {
@@ -44,7 +44,8 @@ impl Chunk {
         }
     }
 
-    /// Adapts it after a step of `tokens` tokens, so that a step takes about `target`.
+    /// Adapts the size after a step of `tokens` tokens that took `took`, so that a step takes about
+    /// `target`.
     pub fn adapt(&mut self, tokens: usize, took: Duration, target: Duration) {
         if tokens < self.0 {
             return;
@@ -64,19 +65,29 @@ mod tests {
     #[test]
     fn a_chunk_follows_the_speed_within_its_bounds() {
         let mut chunk = Chunk::default();
-        let mut after = |tokens, milliseconds| {
+        let mut tokens_after = |tokens, milliseconds| {
             chunk.adapt(tokens, Duration::from_millis(milliseconds), 10 * STEP_TIME);
             chunk.tokens()
         };
-        assert_eq!(after(100, 1), 128, "a shorter chunk says nothing");
-        assert_eq!([after(128, 200), after(256, 200), after(512, 200)], [256, 512, 512]);
-        assert_eq!([after(512, 400), after(512, 601), after(256, 10_000)], [512, 256, 128]);
+        assert_eq!(tokens_after(100, 1), 128, "the step was shorter than the chunk");
+        assert_eq!(
+            [tokens_after(128, 200), tokens_after(256, 200), tokens_after(512, 200)],
+            [256, 512, 512]
+        );
         assert_eq!(
             [
-                after(128, 10_000),
-                after(64, 10_000),
-                after(32, 10_000),
-                after(16, 10_000)
+                tokens_after(512, 400),
+                tokens_after(512, 601),
+                tokens_after(256, 10_000)
+            ],
+            [512, 256, 128]
+        );
+        assert_eq!(
+            [
+                tokens_after(128, 10_000),
+                tokens_after(64, 10_000),
+                tokens_after(32, 10_000),
+                tokens_after(16, 10_000)
             ],
             [64, 32, 16, 16]
         );
@@ -85,12 +96,12 @@ mod tests {
     #[test]
     fn a_chunk_on_a_gpu_recovers_from_steps_that_compiled_kernels() {
         let mut chunk = Chunk::default();
-        let mut after = |milliseconds| {
+        let mut tokens_after = |milliseconds| {
             chunk.adapt(chunk.tokens(), Duration::from_millis(milliseconds), GPU_STEP_TIME);
             chunk.tokens()
         };
         // An H200 took as long for 16 tokens of a model with 1B weights as for 128.
         let expected = [64, 32, 64, 128, 256, 512];
-        assert_eq!([9_000, 3_000, 145, 145, 145, 150].map(&mut after), expected);
+        assert_eq!([9_000, 3_000, 145, 145, 145, 150].map(&mut tokens_after), expected);
     }
 }

@@ -1,31 +1,32 @@
-//! A model's hyperparameters, read from a GGUF's metadata and checked.
+//! A model's hyperparameters, read from the metadata of a GGUF file and checked.
 
 use crate::arch;
 use crate::error::LoadError;
 use hearth_formats::Architecture;
 use hearth_formats::adapter::{BaseShape, LinearName};
 use hearth_formats::gguf::{GgufHeader, Value};
+use std::cmp::Ordering;
 use std::fmt::Display;
 
-/// Hyperparameters common to all architectures. Each architecture's own are read by its file in
-/// `arch/`.
+/// Hyperparameters common to all architectures. The file of an architecture in `arch/` reads
+/// further ones.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Config {
     /// `general.architecture`.
     pub architecture: Architecture,
     /// `general.name`, or the file name without extension.
     pub name: String,
-    /// Transformer layers.
+    /// Number of transformer layers.
     pub n_layers: usize,
-    /// Layers after them for multi-token prediction: counted as layers, but not loaded.
+    /// Number of further layers for multi-token prediction. They are counted, but not loaded.
     pub prediction_layers: usize,
     /// Width of the residual stream (hidden size).
     pub width: usize,
     /// Hidden width of the feed-forward.
     pub ffn_width: usize,
-    /// Query heads.
+    /// Number of query heads.
     pub heads: usize,
-    /// KV heads.
+    /// Number of KV heads.
     pub kv_heads: usize,
     /// Width of a head.
     pub head_dim: usize,
@@ -44,8 +45,8 @@ pub struct Config {
 }
 
 impl Config {
-    /// Layers as `--gpu-layers` counts them: transformer layers, those for multi-token prediction
-    /// included, and the output layer.
+    /// The number of layers as `--gpu-layers` counts them: transformer layers, layers for
+    /// multi-token prediction, and the output layer.
     pub fn layers(&self) -> usize {
         self.n_layers + self.prediction_layers + 1
     }
@@ -64,14 +65,15 @@ impl Config {
         }
     }
 
-    /// Outputs and inputs of a linear of a layer.
+    /// The numbers of outputs and inputs of a linear layer.
     pub fn linear(&self, name: LinearName) -> [usize; 2] {
         self.base_shape().linear(name).into()
     }
 }
 
-/// Larger sizes mean a corrupt file.
+/// Maximum layers. A higher number means a corrupt file.
 const MAX_LAYERS: u32 = 4096;
+/// Maximum widths and head counts. A higher number means a corrupt file.
 const MAX_WIDTH: u32 = 1 << 20;
 
 impl Config {
@@ -79,13 +81,13 @@ impl Config {
     /// (<https://github.com/ggml-org/ggml/blob/master/docs/gguf.md>).
     ///
     /// # Errors
-    /// If the architecture is unknown, or a key is missing, has another type or is out of range, or
-    /// changes what the model computes in a way that is not supported.
+    /// If the architecture is unknown, or a key is missing, has another type, is out of range, or
+    /// requires a computation that is not supported.
     pub fn from_gguf(gguf: &GgufHeader) -> Result<Self, LoadError> {
         let name = gguf.architecture()?;
         let architecture = Architecture::named(name).ok_or_else(|| {
-            let all = Architecture::list();
-            let what = format!("Hearth does not support the architecture '{name}' yet, only {all}");
+            let supported = Architecture::list();
+            let what = format!("Hearth does not support the architecture '{name}' yet, only {supported}");
             LoadError::unsupported(gguf, &what)
         })?;
         let keys = Keys { gguf, architecture };
@@ -144,12 +146,12 @@ impl Keys<'_> {
 
     /// A number from 1 to `max`.
     fn required(&self, suffix: &str, max: u32) -> Result<usize, LoadError> {
-        self.one_for_all_layers(suffix)?;
+        self.refuse_list(suffix)?;
         self.in_range(suffix, self.gguf.required_u32(&self.key(suffix))?, max)
     }
 
-    /// Refuses a list of values, one for each layer.
-    fn one_for_all_layers(&self, suffix: &str) -> Result<(), LoadError> {
+    /// Refuses a key with a list of values, one for each layer.
+    fn refuse_list(&self, suffix: &str) -> Result<(), LoadError> {
         let key = self.key(suffix);
         match self.gguf.metadata().get(&key) {
             Some(Value::Array(_)) => {
@@ -162,7 +164,7 @@ impl Keys<'_> {
 
     /// A number from 1 to `max`, or the default if the file has no such key.
     fn optional(&self, suffix: &str, default: usize, max: u32) -> Result<usize, LoadError> {
-        self.one_for_all_layers(suffix)?;
+        self.refuse_list(suffix)?;
         match self.gguf.u32(&self.key(suffix))? {
             None => Ok(default),
             Some(value) => self.in_range(suffix, value, max),
@@ -177,16 +179,17 @@ impl Keys<'_> {
         }
     }
 
-    /// Layers for multi-token prediction, of `layers` in all.
+    /// The number of layers for multi-token prediction among all `layers`.
     fn prediction_layers(&self, layers: usize) -> Result<usize, LoadError> {
         const KEY: &str = "nextn_predict_layers";
-        match self.gguf.u32(&self.key(KEY))?.unwrap_or(0) as usize {
-            fewer if fewer < layers => Ok(fewer),
-            all if all == layers => {
+        let count = self.gguf.u32(&self.key(KEY))?.unwrap_or(0) as usize;
+        match count.cmp(&layers) {
+            Ordering::Less => Ok(count),
+            Ordering::Equal => {
                 let what = "it has only the layers that predict several tokens ahead for a whole model";
                 Err(LoadError::unsupported(self.gguf, what))
             }
-            more => Err(self.bad(KEY, more)),
+            Ordering::Greater => Err(self.bad(KEY, count)),
         }
     }
 
@@ -204,30 +207,30 @@ impl Keys<'_> {
     fn rope_scale(&self) -> Result<f32, LoadError> {
         match self.gguf.str(&self.key("rope.scaling.type"))? {
             Some("none") => Ok(1.0),
-            // As in llama.cpp: a factor without a type is linear, 0 means none, and files older
-            // than the types have another key.
+            // As in llama.cpp: a factor without a type is linear, a factor of 0 means no scaling,
+            // and old files have the key `rope.scale_linear`.
             None | Some("linear") => {
-                let factor = match self.gguf.f32(&self.key("rope.scaling.factor"))? {
+                let suffix = match self.gguf.f32(&self.key("rope.scaling.factor"))? {
                     Some(_) => "rope.scaling.factor",
                     None => "rope.scale_linear",
                 };
-                match self.gguf.f32(&self.key(factor))? {
+                match self.gguf.f32(&self.key(suffix))? {
                     Some(0.0) => Ok(1.0),
-                    _ => self.positive(factor, 1.0),
+                    _ => self.positive(suffix, 1.0),
                 }
             }
-            Some(other) => {
-                let what = format!("Hearth does not support its RoPE scaling method '{other}' yet");
+            Some(method) => {
+                let what = format!("Hearth does not support its RoPE scaling method '{method}' yet");
                 Err(LoadError::unsupported(self.gguf, &what))
             }
         }
     }
 }
 
-/// The vocabulary size: the rows of the embedding.
+/// The vocabulary size, which is the number of rows of the embedding.
 fn vocab(gguf: &GgufHeader) -> Result<usize, LoadError> {
     gguf.info("token_embd.weight")
-        .and_then(|table| table.shape.get(1).copied())
+        .and_then(|embedding| embedding.shape.get(1).copied())
         .and_then(|rows| usize::try_from(rows).ok())
         .filter(|rows| *rows > 0)
         .ok_or_else(|| LoadError::missing(gguf, "token_embd.weight"))
@@ -245,8 +248,9 @@ mod tests {
     use super::*;
     use hearth_formats::gguf::{Gguf, GgufWriter, Metadata, TensorHeader, TensorType};
 
-    /// The RoPE scale of a model file with these keys besides the required ones.
-    fn rope_scale(kind: Option<&str>, factors: &[(&str, f32)]) -> Result<f32, LoadError> {
+    /// The RoPE scale of a model file with the required keys, this scaling method and these scaling
+    /// keys.
+    fn rope_scale(method: Option<&str>, factors: &[(&str, f32)]) -> Result<f32, LoadError> {
         let mut metadata = Metadata::new();
         metadata.insert("general.architecture", "llama");
         for key in [
@@ -258,18 +262,18 @@ mod tests {
             metadata.insert(format!("llama.{key}"), 4u32);
         }
         metadata.insert("llama.embedding_length", 32u32);
-        if let Some(kind) = kind {
-            metadata.insert("llama.rope.scaling.type", kind);
+        if let Some(method) = method {
+            metadata.insert("llama.rope.scaling.type", method);
         }
         for (key, factor) in factors {
             metadata.insert(format!("llama.rope.{key}"), *factor);
         }
-        let table = TensorHeader {
+        let embedding = TensorHeader {
             name: "token_embd.weight".to_owned(),
             shape: vec![32, 2],
             kind: TensorType::F32,
         };
-        let mut writer = GgufWriter::begin(Vec::new(), &metadata, &[table]).expect("a header");
+        let mut writer = GgufWriter::begin(Vec::new(), &metadata, &[embedding]).expect("a header");
         writer.tensor(&[0; 256]).expect("a tensor");
         let gguf = Gguf::from_bytes(writer.finish().expect("a file")).expect("it opens");
         Config::from_gguf(&gguf).map(|config| config.rope_scale)
@@ -278,8 +282,8 @@ mod tests {
     #[test]
     fn rope_scaling_is_that_of_llama_cpp() {
         const FACTOR: &str = "scaling.factor";
-        const OLD: &str = "scale_linear";
-        for (kind, factors, expected) in [
+        const OLD_FACTOR: &str = "scale_linear";
+        for (method, factors, expected) in [
             (None, &[][..], 1.0),
             (Some("none"), &[(FACTOR, 4.0)], 1.0),
             (Some("linear"), &[], 1.0),
@@ -288,28 +292,28 @@ mod tests {
             (None, &[(FACTOR, 4.0)], 4.0),
             (None, &[(FACTOR, 0.5)], 0.5),
             (None, &[(FACTOR, 0.0)], 1.0),
-            (None, &[(OLD, 2.0)], 2.0),
-            (Some("linear"), &[(OLD, 2.0)], 2.0),
-            (None, &[(OLD, 0.0)], 1.0),
+            (None, &[(OLD_FACTOR, 2.0)], 2.0),
+            (Some("linear"), &[(OLD_FACTOR, 2.0)], 2.0),
+            (None, &[(OLD_FACTOR, 0.0)], 1.0),
             // The old key is ignored if the new one is present, even if that is 0.
-            (None, &[(FACTOR, 4.0), (OLD, 2.0)], 4.0),
-            (None, &[(FACTOR, 0.0), (OLD, 2.0)], 1.0),
+            (None, &[(FACTOR, 4.0), (OLD_FACTOR, 2.0)], 4.0),
+            (None, &[(FACTOR, 0.0), (OLD_FACTOR, 2.0)], 1.0),
         ] {
-            let actual = rope_scale(kind, factors).expect("a model");
-            assert_eq!(actual, expected, "{kind:?} {factors:?}");
+            let actual = rope_scale(method, factors).expect("a model");
+            assert_eq!(actual, expected, "{method:?} {factors:?}");
         }
     }
 
     #[test]
     fn invalid_rope_factors_are_refused_by_name() {
-        for (kind, factors, says) in [
+        for (method, factor, expected) in [
             (None, ("scaling.factor", -1.0), "rope.scaling.factor"),
             (None, ("scaling.factor", f32::NAN), "rope.scaling.factor"),
             (Some("linear"), ("scale_linear", f32::INFINITY), "rope.scale_linear"),
             (Some("yarn"), ("scaling.factor", 4.0), "yarn"),
         ] {
-            let error = rope_scale(kind, &[factors]).expect_err("it is refused").to_string();
-            assert!(error.contains(says), "{kind:?} {factors:?}: {error}");
+            let error = rope_scale(method, &[factor]).expect_err("it is refused").to_string();
+            assert!(error.contains(expected), "{method:?} {factor:?}: {error}");
         }
     }
 }

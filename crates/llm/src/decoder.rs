@@ -1,4 +1,4 @@
-//! A decoder: token embedding, layers, output norm and output layer, each on its device.
+//! The decoder of a model, each part on its device.
 
 use crate::arch::DecoderSpec;
 use crate::batch::Batch;
@@ -23,19 +23,19 @@ pub struct Decoder {
     layers: Vec<Layer>,
     output_norm: Norm<Dispatch>,
     output: Linear<Dispatch>,
-    /// The device of each layer, and last the device of the output layer.
+    /// The device of each layer, then the device of the output layer.
     devices: Arc<[Device]>,
-    /// Shared by clones, since adapters cost little.
+    /// Shared by clones, whose decode speed differs little: adapters are small.
     decode_threads: Arc<DecodeThreads>,
 }
 
-/// Moves the tensor to a device if needed; it stays on its autodiff tape.
-fn on(x: Tensor<2>, device: &Device) -> Tensor<2> {
-    let from = x.device();
-    if from.clone().without_autodiff() == *device {
+/// Moves the tensor to a device, unless it is there. The tensor stays on its autodiff tape.
+fn move_to(x: Tensor<2>, device: &Device) -> Tensor<2> {
+    let current = x.device();
+    if current.clone().without_autodiff() == *device {
         return x;
     }
-    if from.is_autodiff() {
+    if current.is_autodiff() {
         x.to_device(&device.clone().autodiff())
     } else {
         x.to_device(device)
@@ -54,9 +54,11 @@ impl Decoder {
         weights: &mut Weights,
     ) -> Result<Self, LoadError> {
         let embedding = weights.embedding(config)?;
-        let of_layers = (0..config.n_layers).map(|layer| device::open(placement.place(layer)));
+        let layer_devices = (0..config.n_layers).map(|layer| device::open(placement.place(layer)));
         let output_device = std::iter::once(device::open(placement.output()));
-        let devices = of_layers.chain(output_device).collect::<Result<Arc<[Device]>, _>>()?;
+        let devices = layer_devices
+            .chain(output_device)
+            .collect::<Result<Arc<[Device]>, _>>()?;
         let mut layers = Vec::with_capacity(config.n_layers);
         for (index, layer) in spec.layers.iter().enumerate() {
             weights.set_device(&devices[index]);
@@ -64,8 +66,8 @@ impl Decoder {
         }
         weights.set_device(&devices[config.n_layers]);
         let output_norm = weights.norm("output_norm", config.width, config.norm_eps)?;
-        // A model without an output layer ties it to the embedding: the same tensor, or on a GPU a
-        // copy.
+        // A model without an output layer ties it to the embedding: on the CPU the same tensor, on
+        // a GPU a copy.
         let output = match weights.gguf().tensor("output.weight") {
             Some(_) => weights.linear("output", config.vocab, config.width)?,
             None if placement.output() == Place::Cpu => embedding.clone(),
@@ -94,11 +96,12 @@ impl Decoder {
 
     /// Runs one layer on the residual stream `[T, D]`.
     pub fn run_layer(&self, x: Tensor<2>, layer: usize, batch: &Arc<Batch>, precision: MatmulPrecision) -> Tensor<2> {
-        self.layers[layer].forward(on(x, &self.devices[layer]), layer, batch, precision)
+        self.layers[layer].forward(move_to(x, &self.devices[layer]), layer, batch, precision)
     }
 
-    /// Runs one layer on a batch of consecutive parts, each the residual stream `[T, D]` of the
-    /// rows of one of `decoders`, which differ in adapters only.
+    /// Runs one layer on a batch with several adapters. The batch consists of consecutive parts:
+    /// `x[i]` is the residual stream `[T, D]` of the rows of `decoders[i]`. The decoders differ in
+    /// adapters only.
     pub fn run_parts(
         decoders: &[&Self],
         mut x: Vec<Tensor<2>>,
@@ -107,18 +110,19 @@ impl Decoder {
         precision: MatmulPrecision,
     ) -> Vec<Tensor<2>> {
         if let ([decoder], 1) = (decoders, x.len()) {
-            let alone = x.swap_remove(0);
-            return vec![decoder.run_layer(alone, layer, batch, precision)];
+            let x = x.swap_remove(0);
+            return vec![decoder.run_layer(x, layer, batch, precision)];
         }
-        let there = decoders
+        let x = decoders
             .iter()
             .zip(x)
-            .map(|(decoder, x)| on(x, &decoder.devices[layer]));
-        let (there, layers) = (there.collect(), decoders.iter().map(|decoder| &decoder.layers[layer]));
-        Layer::forward_parts(&layers.collect::<Vec<_>>(), there, layer, batch, precision)
+            .map(|(decoder, x)| move_to(x, &decoder.devices[layer]))
+            .collect();
+        let layers: Vec<&Layer> = decoders.iter().map(|decoder| &decoder.layers[layer]).collect();
+        Layer::forward_parts(&layers, x, layer, batch, precision)
     }
 
-    /// The first `count` layers with the same output layer; the weights are shared.
+    /// The decoder of the first `count` layers, with the same output layer. The weights are shared.
     pub(crate) fn first_layers(&self, count: usize) -> Self {
         let mut first = self.clone();
         first.layers.truncate(count);
@@ -126,9 +130,9 @@ impl Decoder {
         first
     }
 
-    /// Whether both have the same weights, and differ in adapters at most.
+    /// Whether both have the same weights, so that they differ in adapters at most.
     pub fn shares_weights(&self, other: &Self) -> bool {
-        // The first layers alone are another model with the same devices.
+        // `first_layers` has the same devices but fewer layers.
         Arc::ptr_eq(&self.devices, &other.devices) && self.layers.len() == other.layers.len()
     }
 
@@ -144,13 +148,13 @@ impl Decoder {
 
     /// The device of the output layer.
     pub fn output_device(&self) -> &Device {
-        // A draft has fewer layers than devices.
+        // Not at the number of layers: `first_layers` has fewer layers than devices.
         &self.devices[self.devices.len() - 1]
     }
 
     /// Logits `[rows, vocab]` of hidden states `[rows, D]`.
     pub fn logits(&self, hidden: Tensor<2>, precision: MatmulPrecision) -> Tensor<2> {
-        let hidden = on(hidden, self.output_device());
+        let hidden = move_to(hidden, self.output_device());
         norm_linears(hidden, &self.output_norm, &Linears::One(self.output.clone()), precision)
     }
 
@@ -158,7 +162,7 @@ impl Decoder {
     /// tokens, `[1]`. Logits are computed a few rows at a time; rows with the target
     /// [`NOT_TRAINED`](crate::ops::NOT_TRAINED) are skipped.
     pub fn loss(&self, hidden: Tensor<2>, targets: Arc<[u32]>, scale: f32, precision: MatmulPrecision) -> Tensor<1> {
-        let hidden = on(hidden, self.output_device());
+        let hidden = move_to(hidden, self.output_device());
         cross_entropy(hidden, &self.output_norm, &self.output, targets, scale, precision)
     }
 
@@ -167,7 +171,7 @@ impl Decoder {
         &self.layers
     }
 
-    /// The layers, mutable, for adapters and tests.
+    /// The layers, for changes in place.
     pub fn layers_mut(&mut self) -> &mut [Layer] {
         &mut self.layers
     }

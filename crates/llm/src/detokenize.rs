@@ -31,15 +31,15 @@ impl Detokenizer {
                     let (valid, after) = rest.split_at(error.valid_up_to());
                     text.push_str(&String::from_utf8_lossy(valid));
                     rest = after;
-                    // No error length: the rest is an incomplete character.
+                    // `None` means that the rest is the beginning of a character.
                     let Some(invalid) = error.error_len() else { break };
                     text.push(char::REPLACEMENT_CHARACTER);
                     rest = &rest[invalid..];
                 }
             }
         }
-        let done = self.pending.len() - rest.len();
-        self.pending.drain(..done);
+        let consumed = self.pending.len() - rest.len();
+        self.pending.drain(..consumed);
         text
     }
 
@@ -58,8 +58,8 @@ mod tests {
     fn an_incomplete_character_is_buffered_and_an_invalid_one_is_not() {
         let check = |tokens: &[&[u8]], texts: &[&str], last: &str| {
             let mut detokenizer = Detokenizer::new();
-            let got: Vec<String> = tokens.iter().map(|token| detokenizer.push(token)).collect();
-            assert_eq!(got, texts);
+            let actual: Vec<String> = tokens.iter().map(|token| detokenizer.push(token)).collect();
+            assert_eq!(actual, texts);
             assert_eq!(detokenizer.finish(), last);
         };
         check(&[b"a\xf0\x9f", b"\x98\x80b"], &["a", "\u{1f600}b"], "");
@@ -74,15 +74,15 @@ mod tests {
             let mut detokenizer = Detokenizer::new();
             let mut text: String = tokens.iter().map(|token| detokenizer.push(token)).collect();
             text += &detokenizer.finish();
-            let whole = tokens.concat();
-            prop_assert_eq!(text, String::from_utf8_lossy(&whole));
+            let bytes = tokens.concat();
+            prop_assert_eq!(text, String::from_utf8_lossy(&bytes));
         }
 
         #[test]
         fn text_survives_byte_by_byte(text: String) {
             let mut detokenizer = Detokenizer::new();
-            let got: String = text.bytes().map(|byte| detokenizer.push(&[byte])).collect();
-            prop_assert_eq!(got, text);
+            let actual: String = text.bytes().map(|byte| detokenizer.push(&[byte])).collect();
+            prop_assert_eq!(actual, text);
             prop_assert_eq!(detokenizer.finish(), "");
         }
     }

@@ -1,4 +1,4 @@
-//! The devices that a model's layers can be on.
+//! Opens and closes the devices of a model's layers.
 
 use crate::error::LoadError;
 use crate::ops::{MemoryUse, memory};
@@ -9,7 +9,7 @@ use burn::tensor::{Device, Tensor};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-/// The device of a place; a GPU is opened on first use.
+/// Returns the device of a place. A GPU is opened on first use.
 ///
 /// # Errors
 /// If there is no such GPU, or it cannot be opened.
@@ -20,7 +20,7 @@ pub fn open(place: Place) -> Result<Device, LoadError> {
     }
 }
 
-/// Opens the GPU of this number in this build's list.
+/// Opens the GPU with this number in the list of this build's backend.
 fn open_by_number(number: usize) -> Result<Device, String> {
     #[cfg(feature = "wgpu")]
     return crate::gpus::open(number);
@@ -32,34 +32,34 @@ fn open_by_number(number: usize) -> Result<Device, String> {
     ))
 }
 
-/// The open GPUs, by number.
-static OPEN: Mutex<Vec<(usize, Device)>> = Mutex::new(Vec::new());
+/// The open GPUs with their numbers.
+static OPEN_GPUS: Mutex<Vec<(usize, Device)>> = Mutex::new(Vec::new());
 
-fn opened() -> MutexGuard<'static, Vec<(usize, Device)>> {
-    OPEN.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+fn open_gpus() -> MutexGuard<'static, Vec<(usize, Device)>> {
+    OPEN_GPUS.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
-/// Registers a device under a GPU number: one that the caller opened, or a second one on the same
-/// card.
+/// Registers a device under a GPU number, for a device that the caller opened, or for a second
+/// number of the same card.
 pub fn register(number: usize, device: Device) {
-    let mut opened = opened();
-    opened.retain(|(other, _)| *other != number);
-    opened.push((number, device));
+    let mut gpus = open_gpus();
+    gpus.retain(|(other, _)| *other != number);
+    gpus.push((number, device));
 }
 
-/// Bytes of this process on a GPU: in use, and reserved by the allocator, including those in use.
-/// `None` if it is not open.
+/// Bytes of this process on a GPU: in use, and reserved by the allocator. The second includes the
+/// first. `None` if the GPU is not open.
 pub fn memory_use(number: usize) -> Option<(u64, u64)> {
-    let device = opened().iter().find(|(other, _)| *other == number)?.1.clone();
-    let found = Arc::<MemoryUse>::default();
-    memory(Tensor::zeros([1], &device), found.clone());
+    let device = open_gpus().iter().find(|(other, _)| *other == number)?.1.clone();
+    let memory_use = Arc::<MemoryUse>::default();
+    memory(Tensor::zeros([1], &device), memory_use.clone());
     Some((
-        found.used.load(Ordering::Relaxed),
-        found.reserved.load(Ordering::Relaxed),
+        memory_use.used.load(Ordering::Relaxed),
+        memory_use.reserved.load(Ordering::Relaxed),
     ))
 }
 
-/// Returns whether GEMMs in bf16 precision run on matrix units on this device.
+/// Whether GEMMs in bf16 precision run on matrix units on this device.
 ///
 /// # Errors
 /// As [`open`].
@@ -68,11 +68,11 @@ pub fn has_matrix_units(place: Place) -> Result<bool, LoadError> {
     #[cfg(feature = "gpu")]
     if let DispatchDevice::Cube(device) = device.as_dispatch() {
         use hearth_kernels::{MatmulPrecision, Quant, gpu::linear_uses_matrix_units};
-        const MANY: usize = 512;
+        const ROWS: usize = 512;
         return Ok(linear_uses_matrix_units(
             &device.client(),
             Quant::Q8_0,
-            MANY,
+            ROWS,
             MatmulPrecision::Bf16,
         ));
     }
@@ -80,26 +80,22 @@ pub fn has_matrix_units(place: Place) -> Result<bool, LoadError> {
     Ok(false)
 }
 
-/// Drops a GPU that has failed; it is opened again on next use.
+/// Closes a GPU that has failed. The next use opens it again.
 pub fn close(number: usize) {
-    opened().retain(|(other, _)| *other != number);
+    open_gpus().retain(|(other, _)| *other != number);
     #[cfg(feature = "wgpu")]
     crate::gpus::close(number);
 }
 
 fn open_gpu(number: usize) -> Result<Device, LoadError> {
-    let mut opened = opened();
-    if let Some((_, device)) = opened.iter().find(|(other, _)| *other == number) {
+    let mut gpus = open_gpus();
+    if let Some((_, device)) = gpus.iter().find(|(other, _)| *other == number) {
         return Ok(device.clone());
     }
-    let device = open_by_number(number).map_err(|why| cannot(number, why))?;
-    opened.push((number, device.clone()));
-    Ok(device)
-}
-
-fn cannot(number: usize, why: String) -> LoadError {
-    LoadError::Device {
+    let device = open_by_number(number).map_err(|why| LoadError::Device {
         device: format!("gpu{number}"),
         why,
-    }
+    })?;
+    gpus.push((number, device.clone()));
+    Ok(device)
 }

@@ -1,15 +1,16 @@
-//! Kullback-Leibler divergence of two models' distributions of the next token.
+//! Kullback-Leibler divergence between two models' distributions of the next token.
 
-/// Kullback-Leibler divergence KL(expected || found) of two rows of logits, in nats. Infinite if a
-/// row has a value that is not finite.
-pub fn divergence(expected: &[f32], found: &[f32]) -> f64 {
-    let (norm, other) = (log_sum_exp(expected), log_sum_exp(found));
-    let terms = expected.iter().zip(found).map(|(expected, found)| {
-        let (p, q) = (f64::from(*expected) - norm, f64::from(*found) - other);
-        p.exp() * (p - q)
+/// Kullback-Leibler divergence `KL(expected || actual)` of two rows of logits, in nats. Infinite if
+/// a row has a value that is not finite.
+pub fn divergence(expected: &[f32], actual: &[f32]) -> f64 {
+    let (expected_norm, actual_norm) = (log_sum_exp(expected), log_sum_exp(actual));
+    let terms = expected.iter().zip(actual).map(|(expected, actual)| {
+        let log_p = f64::from(*expected) - expected_norm;
+        let log_q = f64::from(*actual) - actual_norm;
+        log_p.exp() * (log_p - log_q)
     });
     let sum: f64 = terms.sum();
-    // NaN counts as infinitely far.
+    // Rounding can make the sum slightly negative.
     if sum.is_finite() { sum.max(0.0) } else { f64::INFINITY }
 }
 
@@ -24,8 +25,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn divergences_are_those_of_the_distributions() {
-        // Three to one, against even.
+    fn divergence_matches_its_definition() {
+        // Odds of 3 : 1 against even odds.
         let expected = 0.75 * 1.5f64.ln() + 0.25 * 0.5f64.ln();
         let actual = divergence(&[3f32.ln() + 7.0, 7.0], &[-2.0, -2.0]);
         assert!((actual - expected).abs() < 1e-7, "{actual}");

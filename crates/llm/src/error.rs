@@ -1,4 +1,4 @@
-//! Errors of loading and running a model, as sentences for the user.
+//! Errors of loading and running a model. Their messages are sentences for the user.
 
 use hearth_formats::gguf::{GgufError, GgufHeader};
 use std::fmt::Display;
@@ -52,7 +52,7 @@ pub enum LoadError {
         /// The tensor's name.
         tensor: String,
     },
-    /// Hearth does not support this model.
+    /// Hearth cannot run this model.
     #[error("{file} cannot be run: {what}. Choose another file of this model, or another model.")]
     Unsupported {
         /// The file.
@@ -60,7 +60,7 @@ pub enum LoadError {
         /// The unsupported property.
         what: String,
     },
-    /// There is no such device, or models cannot run on it.
+    /// There is no such device, or it cannot run models.
     #[error("The model cannot be loaded on '{device}': {why}")]
     Device {
         /// The device as requested.
@@ -101,10 +101,10 @@ impl LoadError {
     }
 }
 
-/// A session error.
+/// A session or step failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SessionError {
-    /// More tokens than the context holds.
+    /// More tokens are needed than the context has.
     #[error(
         "The context is {context} tokens, but {needed} are needed. Shorten the text or load the model with a larger \
          context."
@@ -123,21 +123,21 @@ pub enum SessionError {
         /// Vocabulary size.
         vocab: usize,
     },
-    /// Embeddings of another shape than their tokens need.
+    /// Embeddings whose shape does not match their tokens and the model.
     #[error("The embeddings have the shape {found:?}, but {expected:?} is needed")]
     Embeddings {
-        /// Their rows and columns.
+        /// Rows and columns of the embeddings.
         found: [usize; 2],
-        /// The tokens, and the width of the model.
+        /// The number of tokens, and the width of the model.
         expected: [usize; 2],
     },
-    /// Rows of models with different weights in one step.
+    /// A step with rows of models with different weights.
     #[error("The rows of a step are of models with different weights")]
     OtherModel,
     /// An empty prompt.
     #[error("There is no text to answer.")]
     Empty,
-    /// A GPU failed: it ran out of memory, its driver crashed, or it was lost.
+    /// A GPU failed: it ran out of memory, its driver crashed, or the device was lost.
     #[error("The GPU that runs the model failed ({0}).")]
     Device(String),
     /// The tokens do not fit the cache.
@@ -148,10 +148,10 @@ pub enum SessionError {
     BadContext(usize),
 }
 
-/// A sequence, or a batch of its tokens, that does not fit its KV cache.
+/// A sequence or a batch that does not fit its KV cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum CacheError {
-    /// More tokens than the context.
+    /// A sequence with more tokens than the context has.
     #[error(
         "A sequence of {tokens} tokens does not fit a context of {context}. Shorten the text or load the model with a \
          larger context."
@@ -159,62 +159,62 @@ pub enum CacheError {
     ContextFull {
         /// Tokens of the sequence.
         tokens: usize,
-        /// The longest sequence of the cache.
+        /// The context length of the cache.
         context: usize,
     },
-    /// No free pages, although the context is longer.
+    /// A sequence within the context, for which no page is free.
     #[error(
-        "A sequence of {tokens} tokens finds no free page among the {pages} of the KV cache: other sequences have them. \
-         Load the model with a larger context."
+        "A sequence of {tokens} tokens finds no free page among the {pages} of the KV cache: other sequences have \
+         them. Load the model with a larger context."
     )]
     CacheFull {
         /// Tokens of the sequence.
         tokens: usize,
-        /// Pages of the group of layers.
+        /// All pages of the group of layers.
         pages: usize,
     },
     /// A page that is not in the cache.
     #[error("Page {page} does not exist in a KV cache of {pages} pages. Load the model again.")]
     NoSuchPage {
-        /// Its number.
+        /// The page.
         page: u32,
-        /// Pages of the cache.
+        /// The number of pages in the cache.
         pages: usize,
     },
-    /// A longer step than a cache with windows was made for.
+    /// A longer step than a cache with sliding windows was allocated for.
     #[error("A step of {tokens} tokens is longer than the {step} that the KV cache was made for")]
     LongStep {
         /// Tokens of the step.
         tokens: usize,
-        /// The longest step.
+        /// Maximum tokens of a step.
         step: usize,
     },
-    /// A gradient of rows that see later ones.
+    /// A backward of attention without a causal mask.
     #[error("Attention without a causal mask has no gradient")]
     NotCausal,
-    /// A cache whose layers have other shapes or windows than the model's.
+    /// A cache whose layers have other shapes or windows than the layers of the model.
     #[error("The KV cache was made for another model")]
     OtherModel,
-    /// A sequence of another cache.
+    /// Sequences of different caches.
     #[error("The sequences of a step have different KV caches")]
     OtherCache,
-    /// A batch of another length than its positions.
+    /// A batch whose numbers of tokens and positions differ.
     #[error("A batch has {found} tokens, but positions for {expected}")]
     Tokens {
-        /// Its tokens.
+        /// The number of tokens.
         found: usize,
-        /// Positions.
+        /// The number of positions.
         expected: usize,
     },
     /// A layer that is not in the cache.
     #[error("Layer {layer} does not exist in a KV cache of {layers} layers")]
     NoSuchLayer {
-        /// Its number.
+        /// Index of the layer.
         layer: usize,
-        /// Layers of the cache.
+        /// The number of layers in the cache.
         layers: usize,
     },
-    /// Heads that differ from the heads of the cache's cells.
+    /// Attention with other KV heads than the cache.
     #[error("The KV cache has {expected:?} KV heads and head elements, but attention has {found:?}")]
     Heads {
         /// KV heads and their width, of attention.

@@ -1,4 +1,4 @@
-//! The GPUs that wgpu can open, each listed once, in the same order in every process.
+//! Lists and opens GPUs through wgpu. Each GPU is listed once, in the same order in every process.
 
 use burn::tensor::Device;
 use burn::tensor::wgpu::{WgpuSetup, wgpu};
@@ -25,7 +25,7 @@ impl AdapterKind {
         const RENDERERS: [&str; 3] = ["llvmpipe", "SwiftShader", "Microsoft Basic Render"];
         match info.device_type {
             DeviceType::Cpu => Self::Software,
-            // Behind a virtual machine's driver a software renderer reports another type.
+            // A software renderer behind a virtual machine's driver reports another type.
             _ if RENDERERS.iter().any(|name| info.name.contains(name)) => Self::Software,
             DeviceType::DiscreteGpu | DeviceType::VirtualGpu => Self::Discrete,
             DeviceType::IntegratedGpu | DeviceType::Other => Self::Integrated,
@@ -33,18 +33,19 @@ impl AdapterKind {
     }
 }
 
-/// Every GPU once, through the best backend that lists it: discrete, then integrated, then
-/// software, each by PCI address. Calls graphics drivers, which may crash.
+/// Lists each GPU once, with the best backend that supports it. Discrete GPUs are first, then
+/// integrated ones, then software drivers, each sorted by PCI address. Calls graphics drivers,
+/// which may crash.
 pub fn adapters() -> Vec<(Adapter, AdapterInfo)> {
-    let mut found: Vec<Option<_>> = enumerate().into_iter().map(Some).collect();
-    let infos: Vec<_> = found.iter().flatten().map(Adapter::get_info).collect();
+    let mut adapters: Vec<Option<_>> = enumerate().into_iter().map(Some).collect();
+    let infos: Vec<_> = adapters.iter().flatten().map(Adapter::get_info).collect();
     groups(&infos)
         .into_iter()
-        .filter_map(|group| Some((found[group[0]].take()?, infos[group[0]].clone())))
+        .filter_map(|group| Some((adapters[group[0]].take()?, infos[group[0]].clone())))
         .collect()
 }
 
-/// A GPU that is not opened.
+/// The description of a GPU that is not open.
 #[derive(Debug, Clone)]
 pub struct Gpu {
     /// The adapter info of each backend, the best backend first.
@@ -53,22 +54,22 @@ pub struct Gpu {
     pub largest_buffer: u64,
 }
 
-/// The GPUs of [`adapters`] with the info of all backends, in the same order.
+/// Describes the GPUs of [`adapters`], in the same order, with the infos of all backends.
 pub fn list() -> Vec<Gpu> {
     let adapters = enumerate();
     let infos: Vec<_> = adapters.iter().map(Adapter::get_info).collect();
     let gpu = |group: Vec<usize>| {
         let limits = adapters[group[0]].limits();
         Gpu {
-            infos: group.into_iter().map(|at| infos[at].clone()).collect(),
+            infos: group.into_iter().map(|index| infos[index].clone()).collect(),
             largest_buffer: limits.max_storage_buffer_binding_size.min(limits.max_buffer_size),
         }
     };
     groups(&infos).into_iter().map(gpu).collect()
 }
 
-/// Opens the GPU of this number in [`adapters`]. The environment variable `HEARTH_LARGEST_BUFFER`
-/// limits the size of a buffer, in bytes: larger ones fail as if memory had run out.
+/// Opens the GPU at this index in [`adapters`]. The environment variable `HEARTH_LARGEST_BUFFER`
+/// limits the size of a buffer in bytes. Larger allocations fail as if memory had run out.
 ///
 /// # Errors
 /// If there is no such GPU, or its driver cannot open it; the text is a sentence without its full
@@ -84,7 +85,7 @@ pub fn open(number: usize) -> Result<Device, String> {
         limits.max_buffer_size = limits.max_buffer_size.min(largest);
     }
     let (device, queue) = request(&adapter, limits)?;
-    OPENED
+    OPEN_DEVICES
         .lock()
         .unwrap_or_else(PoisonError::into_inner)
         .push((number, device.clone()));
@@ -99,17 +100,17 @@ pub fn open(number: usize) -> Result<Device, String> {
     options.init().map_err(|error| error.to_string())
 }
 
-/// Opens an adapter for SPIR-V kernels, which need Vulkan features that wgpu does not expose;
-/// CubeCL requests them.
+/// Opens an adapter for kernels in SPIR-V. They need Vulkan features that wgpu does not expose, and
+/// that CubeCL requests.
 #[cfg(feature = "vulkan")]
 fn request(adapter: &Adapter, limits: wgpu::Limits) -> Result<(wgpu::Device, wgpu::Queue), String> {
     if adapter.get_info().backend == Backend::Vulkan {
-        let requested = ready(cubecl::wgpu::vulkan::try_request_vulkan_device(adapter));
-        if let Poll::Ready(Ok(Some(opened))) = requested {
-            return Ok(opened);
+        let request = poll_once(cubecl::wgpu::vulkan::try_request_vulkan_device(adapter));
+        if let Poll::Ready(Ok(Some(device_and_queue))) = request {
+            return Ok(device_and_queue);
         }
     }
-    // Without these features kernels are compiled to WGSL.
+    // Without these features, kernels are compiled to WGSL.
     request_portable(adapter, limits)
 }
 
@@ -120,7 +121,7 @@ use request_portable as request;
 fn request_portable(adapter: &Adapter, limits: wgpu::Limits) -> Result<(wgpu::Device, wgpu::Queue), String> {
     let descriptor = wgpu::DeviceDescriptor {
         label: None,
-        // wgpu refuses experimental features unless each is enabled explicitly; none is needed.
+        // wgpu refuses experimental features unless each is enabled explicitly. None is needed.
         required_features: adapter.features()
             - wgpu::Features::MAPPABLE_PRIMARY_BUFFERS
             - wgpu::Features::all_experimental_mask(),
@@ -129,36 +130,36 @@ fn request_portable(adapter: &Adapter, limits: wgpu::Limits) -> Result<(wgpu::De
         trace: wgpu::Trace::Off,
         experimental_features: wgpu::ExperimentalFeatures::disabled(),
     };
-    match ready(adapter.request_device(&descriptor)) {
-        Poll::Ready(opened) => opened.map_err(|error| error.to_string()),
+    match poll_once(adapter.request_device(&descriptor)) {
+        Poll::Ready(result) => result.map_err(|error| error.to_string()),
         Poll::Pending => Err("its driver does not respond".to_owned()),
     }
 }
 
-/// The opened GPUs, for [`lose`].
-static OPENED: Mutex<Vec<(usize, wgpu::Device)>> = Mutex::new(Vec::new());
+/// The open devices with their GPU numbers, for [`lose`].
+static OPEN_DEVICES: Mutex<Vec<(usize, wgpu::Device)>> = Mutex::new(Vec::new());
 
-/// Destroys all devices of a GPU in this process, like a driver crash: for tests of device loss.
+/// Destroys all devices of a GPU in this process, as in a driver crash. For tests of device loss.
 pub fn lose(number: usize) {
-    let mut opened = OPENED.lock().unwrap_or_else(PoisonError::into_inner);
-    for (_, device) in opened.extract_if(.., |(other, _)| *other == number) {
+    let mut devices = OPEN_DEVICES.lock().unwrap_or_else(PoisonError::into_inner);
+    for (_, device) in devices.extract_if(.., |(other, _)| *other == number) {
         device.destroy();
     }
 }
 
-/// Drops the devices opened under this number.
+/// Drops the devices of a GPU.
 pub(crate) fn close(number: usize) {
-    let mut opened = OPENED.lock().unwrap_or_else(PoisonError::into_inner);
-    opened.retain(|(other, _)| *other != number);
+    let mut devices = OPEN_DEVICES.lock().unwrap_or_else(PoisonError::into_inner);
+    devices.retain(|(other, _)| *other != number);
 }
 
-/// Polls a future of wgpu once: outside a browser it is ready immediately.
-fn ready<T>(future: impl Future<Output = T>) -> Poll<T> {
+/// Polls a future of wgpu once. Outside of a browser it is ready immediately.
+fn poll_once<T>(future: impl Future<Output = T>) -> Poll<T> {
     pin!(future).poll(&mut Context::from_waker(Waker::noop()))
 }
 
-/// Rank of a backend, 0 is best.
-fn preference(backend: Backend) -> usize {
+/// The rank of a backend. The lowest is preferred.
+fn backend_rank(backend: Backend) -> usize {
     match backend {
         Backend::Vulkan | Backend::Metal => 0,
         _ => 1,
@@ -172,8 +173,8 @@ const BACKENDS: Backends = if cfg!(target_vendor = "apple") {
     Backends::VULKAN.union(Backends::DX12)
 };
 
-/// One instance for the lifetime of the process: a Vulkan loader crashes if instances are created
-/// and destroyed on several threads.
+/// The process's only instance. It is never destroyed, because the Vulkan loader crashes if
+/// instances are created and destroyed on several threads.
 fn instance() -> &'static Instance {
     static INSTANCE: OnceLock<Instance> = OnceLock::new();
     INSTANCE.get_or_init(|| {
@@ -186,26 +187,27 @@ fn instance() -> &'static Instance {
 
 /// The adapters in wgpu's order.
 fn enumerate() -> Vec<Adapter> {
-    match ready(instance().enumerate_adapters(BACKENDS)) {
+    match poll_once(instance().enumerate_adapters(BACKENDS)) {
         Poll::Ready(adapters) => adapters,
         Poll::Pending => Vec::new(),
     }
 }
 
-/// Groups of indices that are the same GPU, best backend first, in the order of [`adapters`].
+/// Groups the indices of adapters that are the same GPU. The best backend of a group is first. The
+/// groups are in the order of [`adapters`].
 fn groups(infos: &[AdapterInfo]) -> Vec<Vec<usize>> {
     let mut order: Vec<usize> = (0..infos.len()).collect();
-    order.sort_by_key(|&at| preference(infos[at].backend));
+    order.sort_by_key(|&index| backend_rank(infos[index].backend));
     let mut groups: Vec<Vec<usize>> = Vec::new();
-    for at in order {
-        let known = groups
+    for index in order {
+        let best_match = groups
             .iter_mut()
-            .map(|group| (match_score(infos, group, at), group))
+            .map(|group| (match_score(infos, group, index), group))
             .filter(|(score, _)| *score > 0)
             .min_by_key(|(score, _)| Reverse(*score));
-        match known {
-            Some((_, group)) => group.push(at),
-            None => groups.push(vec![at]),
+        match best_match {
+            Some((_, group)) => group.push(index),
+            None => groups.push(vec![index]),
         }
     }
     groups.sort_by_key(|group| {
@@ -216,19 +218,19 @@ fn groups(infos: &[AdapterInfo]) -> Vec<Vec<usize>> {
 }
 
 /// The confidence that an adapter is the GPU of this group; 0 if it is not.
-fn match_score(infos: &[AdapterInfo], group: &[usize], at: usize) -> u8 {
-    let (head, info) = (&infos[group[0]], &infos[at]);
-    if (head.vendor, head.device) != (info.vendor, info.device) {
+fn match_score(infos: &[AdapterInfo], group: &[usize], index: usize) -> u8 {
+    let (first, info) = (&infos[group[0]], &infos[index]);
+    if (first.vendor, first.device) != (info.vendor, info.device) {
         return 0;
     }
-    let same_slot = !info.device_pci_bus_id.is_empty() && info.device_pci_bus_id == head.device_pci_bus_id;
-    let seen = group.iter().any(|&other| infos[other].backend == info.backend);
+    let has_same_slot = !info.device_pci_bus_id.is_empty() && info.device_pci_bus_id == first.device_pci_bus_id;
+    let has_same_backend = group.iter().any(|&other| infos[other].backend == info.backend);
     match info.backend {
-        // Two drivers may support one card.
-        Backend::Vulkan => u8::from(same_slot),
-        _ if seen => 0,
-        // DX12's addresses are looked up by model: two equal cards both get the address of one.
-        _ => 1 + u8::from(same_slot),
+        // Two Vulkan drivers may support one card.
+        Backend::Vulkan => u8::from(has_same_slot),
+        _ if has_same_backend => 0,
+        // wgpu looks up DX12's PCI addresses by model, so two equal cards have the same address.
+        _ => 1 + u8::from(has_same_slot),
     }
 }
 

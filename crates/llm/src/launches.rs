@@ -10,23 +10,23 @@ use std::sync::{
     atomic::{AtomicU64, Ordering},
 };
 
-/// Counts kernel launches of all threads from [`Count::begin`] to [`Count::end`]. One count at a
-/// time.
+/// Counts the kernel launches of all threads from [`Count::begin`] to [`Count::end`]. Only one
+/// count can be in progress.
 pub struct Count {
     #[cfg(feature = "gpu")]
-    launched: Arc<Launched>,
+    launches: Arc<LaunchCounter>,
     #[cfg(feature = "gpu")]
-    distinct: LaunchedKernels,
+    kernels: LaunchedKernels,
     #[cfg(feature = "gpu")]
     _observation: LaunchObservation,
 }
 
 #[cfg(feature = "gpu")]
 #[derive(Default)]
-struct Launched(AtomicU64);
+struct LaunchCounter(AtomicU64);
 
 #[cfg(feature = "gpu")]
-impl LaunchObserver for Launched {
+impl LaunchObserver for LaunchCounter {
     fn launched(&self, _: &'static str) {
         self.0.fetch_add(1, Ordering::Relaxed);
     }
@@ -37,23 +37,24 @@ impl Count {
     pub fn begin() -> Self {
         #[cfg(feature = "gpu")]
         {
-            let launched = Arc::<Launched>::default();
+            let launches = Arc::<LaunchCounter>::default();
             Self {
-                _observation: LaunchObservation::new(launched.clone()),
-                distinct: LaunchedKernels::new(),
-                launched,
+                _observation: LaunchObservation::new(launches.clone()),
+                kernels: LaunchedKernels::new(),
+                launches,
             }
         }
         #[cfg(not(feature = "gpu"))]
         Self {}
     }
 
-    /// The number of launches, and of distinct kernels, each of which is compiled once.
+    /// Returns the number of launches, and the number of distinct kernels, each of which is
+    /// compiled once.
     pub fn end(self) -> (u64, u64) {
         #[cfg(feature = "gpu")]
         return (
-            self.launched.0.load(Ordering::Relaxed),
-            self.distinct.finish().len() as u64,
+            self.launches.0.load(Ordering::Relaxed),
+            self.kernels.finish().len() as u64,
         );
         #[cfg(not(feature = "gpu"))]
         (0, 0)

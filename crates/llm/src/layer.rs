@@ -81,16 +81,17 @@ impl Layer {
         })
     }
 
-    /// Runs the layer, number `index` of its decoder: residual stream `[T, D]` of the rows of a
-    /// batch to residual stream.
+    /// Runs the layer, which has this index in its decoder, on the residual stream `[T, D]` of a
+    /// batch. Returns the residual stream after it.
     pub fn forward(&self, x: Tensor<2>, index: usize, batch: &Arc<Batch>, precision: MatmulPrecision) -> Tensor<2> {
         let qkv = norm_linears(x.clone(), &self.attention_norm, &self.qkv, precision);
         let context = self.attend(qkv, index, batch);
         self.after_attention(x, context, precision)
     }
 
-    /// [`Layer::forward`] of a batch whose rows have different adapters: the consecutive rows of
-    /// `x[i]` run in `layers[i]`, which share weights other than adapters; attention is one op.
+    /// [`Layer::forward`] for a batch with several adapters, which consists of consecutive parts:
+    /// the rows of `x[i]` run in `layers[i]`. The layers differ in adapters only. Attention is one
+    /// op over all rows.
     pub fn forward_parts(
         layers: &[&Self],
         x: Vec<Tensor<2>>,
@@ -105,25 +106,27 @@ impl Layer {
         let Some(first) = layers.first() else { return x };
         let context = first.attend(Tensor::cat(qkv, 0), index, batch);
         let mut end = 0;
-        let of_part = |(layer, x): (&&Self, Tensor<2>)| {
+        let finish_part = |(layer, x): (&&Self, Tensor<2>)| {
             let rows = end..end + x.dims()[0];
             end = rows.end;
             layer.after_attention(x, context.clone().slice_dim(0, rows), precision)
         };
-        layers.iter().zip(x).map(of_part).collect()
+        layers.iter().zip(x).map(finish_part).collect()
     }
 
     fn attend(&self, qkv: Tensor<2>, index: usize, batch: &Arc<Batch>) -> Tensor<2> {
         attend(qkv, &self.q_norm, &self.k_norm, &self.attention, batch, index)
     }
 
+    /// Runs the output linear of attention and the feed-forward. `context` is the result of
+    /// attention.
     fn after_attention(&self, x: Tensor<2>, context: Tensor<2>, precision: MatmulPrecision) -> Tensor<2> {
         let (output, norm) = (&self.attention_output, &self.after_attention_norm);
         let x = linear_add(x, context, output, norm, precision);
         feed_forward(x, &self.gated, &self.down, &self.after_ffn_norm, precision)
     }
 
-    /// Its linears, in the order that it applies them, for adapters.
+    /// The linear layers in the order of execution, to change their adapters.
     pub fn linears_mut(&mut self) -> Vec<(LinearName, &mut Linear<Dispatch>)> {
         let mut linears = Vec::with_capacity(LinearName::ALL.len());
         if let Linears::Three(q, k, v) = &mut self.qkv {

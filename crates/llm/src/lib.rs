@@ -1,7 +1,7 @@
 //! Models on Burn: operations, layers, the KV cache, the sampler; one file per architecture.
 //!
-//! A [`Model`] is loaded from a GGUF file; a [`Session`] is one sequence of tokens in it. The same
-//! model and operations serve inference and training.
+//! A [`Model`] is loaded from a GGUF file. A [`Session`] is a model with one sequence of tokens in
+//! its KV cache. Inference and training use the same model and operations.
 
 mod adapter;
 pub mod arch;
@@ -9,6 +9,7 @@ mod batch;
 mod cache;
 mod chunk;
 mod config;
+mod cpu_matrices;
 #[cfg(feature = "cuda")]
 pub mod cuda;
 mod decoder;
@@ -23,7 +24,6 @@ mod kv_snapshot;
 pub mod launches;
 mod layer;
 mod model;
-mod on_cpu;
 pub mod ops;
 mod packed;
 #[cfg(feature = "gpu")]

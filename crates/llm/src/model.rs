@@ -17,11 +17,12 @@ use std::path::PathBuf;
 /// Options for loading a model.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LoadOptions {
-    /// The placement of its layers; `None`: all on the CPU.
+    /// The placement of the layers; `None` means that all are on the CPU.
     pub placement: Option<Placement>,
-    /// The cache folder of packed weights; `None`: weights are packed at each load.
+    /// The cache folder of packed weights; `None` means that weights are packed at each load.
     pub packed_in: Option<PathBuf>,
-    /// Whether to measure how weights on the CPU are prefetched best, for formats without a choice.
+    /// Whether to measure the best prefetching of weights on the CPU, for formats that were not
+    /// measured yet.
     pub calibrate: bool,
 }
 
@@ -35,15 +36,15 @@ pub struct Model {
 }
 
 impl Model {
-    /// Loads the weights of `gguf`. `progress` receives the fraction done, from 0 to 1, and the
-    /// current activity; it breaks to cancel.
+    /// Loads the weights of `gguf`. `progress` receives the fraction done, from 0 to 1, and breaks
+    /// to cancel.
     ///
     /// # Errors
     /// If the file is corrupt or unsupported, the device cannot be used, or `progress` cancelled.
     pub fn load(
         gguf: &Gguf,
         options: &LoadOptions,
-        progress: &mut dyn FnMut(f32, &str) -> ControlFlow<()>,
+        progress: &mut dyn FnMut(f32) -> ControlFlow<()>,
     ) -> Result<Self, LoadError> {
         let config = Config::from_gguf(gguf)?;
         let placement = match &options.placement {
@@ -59,9 +60,9 @@ impl Model {
         let mut weights = Weights::new(gguf, packed, Device::flex(), progress);
         let spec = arch::describe(gguf, &config)?;
         let decoder = Decoder::load(&config, &spec, &placement, &mut weights)?;
-        let on_cpu = weights.finish();
+        let cpu_matrices = weights.finish();
         let calibrated = if options.calibrate {
-            on_cpu.calibrate()
+            cpu_matrices.calibrate()
         } else {
             Vec::new()
         };
@@ -85,8 +86,8 @@ impl Model {
         }
     }
 
-    /// The first `count` layers with the same output layer: a draft for this model. The weights
-    /// are shared, and so is the placement, which counts the layers that are left out, too.
+    /// The model of the first `count` layers with the same output layer, for drafts. The weights
+    /// are shared. The placement is unchanged: it also counts the omitted layers.
     pub(crate) fn first_layers(&self, count: usize) -> Self {
         let groups = self.groups.iter().map(|group| LayerGroup {
             layers: group.layers.iter().copied().filter(|layer| *layer < count).collect(),
@@ -104,7 +105,7 @@ impl Model {
         }
     }
 
-    /// The measurements made while it was loaded; see [`LoadOptions::calibrate`].
+    /// The results of calibration during the load; see [`LoadOptions::calibrate`].
     pub fn calibrated(&self) -> &[Calibrated] {
         &self.calibrated
     }
@@ -114,12 +115,12 @@ impl Model {
         &self.config
     }
 
-    /// Its layers by the shapes of their KV caches.
+    /// The layers, grouped by the shapes of their KV caches.
     pub fn groups(&self) -> &[LayerGroup] {
         &self.groups
     }
 
-    /// The placement of its layers.
+    /// The placement of the layers.
     pub fn placement(&self) -> &Placement {
         &self.placement
     }

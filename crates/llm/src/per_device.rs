@@ -1,55 +1,59 @@
-//! Lists and tables on GPUs, shared by all layers, and their cache per GPU.
+//! Index lists and tables on GPUs that all layers share, cached per GPU.
 
 use burn::backend::Cube;
 use burn::backend::tensor::{Device, FloatTensor};
 use cubecl::server::Handle;
 use std::sync::Mutex;
 
-/// RoPE table: cosines and sines, `[positions, dims / 2, 2]`.
+/// A RoPE table on a GPU, which vLLM calls `cos_sin_cache`: cosines and sines,
+/// `[positions, dims / 2, 2]`.
 #[derive(Clone)]
 pub(crate) struct RopeTable {
     pub angles: Handle,
+    /// The number of positions.
     pub positions: usize,
 }
 
-/// Lists of a batch, one element per row.
+/// Indices of a batch on a GPU, like `inp_pos` in llama.cpp and `cu_seqlens` in FlashAttention.
 #[derive(Clone)]
-pub(crate) struct BatchLists {
+pub(crate) struct BatchIndices {
     /// The position of each row in its sequence.
     pub positions: Handle,
-    /// The index of its sequence's first, and for rows that see later ones that after its last;
-    /// unused for rows that continue cached sequences.
+    /// The first row of each row's sequence. With a bidirectional mask, the row after the last one
+    /// follows for each row. Unused with a KV cache.
     pub starts: Handle,
 }
 
-/// Lists of a batch in a group of layers.
+/// Indices of a batch in the KV cache of a group of layers, on a GPU.
 #[derive(Clone)]
-pub(crate) struct GroupLists {
-    /// The cell of each row.
+pub(crate) struct CacheIndices {
+    /// The cell of each row, which vLLM calls `slot_mapping`.
     pub cells: Handle,
-    /// The pages of each sequence.
+    /// The pages of each sequence, which vLLM calls its block table.
     pub pages: Vec<Handle>,
 }
 
-/// A persistent buffer of exactly this size on the GPU of `like`, for the lifetime of the model.
+/// Uploads bytes to the GPU of `like`, to a persistent allocation of exactly their size.
 pub(crate) fn persistent(like: &FloatTensor<Cube>, bytes: &[u8]) -> Handle {
     let client = &like.client;
     client.memory_persistent_allocation(bytes, |bytes| client.create_from_slice(bytes))
 }
 
-/// Copies of a value, one per GPU. They are a cache of the value: a clone has none, and all compare
-/// equal.
+/// A cache with one copy of a value per GPU. A clone is empty, and all caches compare equal.
 pub(crate) struct PerDevice<T>(Mutex<Vec<(Device<Cube>, T)>>);
 
 impl<T: Clone> PerDevice<T> {
-    /// The copy on a device; made now if there is no suitable one.
-    pub fn get(&self, device: &Device<Cube>, is_usable: impl Fn(&T) -> bool, make: impl FnOnce() -> T) -> T {
+    /// Returns the copy on a device, and creates it if there is no usable one.
+    pub fn get(&self, device: &Device<Cube>, is_usable: impl Fn(&T) -> bool, create: impl FnOnce() -> T) -> T {
         let mut copies = self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        if let Some((_, copy)) = copies.iter().find(|(on, copy)| on == device && is_usable(copy)) {
+        let usable = copies
+            .iter()
+            .find(|(copy_device, copy)| copy_device == device && is_usable(copy));
+        if let Some((_, copy)) = usable {
             return copy.clone();
         }
-        copies.retain(|(on, _)| on != device);
-        let copy = make();
+        copies.retain(|(copy_device, _)| copy_device != device);
+        let copy = create();
         copies.push((device.clone(), copy.clone()));
         copy
     }

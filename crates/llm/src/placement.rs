@@ -1,8 +1,8 @@
 //! The assignment of layers to devices.
 //!
-//! Layers are counted as in llama.cpp: transformer layers, those for multi-token prediction
-//! included, then the output layer. The last ones go to GPUs first; the token embedding stays on
-//! the CPU. The plan, the loader and reports to the user share one value.
+//! Layers are counted as in llama.cpp: transformer layers, layers for multi-token prediction, then
+//! the output layer. The last layers are offloaded first, and the token embedding is always on the
+//! CPU. The plan, the loader and the report to the user share one [`Placement`].
 
 use std::iter;
 use std::ops::Range;
@@ -13,11 +13,11 @@ pub enum Place {
     /// The CPU.
     #[default]
     Cpu,
-    /// The GPU of this number.
+    /// The GPU with this number.
     Gpu(usize),
 }
 
-/// A GPU's number of layers.
+/// The number of layers on a GPU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Share {
     /// The number of the GPU.
@@ -26,11 +26,11 @@ pub struct Share {
     pub layers: usize,
 }
 
-/// The layers of a model that are on GPUs.
+/// The devices of a model's layers.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Placement {
     layers: usize,
-    /// From the first layer on a GPU to the last layer.
+    /// The GPUs, in the order of their layers.
     shares: Vec<Share>,
 }
 
@@ -43,28 +43,29 @@ impl Placement {
         }
     }
 
-    /// The last `offloaded` of `layers` layers on these GPUs, in their order, in proportion to the
-    /// GPUs' weights (such as their free memory). More than `layers` means all.
+    /// Offloads the last `offloaded` of `layers` layers to GPUs, at most all. Each GPU is given as
+    /// a number and a weight, such as its free memory. The layers are split in this order and in
+    /// proportion to the weights.
     pub fn offload(layers: usize, offloaded: usize, gpus: &[(usize, u64)]) -> Self {
         let offloaded = offloaded.min(layers);
         let total: u128 = gpus.iter().map(|(_, weight)| u128::from(*weight).max(1)).sum();
-        let (mut before, mut given) = (0, 0);
+        let (mut cumulative, mut assigned) = (0, 0);
         let shares = gpus.iter().map(|(gpu, weight)| {
-            before += u128::from(*weight).max(1);
-            // Cumulative, so that rounding loses no layer.
-            let until = (offloaded as u128 * before / total.max(1)) as usize;
+            cumulative += u128::from(*weight).max(1);
+            // From cumulative weights, so that rounding loses no layer.
+            let end = (offloaded as u128 * cumulative / total.max(1)) as usize;
             let share = Share {
                 gpu: *gpu,
-                layers: until - given,
+                layers: end - assigned,
             };
-            given = until;
+            assigned = end;
             share
         });
         let shares: Vec<_> = shares.filter(|share| share.layers > 0).collect();
         Self { layers, shares }
     }
 
-    /// Total layers: transformer layers and the output layer.
+    /// The number of all layers, including the output layer.
     pub fn layers(&self) -> usize {
         self.layers
     }
@@ -79,26 +80,28 @@ impl Placement {
         self.shares.iter().map(|share| share.gpu)
     }
 
-    /// The device of a layer; the output layer has the index after the last transformer layer.
+    /// The device of a layer. The output layer has the last index.
     pub fn place(&self, layer: usize) -> Place {
-        let found = self.ranges().find(|(_, layers)| layers.contains(&layer));
-        found.map_or(Place::Cpu, |(place, _)| place)
+        self.ranges()
+            .find(|(_, layers)| layers.contains(&layer))
+            .map_or(Place::Cpu, |(place, _)| place)
     }
 
     /// The layers on a device.
     pub fn on(&self, place: Place) -> Range<usize> {
-        let found = self.ranges().find(|(of, _)| *of == place);
-        found.map_or(0..0, |(_, layers)| layers)
+        self.ranges()
+            .find(|(other, _)| *other == place)
+            .map_or(0..0, |(_, layers)| layers)
     }
 
     /// The layers on each device, the CPU first.
     fn ranges(&self) -> impl Iterator<Item = (Place, Range<usize>)> {
         let mut end = self.layers - self.gpu_layers();
-        let on_cpu = (Place::Cpu, 0..end);
-        iter::once(on_cpu).chain(self.shares.iter().map(move |share| {
-            let first = end;
+        let cpu = (Place::Cpu, 0..end);
+        iter::once(cpu).chain(self.shares.iter().map(move |share| {
+            let start = end;
             end += share.layers;
-            (Place::Gpu(share.gpu), first..end)
+            (Place::Gpu(share.gpu), start..end)
         }))
     }
 
@@ -116,8 +119,8 @@ mod tests {
         (0..placement.layers()).map(|layer| placement.place(layer)).collect()
     }
 
-    /// <https://github.com/ggml-org/llama.cpp/pull/24208>: with `n` layers the first on the GPU is
-    /// `max(n + 1 - offloaded, 0)`.
+    /// As in <https://github.com/ggml-org/llama.cpp/pull/24208>: of `n` transformer layers, the
+    /// first one on the GPU is `max(n + 1 - offloaded, 0)`.
     #[test]
     fn the_last_layers_go_first() {
         for layers in 1..6 {
@@ -150,12 +153,12 @@ mod tests {
 
     #[test]
     fn several_gpus_share_by_weight() {
-        let of = |offloaded, gpus: &[(usize, u64)]| places(&Placement::offload(5, offloaded, gpus));
-        let [cpu, zero, one] = [Place::Cpu, Place::Gpu(0), Place::Gpu(1)];
-        assert_eq!(of(5, &[(0, 40), (1, 10)]), [zero, zero, zero, zero, one]);
-        assert_eq!(of(3, &[(1, 1), (0, 1)]), [cpu, cpu, one, zero, zero]);
-        assert_eq!(of(1, &[(0, 7), (1, 7)]), [cpu, cpu, cpu, cpu, one]);
-        assert_eq!(of(9, &[(0, 0), (1, u64::MAX)]), [one; 5]);
-        assert_eq!(of(4, &[]), [cpu; 5]);
+        let offload = |offloaded, gpus: &[(usize, u64)]| places(&Placement::offload(5, offloaded, gpus));
+        let [cpu, gpu0, gpu1] = [Place::Cpu, Place::Gpu(0), Place::Gpu(1)];
+        assert_eq!(offload(5, &[(0, 40), (1, 10)]), [gpu0, gpu0, gpu0, gpu0, gpu1]);
+        assert_eq!(offload(3, &[(1, 1), (0, 1)]), [cpu, cpu, gpu1, gpu0, gpu0]);
+        assert_eq!(offload(1, &[(0, 7), (1, 7)]), [cpu, cpu, cpu, cpu, gpu1]);
+        assert_eq!(offload(9, &[(0, 0), (1, u64::MAX)]), [gpu1; 5]);
+        assert_eq!(offload(4, &[]), [cpu; 5]);
     }
 }

@@ -1,4 +1,4 @@
-//! One sequence of tokens in a model, and the logits after the last: the driver of a chat.
+//! A session: a model with one sequence of tokens and the logits after its last token.
 
 use crate::cache::{Cache, CacheSize, Sequence};
 use crate::chunk::Chunk;
@@ -13,25 +13,26 @@ use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 use std::time::Instant;
 
-/// The largest context, in tokens, that can be allocated.
+/// Maximum context length in tokens.
 const MAX_CONTEXT: usize = 1 << 24;
 
-/// Result of [`Session::prefill`].
+/// The result of [`Session::prefill`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Prefilled {
-    /// Tokens reused from the KV cache.
+    /// The number of tokens that were reused from the KV cache.
     pub cached: usize,
-    /// Tokens processed by the model.
+    /// The number of tokens that the model processed.
     pub evaluated: usize,
-    /// Whether the end was reached; if cancelled, there are no logits.
+    /// Whether all tokens were processed. If the prefill was cancelled, there are no logits.
     pub completed: bool,
 }
 
-/// One sequence of tokens in a model.
+/// A model with one sequence of tokens in its KV cache.
 pub struct Session {
     pub(crate) model: Arc<Model>,
     pub(crate) sequence: Sequence,
-    /// Forks of prefixes of the sequence, the shortest first, if it cannot always be truncated.
+    /// Forks at prefixes of the sequence, the shortest first. Only used if layers have sliding
+    /// windows, so that the sequence cannot always be truncated.
     snapshots: Vec<Sequence>,
     pub(crate) logits: Vec<f32>,
     chunk: Chunk,
@@ -39,10 +40,10 @@ pub struct Session {
 }
 
 impl Session {
-    /// The largest chunk of a prompt: larger ones do not speed up the GEMMs.
+    /// Maximum tokens of a prompt's chunk. Larger chunks do not speed up the GEMMs.
     pub const MAX_CHUNK: usize = Chunk::MAX_TOKENS;
 
-    /// An empty sequence with a KV cache of `context` tokens in f16.
+    /// An empty session with a KV cache of `context` tokens in f16.
     ///
     /// # Errors
     /// If the context is zero or too large, or a GPU failed.
@@ -50,7 +51,7 @@ impl Session {
         Self::with_cache(model, context, KvFormat::F16)
     }
 
-    /// An empty sequence with a KV cache of `context` tokens in this format.
+    /// An empty session with a KV cache of `context` tokens in this format.
     ///
     /// # Errors
     /// As [`Session::new`].
@@ -59,7 +60,7 @@ impl Session {
         Self::with_size(model, size, format)
     }
 
-    /// An empty sequence with a KV cache of this size in this format.
+    /// An empty session with a KV cache of this size and format.
     ///
     /// # Errors
     /// As [`Session::new`].
@@ -73,10 +74,10 @@ impl Session {
         Ok(session)
     }
 
-    /// An empty sequence in the same cache, of a model with the same weights and other adapters.
+    /// An empty session in the same cache, with a model that differs in adapters at most.
     ///
     /// # Errors
-    /// If the weights are others.
+    /// If the models have different weights.
     pub fn sharing_cache(&self, model: Arc<Model>) -> Result<Self, SessionError> {
         if self.model.decoder().shares_weights(model.decoder()) {
             Ok(Self::in_cache(model, self.sequence.cache()).with_precision(self.precision))
@@ -96,10 +97,10 @@ impl Session {
         }
     }
 
-    /// Warms GPUs up: allocates the KV cache and compiles the kernels before the first request.
+    /// On GPUs, allocates the KV cache and compiles the kernels before the first request.
     fn warm_up(&mut self) -> Result<(), SessionError> {
         if self.model.placement().gpu_layers() > 0 {
-            // One token, a few and many use different kernels.
+            // Steps of one, few and many tokens use different kernels.
             for tokens in [1, 2, 16] {
                 let ids = vec![0; tokens.min(self.context())];
                 let _ = self.run(&ids, Want::Logits, &mut never_cancel)?;
@@ -109,7 +110,7 @@ impl Session {
         Ok(())
     }
 
-    /// Sets the precision of matmuls; [`Session::new`] uses [`MatmulPrecision::Int8Activations`].
+    /// Sets the precision of matmuls. The default is [`MatmulPrecision::Int8Activations`].
     #[must_use]
     pub fn with_precision(mut self, precision: MatmulPrecision) -> Self {
         self.precision = precision;
@@ -121,7 +122,7 @@ impl Session {
         &self.model
     }
 
-    /// The context length, in tokens.
+    /// The context length in tokens.
     pub fn context(&self) -> usize {
         self.sequence.cache().context()
     }
@@ -136,7 +137,7 @@ impl Session {
         self.sequence.cache().format()
     }
 
-    /// Bytes of the KV cache.
+    /// Allocated bytes of the KV cache.
     pub fn cache_bytes(&self) -> usize {
         self.sequence.cache().bytes()
     }
@@ -146,7 +147,8 @@ impl Session {
         self.sequence.ids()
     }
 
-    /// Logits of the next token, one per token of the vocabulary; empty before the first.
+    /// The logits of the next token, one per token of the vocabulary. Empty if they were not
+    /// computed.
     pub fn logits(&self) -> &[f32] {
         &self.logits
     }
@@ -158,13 +160,13 @@ impl Session {
         self.sequence.clear();
     }
 
-    /// Whether the cache has pages for `tokens` tokens of this sequence. Sessions in the same cache
-    /// take pages, too.
+    /// Whether the cache has enough free pages for `tokens` tokens in this session. Other sessions
+    /// in the same cache take pages too.
     pub fn has_room(&self, tokens: usize) -> bool {
         self.sequence.has_room(tokens)
     }
 
-    /// A session with the same tokens and snapshots, which shares all pages, and without logits.
+    /// A session with the same tokens and snapshots, which shares all pages. It has no logits.
     #[must_use]
     pub fn fork(&self) -> Self {
         Self {
@@ -177,12 +179,13 @@ impl Session {
         }
     }
 
-    /// Truncates the sequence to the longest prefix of `ids` that it can continue, without the last
-    /// token of `ids`, and returns its length. If a sliding window has left the common prefix, that
-    /// is the longest part that a snapshot has. [`step_sessions`] then appends the rest.
+    /// Truncates the sequence to the longest prefix of `ids` that it can continue, and returns the
+    /// length of this prefix. The last token of `ids` is not included, since its logits are needed.
+    /// If positions of a sliding window were released, the prefix is the longest one that a
+    /// snapshot has. [`step_sessions`] then appends the other tokens.
     ///
     /// # Errors
-    /// If there are no tokens, more than the context, or one that is not in the vocabulary: the
+    /// If there are no tokens, more than the context has, or one that is not in the vocabulary. The
     /// sequence is then unchanged.
     pub fn begin(&mut self, ids: &[u32]) -> Result<usize, SessionError> {
         if ids.is_empty() {
@@ -196,13 +199,13 @@ impl Session {
         Ok(cached)
     }
 
-    /// Makes the sequence equal to `ids`: begins as [`Session::begin`] does, and processes the
-    /// rest. `on_progress` receives the tokens done (within a chunk, layer by layer) and the total;
-    /// it breaks to cancel.
+    /// Makes the sequence equal to `ids`: truncates it as [`Session::begin`], and processes the
+    /// other tokens in chunks. `on_progress` receives the number of tokens done, which increases
+    /// with each layer, and the total number. It breaks to cancel.
     ///
     /// # Errors
-    /// As [`Session::begin`]. If a GPU failed, or other sequences take the cache: the sequence has
-    /// the tokens processed before.
+    /// As [`Session::begin`], or if a GPU failed or the cache is full. In the latter cases the
+    /// sequence has the tokens of the complete chunks.
     pub fn prefill(
         &mut self,
         ids: &[u32],
@@ -218,7 +221,7 @@ impl Session {
             } else {
                 Want::Nothing
             };
-            let begin = Instant::now();
+            let start = Instant::now();
             let on_layer = &mut |layer| on_progress(done + chunk.len() * layer / layers, ids.len());
             if self.run(chunk, want, on_layer)?.is_break() {
                 return Ok(Prefilled {
@@ -228,7 +231,7 @@ impl Session {
                 });
             }
             self.chunk
-                .adapt(chunk.len(), begin.elapsed(), Chunk::step_time(&self.model, false));
+                .adapt(chunk.len(), start.elapsed(), Chunk::step_time(&self.model, false));
             done += chunk.len();
         }
         self.take_snapshot();
@@ -245,23 +248,24 @@ impl Session {
         self.reachable(shared.min(ids.len().saturating_sub(1)))
     }
 
-    /// The most tokens up to `length` to which the sequence can go back.
+    /// The maximum length, up to `length`, to which the sequence can be truncated, directly or
+    /// through a snapshot.
     fn reachable(&self, length: usize) -> usize {
         if self.sequence.can_truncate(length) {
             return length;
         }
-        let reached = self.snapshots.iter().filter(|snapshot| snapshot.can_truncate(length));
-        reached.map(|snapshot| snapshot.len().min(length)).max().unwrap_or(0)
+        let usable = self.snapshots.iter().filter(|snapshot| snapshot.can_truncate(length));
+        usable.map(|snapshot| snapshot.len().min(length)).max().unwrap_or(0)
     }
 
-    /// Truncates the sequence to `length` tokens, as [`Session::reachable`] returned them.
+    /// Truncates the sequence to a length that [`Session::reachable`] returned.
     fn rewind(&mut self, length: usize) {
         if !self.sequence.truncate(length) {
-            let reached = self
+            let usable = self
                 .snapshots
                 .iter()
                 .find(|snapshot| snapshot.len() >= length && snapshot.can_truncate(length));
-            if let Some(snapshot) = reached {
+            if let Some(snapshot) = usable {
                 self.sequence = snapshot.clone();
             }
             if self.sequence.len() < length || !self.sequence.truncate(length) {
@@ -271,28 +275,29 @@ impl Session {
         self.snapshots.retain(|snapshot| snapshot.len() <= length);
     }
 
-    /// Takes a snapshot, if sliding windows make it useful, and drops the oldest beyond those that
-    /// the cache has pages for. At the end of a prompt it makes regeneration possible.
+    /// Takes a snapshot if the cache has pages for snapshots, which it has if layers have sliding
+    /// windows. Drops the oldest snapshot if there are too many. A snapshot at the end of a prompt
+    /// is needed to regenerate the answer.
     pub fn take_snapshot(&mut self) {
-        let most = self.sequence.cache().size().snapshots;
-        let known = self
+        let max = self.sequence.cache().size().snapshots;
+        let is_taken = self
             .snapshots
             .last()
             .is_some_and(|last| last.len() == self.sequence.len());
-        if most == 0 || known || self.sequence.is_empty() {
+        if max == 0 || is_taken || self.sequence.is_empty() {
             return;
         }
-        if self.snapshots.len() >= most {
+        if self.snapshots.len() >= max {
             self.snapshots.remove(0);
         }
-        // A snapshot is planned with the pages of its window.
+        // The cache has pages for the windows of snapshots only.
         self.sequence.release_behind_windows();
         self.snapshots.push(self.sequence.clone());
     }
 
-    /// Takes the tokens from `length` on back, as after a draft that was not accepted. In layers
-    /// with a window the sequence goes back to a snapshot if it must; then it may have fewer tokens
-    /// than `length`, in the worst case none.
+    /// Removes the tokens from `length` on, such as rejected drafts. If the sequence must be
+    /// restored from a snapshot, because layers have sliding windows, it may have fewer than
+    /// `length` tokens or none.
     pub fn truncate(&mut self, length: usize) {
         if length < self.tokens().len() {
             self.logits.clear();
@@ -300,15 +305,15 @@ impl Session {
         }
     }
 
-    /// Drops all snapshots, and with them the pages that only they have. Returns whether there were
+    /// Drops all snapshots, which frees the pages that only they own. Returns whether there were
     /// any.
     pub fn drop_snapshots(&mut self) -> bool {
-        let any = !self.snapshots.is_empty();
+        let had_snapshots = !self.snapshots.is_empty();
         self.snapshots.clear();
-        any
+        had_snapshots
     }
 
-    /// Adds one token. [`Session::logits`] then predict the token after it.
+    /// Appends one token. [`Session::logits`] then predict the token after it.
     ///
     /// # Errors
     /// If the context is full, or the token is not in the vocabulary.
@@ -317,9 +322,9 @@ impl Session {
         self.run(&[token], Want::Logits, &mut never_cancel).map(drop)
     }
 
-    /// Adds one token and returns the argmax of the next logits, computed on the output layer's
-    /// device: a GPU copies one number to the host, and there are no [`Session::logits`]. `None` if
-    /// no logit is finite.
+    /// Appends one token and returns the argmax of the next logits; `None` if no logit is finite.
+    /// The argmax is computed on the device of the output layer. On a GPU only the token is copied
+    /// to the host, so that there are no [`Session::logits`].
     ///
     /// # Errors
     /// As [`Session::push`].
@@ -331,16 +336,16 @@ impl Session {
         self.check(&[token], self.tokens().len() + 1)?;
         self.logits.clear();
         match self.step(&[token], Want::Argmax, 0..1, &mut never_cancel)? {
-            ControlFlow::Continue(Output::Argmax(chosen)) => Ok(chosen.first().copied().flatten()),
+            ControlFlow::Continue(Output::Argmax(tokens)) => Ok(tokens.first().copied().flatten()),
             _ => Ok(None),
         }
     }
 
-    /// Log probabilities of `ids[from..]`, each given all tokens before it, from an empty cache.
-    /// `from` is at least 1.
+    /// The log probabilities of `ids[from..]`, each given all tokens before it. Replaces the tokens
+    /// of the session.
     ///
     /// # Errors
-    /// As [`Session::prefill`].
+    /// As [`Session::prefill`], or if `from` is 0 or larger than the number of tokens.
     pub fn score(&mut self, ids: &[u32], from: usize) -> Result<Vec<f64>, SessionError> {
         if ids.is_empty() || from == 0 || from > ids.len() {
             return Err(SessionError::Empty);
@@ -349,20 +354,20 @@ impl Session {
         self.clear();
         let vocab = self.model.config().vocab;
         let mut log_probs = Vec::with_capacity(ids.len() - from);
-        for begin in (0..ids.len()).step_by(Self::MAX_CHUNK) {
-            let chunk = &ids[begin..ids.len().min(begin + Self::MAX_CHUNK)];
-            // The logits at a position predict the next token; the last token's are not scored.
-            let first = from.saturating_sub(begin + 1).min(chunk.len());
-            let end = (ids.len() - 1 - begin).min(chunk.len());
-            let logits = self.logits_of(chunk, first..end.max(first))?;
-            for (row, position) in logits.chunks_exact(vocab).zip(begin + first..) {
+        for start in (0..ids.len()).step_by(Self::MAX_CHUNK) {
+            let chunk = &ids[start..ids.len().min(start + Self::MAX_CHUNK)];
+            // The logits at a position predict the next token, so the last position needs none.
+            let first = from.saturating_sub(start + 1).min(chunk.len());
+            let end = (ids.len() - 1 - start).min(chunk.len());
+            let logits = self.append_with_logits(chunk, first..end.max(first))?;
+            for (row, position) in logits.chunks_exact(vocab).zip(start + first..) {
                 log_probs.push(log_probability(row, ids[position + 1]));
             }
         }
         Ok(log_probs)
     }
 
-    /// The logits after every token of `ids`, row by row, continuing the sequence; for tests and
+    /// Appends tokens and returns the logits after each of them, row by row. For tests and
     /// measurements.
     ///
     /// # Errors
@@ -374,14 +379,14 @@ impl Session {
         self.check(ids, self.tokens().len() + ids.len())?;
         let mut logits = Vec::new();
         for chunk in ids.chunks(Self::MAX_CHUNK) {
-            logits.extend(self.logits_of(chunk, 0..chunk.len())?);
+            logits.extend(self.append_with_logits(chunk, 0..chunk.len())?);
         }
         Ok(logits)
     }
 
-    /// Appends tokens and returns the logits of these rows.
-    fn logits_of(&mut self, ids: &[u32], wanted: Range<usize>) -> Result<Vec<f32>, SessionError> {
-        // They belong to a token that is no longer the last.
+    /// Appends a chunk of tokens and returns the logits of the rows `wanted`.
+    fn append_with_logits(&mut self, ids: &[u32], wanted: Range<usize>) -> Result<Vec<f32>, SessionError> {
+        // The token that they followed is no longer the last.
         self.logits.clear();
         match self.step(ids, Want::Logits, wanted, &mut never_cancel)? {
             ControlFlow::Continue(Output::Logits(logits)) => Ok(logits),
@@ -389,6 +394,7 @@ impl Session {
         }
     }
 
+    /// Checks that `needed` tokens fit the context, and that `ids` are in the vocabulary.
     pub(crate) fn check(&self, ids: &[u32], needed: usize) -> Result<(), SessionError> {
         let context = self.context();
         if needed > context {
@@ -397,16 +403,16 @@ impl Session {
         self.model.check_ids(ids)
     }
 
-    /// Processes tokens and writes their KV cells; computes the last one's logits if wanted. If
-    /// `on_layer`, which is called before each layer, breaks, the sequence is unchanged.
+    /// Appends tokens and, if requested, sets [`Session::logits`]. `on_layer` is called before each
+    /// layer. If it breaks, the sequence is unchanged.
     fn run(
         &mut self,
         ids: &[u32],
         want: Want,
         on_layer: &mut dyn FnMut(usize) -> ControlFlow<()>,
     ) -> Result<ControlFlow<()>, SessionError> {
-        let ran = self.step(ids, want, ids.len() - 1..ids.len(), on_layer);
-        Ok(match ran.inspect_err(|_| self.logits.clear())? {
+        let result = self.step(ids, want, ids.len() - 1..ids.len(), on_layer);
+        Ok(match result.inspect_err(|_| self.logits.clear())? {
             ControlFlow::Break(()) => ControlFlow::Break(()),
             ControlFlow::Continue(output) => {
                 if let Output::Logits(logits) = output {
@@ -458,20 +464,19 @@ pub struct SessionRows<'a> {
 }
 
 /// Appends tokens to sessions of one cache in one step, and returns the output of each. The weights
-/// are read once for consecutive sessions of one model. Sets no [`Session::logits`].
+/// are read once for consecutive sessions of one model. Does not set [`Session::logits`].
 ///
-/// If `on_layer` breaks, or with an error, all sessions have the tokens that they had before.
+/// If `on_layer` breaks or there is an error, the tokens of all sessions are unchanged.
 ///
 /// # Errors
-/// As [`step`]: among others if a sequence or the cache is full.
+/// As [`step`].
 pub fn step_sessions(
     parts: &mut [SessionRows],
     on_layer: &mut dyn FnMut(usize) -> ControlFlow<()>,
 ) -> Result<ControlFlow<(), Vec<Output>>, SessionError> {
     let precision = parts.first().ok_or(SessionError::Empty)?.session.precision;
-    let of_part = |part: &'_ mut SessionRows<'_>| part.session.logits.clear();
-    // They belong to a token that is no longer the last.
-    parts.iter_mut().for_each(of_part);
+    // The tokens that the logits followed are no longer the last.
+    parts.iter_mut().for_each(|part| part.session.logits.clear());
     let mut rows: Vec<Rows> = Vec::with_capacity(parts.len());
     for part in parts {
         rows.push(part.session.rows(part.ids, part.want, part.wanted.clone()));
@@ -487,11 +492,11 @@ fn never_cancel(_layer: usize) -> ControlFlow<()> {
 /// Log softmax of `logits` at `token`.
 fn log_probability(logits: &[f32], token: u32) -> f64 {
     let max = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
-    let sum: f64 = logits.iter().map(|l| f64::from(l - max).exp()).sum();
+    let sum: f64 = logits.iter().map(|logit| f64::from(logit - max).exp()).sum();
     f64::from(logits[token as usize] - max) - sum.ln()
 }
 
-/// Length of the common prefix of two sequences of tokens.
+/// The length of the common prefix of two token sequences.
 pub fn common_prefix(a: &[u32], b: &[u32]) -> usize {
     a.iter().zip(b).take_while(|(a, b)| a == b).count()
 }

@@ -1,4 +1,4 @@
-//! A step: the one way through a model, for rows of any number of sequences.
+//! A step: one pass of a model over rows of any number of sequences.
 
 use crate::batch::Batch;
 use crate::cache::Sequence;
@@ -14,18 +14,18 @@ use hearth_kernels::{scratch, team};
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 
-/// Rows that continue one sequence: a chunk of a prompt, a decode row, or drafted tokens. (A tree
-/// of drafts is several sequences: forks.)
+/// Rows that continue one sequence: a chunk of a prompt, a decode row, or drafted tokens.
 pub struct Rows<'a> {
     /// The sequence, to which the tokens are appended.
     pub sequence: &'a mut Sequence,
-    /// The model. All models of a step share their weights and differ in adapters at most; the
+    /// The model. The models of a step share their weights and differ in adapters at most. The
     /// weights are read once for consecutive rows of one model.
     pub model: &'a Model,
     /// The tokens, at least one.
     pub ids: &'a [u32],
-    /// The residual stream `[T, D]` before the first layer, on any device, in place of the
-    /// embeddings of `ids`. The ids then only tell sequences apart.
+    /// The residual stream `[T, D]` before the first layer, on any device, instead of the
+    /// embeddings of `ids`. The ids then only identify the sequence's tokens, for example when
+    /// prefixes are compared.
     pub embeddings: Option<Tensor<2>>,
     /// The requested output of the rows `wanted`.
     pub want: Want,
@@ -36,9 +36,9 @@ pub struct Rows<'a> {
 /// The requested output of a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Want {
-    /// Nothing: a part of a prompt.
+    /// No output, as for a chunk of a prompt.
     Nothing,
-    /// The argmax of the logits, chosen on the output layer's device.
+    /// The argmax of the logits, computed on the device of the output layer.
     Argmax,
     /// The logits.
     Logits,
@@ -49,7 +49,7 @@ pub enum Want {
 /// The outputs of [`Rows`].
 #[derive(Debug, Clone)]
 pub enum Output {
-    /// For [`Want::Nothing`].
+    /// No output, for [`Want::Nothing`].
     Nothing,
     /// The argmax of each wanted row; `None` if no logit is finite.
     Argmax(Vec<Option<u32>>),
@@ -60,7 +60,7 @@ pub enum Output {
 }
 
 impl<'a> Rows<'a> {
-    /// Tokens of which only the last row has output.
+    /// Rows of which only the last has output.
     pub fn last(sequence: &'a mut Sequence, model: &'a Model, ids: &'a [u32], want: Want) -> Self {
         Self {
             wanted: ids.len().saturating_sub(1)..ids.len(),
@@ -72,7 +72,7 @@ impl<'a> Rows<'a> {
         }
     }
 
-    /// Whether it is a token of an answer.
+    /// Whether this is a decode step of one token.
     fn is_decode(&self) -> bool {
         self.ids.len() == 1 && self.embeddings.is_none() && matches!(self.want, Want::Argmax | Want::Logits)
     }
@@ -99,22 +99,22 @@ impl<'a> Rows<'a> {
 }
 
 /// Appends the rows to their sequences, runs the model, and returns the output of each. `on_layer`
-/// is called before each layer with its number. On the CPU the bits of a row depend only on its own
+/// is called before each layer with its index. On the CPU, the bits of a row depend only on its
 /// sequence, position and adapters.
 ///
-/// If `on_layer` breaks, with an error, or if an operation panics, all sequences have the tokens
-/// that they had before.
+/// If `on_layer` breaks, there is an error, or an operation panics, the tokens of all sequences are
+/// unchanged.
 ///
 /// # Errors
 /// If there are no rows or tokens, a token is not in the vocabulary, a sequence or the cache is
-/// full, the rows' models or caches do not belong together, or a GPU failed.
+/// full, the rows have models with different weights or different caches, or a GPU failed.
 pub fn step(
     rows: &mut [Rows],
     precision: MatmulPrecision,
     on_layer: &mut dyn FnMut(usize) -> ControlFlow<()>,
 ) -> Result<ControlFlow<(), Vec<Output>>, SessionError> {
     let number = StepNumber::next();
-    let timed = match &*rows {
+    let timed_step = match &*rows {
         [part] if part.is_decode() => part.model.decoder().decode_threads().begin(number),
         _ => None,
     };
@@ -123,32 +123,33 @@ pub fn step(
     let mut rollback = Rollback {
         lengths: rows.iter().map(|part| part.sequence.len()).collect(),
         rows,
-        is_done: false,
+        is_committed: false,
     };
     let batch = append(rollback.rows)?;
-    let ran = run(rollback.rows, &batch, precision, on_layer)?;
-    rollback.is_done = ran.is_continue();
-    if let (Some(timed), true) = (timed, rollback.is_done) {
-        timed.finish();
+    let result = run(rollback.rows, &batch, precision, on_layer)?;
+    rollback.is_committed = result.is_continue();
+    if let (Some(timed_step), true) = (timed_step, rollback.is_committed) {
+        timed_step.finish();
     }
-    Ok(ran)
+    Ok(result)
 }
 
-/// Takes the tokens of a step back, unless it is done; also if an operation panics.
+/// On drop, removes the tokens of a step from the sequences unless the step was committed. So they
+/// are also removed if an operation panics.
 struct Rollback<'r, 'a> {
     rows: &'r mut [Rows<'a>],
-    /// Tokens of each sequence before the step.
+    /// The length of each sequence before the step.
     lengths: Vec<usize>,
-    is_done: bool,
+    is_committed: bool,
 }
 
 impl Drop for Rollback<'_, '_> {
     fn drop(&mut self) {
-        if self.is_done {
+        if self.is_committed {
             return;
         }
         for (part, length) in self.rows.iter_mut().zip(&self.lengths) {
-            // After a failure of a GPU the contents of the new cells are unknown.
+            // After an error or a panic, the new cells may be partly written.
             if !part.sequence.truncate(*length) {
                 part.sequence.clear();
             }
@@ -156,7 +157,7 @@ impl Drop for Rollback<'_, '_> {
     }
 }
 
-/// Appends the rows to their sequences.
+/// Checks the rows and appends them to their sequences.
 fn append(rows: &mut [Rows]) -> Result<Arc<Batch>, SessionError> {
     let first = rows.first().ok_or(SessionError::Empty)?.model;
     rows.iter().try_for_each(|part| part.check(first))?;
@@ -167,15 +168,16 @@ fn append(rows: &mut [Rows]) -> Result<Arc<Batch>, SessionError> {
     Ok(Arc::new(Batch::of_sequences(&sequences)?))
 }
 
+/// Runs the model on rows that were appended.
 fn run(
     rows: &[Rows],
     batch: &Arc<Batch>,
     precision: MatmulPrecision,
     on_layer: &mut dyn FnMut(usize) -> ControlFlow<()>,
 ) -> Result<ControlFlow<(), Vec<Output>>, SessionError> {
-    let runs: Vec<&[Rows]> = rows.chunk_by(|a, b| std::ptr::eq(a.model, b.model)).collect();
-    let decoders: Vec<&Decoder> = runs.iter().map(|run| run[0].model.decoder()).collect();
-    let mut hidden: Vec<Tensor<2>> = runs.iter().map(|run| embed(run)).collect();
+    let groups: Vec<&[Rows]> = rows.chunk_by(|a, b| std::ptr::eq(a.model, b.model)).collect();
+    let decoders: Vec<&Decoder> = groups.iter().map(|group| group[0].model.decoder()).collect();
+    let mut hidden: Vec<Tensor<2>> = groups.iter().map(|group| embed(group)).collect();
     for layer in 0..decoders[0].layers().len() {
         if on_layer(layer).is_break() {
             return Ok(ControlFlow::Break(()));
@@ -183,39 +185,39 @@ fn run(
         hidden = Decoder::run_parts(&decoders, hidden, layer, batch, precision);
     }
     let mut wanted = Vec::with_capacity(rows.len());
-    for (run, hidden) in runs.iter().zip(&hidden) {
+    for (group, hidden) in groups.iter().zip(&hidden) {
         let mut first = 0;
-        for part in *run {
-            wanted.push(slice(hidden, first + part.wanted.start..first + part.wanted.end));
+        for part in *group {
+            wanted.push(slice_rows(hidden, first + part.wanted.start..first + part.wanted.end));
             first += part.ids.len();
         }
     }
-    let head = Head {
+    let output_layer = OutputLayer {
         model: rows[0].model,
         precision,
     };
-    head.outputs(rows, wanted).map(ControlFlow::Continue)
+    output_layer.outputs(rows, wanted).map(ControlFlow::Continue)
 }
 
 /// The residual stream of consecutive rows of one model before the first layer.
-fn embed(run: &[Rows]) -> Tensor<2> {
-    let decoder = run[0].model.decoder();
-    if run.iter().all(|part| part.embeddings.is_none()) {
-        let ids: Vec<u32> = run.iter().flat_map(|part| part.ids).copied().collect();
+fn embed(group: &[Rows]) -> Tensor<2> {
+    let decoder = group[0].model.decoder();
+    if group.iter().all(|part| part.embeddings.is_none()) {
+        let ids: Vec<u32> = group.iter().flat_map(|part| part.ids).copied().collect();
         return decoder.embed(ids.into());
     }
-    let of_part = |part: &Rows| {
-        let embedded = match &part.embeddings {
+    let embed_part = |part: &Rows| {
+        let embeddings = match &part.embeddings {
             Some(embeddings) => embeddings.clone(),
             None => decoder.embed(part.ids.into()),
         };
-        embedded.to_device(decoder.device(0))
+        embeddings.to_device(decoder.device(0))
     };
-    Tensor::cat(run.iter().map(of_part).collect(), 0)
+    Tensor::cat(group.iter().map(embed_part).collect(), 0)
 }
 
-/// Rows of a matrix; the matrix itself if they are all.
-fn slice(x: &Tensor<2>, rows: Range<usize>) -> Tensor<2> {
+/// A range of rows of a matrix. Not copied if it is the whole matrix.
+fn slice_rows(x: &Tensor<2>, rows: Range<usize>) -> Tensor<2> {
     if rows.len() == x.dims()[0] {
         x.clone()
     } else {
@@ -223,36 +225,39 @@ fn slice(x: &Tensor<2>, rows: Range<usize>) -> Tensor<2> {
     }
 }
 
-/// The output layer, which adapters do not change.
-struct Head<'a> {
+/// The output layer, which has no adapters.
+struct OutputLayer<'a> {
     model: &'a Model,
     precision: MatmulPrecision,
 }
 
-impl Head<'_> {
-    /// The outputs of each part from the hidden states of its wanted rows. The output layer runs
-    /// once for all that want logits, and once for all that want the argmax.
+impl OutputLayer<'_> {
+    /// Computes the outputs of all parts from the hidden states of their wanted rows. The output
+    /// layer runs once for all logits, and once for all argmaxes.
     fn outputs(&self, rows: &[Rows], wanted: Vec<Tensor<2>>) -> Result<Vec<Output>, SessionError> {
-        let of = |want: Want| {
-            let parts = rows.iter().zip(&wanted);
-            let parts = parts.filter(|(part, _)| part.want == want && !part.wanted.is_empty());
-            parts.map(|(_, hidden)| hidden.clone()).collect::<Vec<_>>()
+        let hidden_states = |want: Want| {
+            rows.iter()
+                .zip(&wanted)
+                .filter(|(part, _)| part.want == want && !part.wanted.is_empty())
+                .map(|(_, hidden)| hidden.clone())
+                .collect::<Vec<_>>()
         };
         let vocab = self.model.config().vocab;
-        let (logits, chosen) = (self.logits(of(Want::Logits))?, self.argmax(of(Want::Argmax))?);
+        let logits = self.logits(hidden_states(Want::Logits))?;
+        let tokens = self.argmax(hidden_states(Want::Argmax))?;
         if logits.is_empty()
-            && chosen.is_empty()
+            && tokens.is_empty()
             && let Some(hidden) = wanted.first()
         {
-            // A GPU runs asynchronously: without a wait, chunks would seem instant and could not be
-            // cancelled.
-            hidden.device().sync().map_err(failed)?;
+            // A GPU runs asynchronously. The step waits for it, so that its time can be measured
+            // and a prefill can be cancelled between chunks.
+            hidden.device().sync().map_err(device_error)?;
         }
-        let (mut logits, mut chosen) = (Parts::new(logits), Parts::new(chosen));
+        let (mut logits, mut tokens) = (Splitter::new(logits), Splitter::new(tokens));
         let output = |(part, hidden): (&Rows, Tensor<2>)| match part.want {
             Want::Nothing => Output::Nothing,
-            Want::Argmax => Output::Argmax(chosen.next(part.wanted.len())),
-            Want::Logits => Output::Logits(logits.next(part.wanted.len() * vocab)),
+            Want::Argmax => Output::Argmax(tokens.take(part.wanted.len())),
+            Want::Logits => Output::Logits(logits.take(part.wanted.len() * vocab)),
             Want::Hidden => Output::Hidden(Box::new(hidden)),
         };
         Ok(rows.iter().zip(wanted).map(output).collect())
@@ -271,34 +276,35 @@ impl Head<'_> {
             return self.apply(hidden, &read);
         }
         let read = |logits: Tensor<2>| {
-            let data = argmax(logits).try_into_data().map_err(failed)?;
-            data.try_into_vec::<u32>().map_err(failed)
+            let data = argmax(logits).try_into_data().map_err(device_error)?;
+            data.try_into_vec::<u32>().map_err(device_error)
         };
-        let chosen = self.apply(hidden, &read)?;
-        Ok(chosen
+        let tokens = self.apply(hidden, &read)?;
+        Ok(tokens
             .into_iter()
             .map(|id| Some(id).filter(|id| *id != u32::MAX))
             .collect())
     }
 
-    /// Applies the output layer to all rows, and `read` to its logits, a few rows at a time: those
-    /// of a large vocabulary take much memory, and may exceed a GPU's buffer binding.
+    /// Applies the output layer to all rows, and `read` to the logits, [`logit_rows`] at a time.
+    /// The logits of all rows would take much memory, and may exceed a GPU's maximum buffer
+    /// binding.
     fn apply<T>(
         &self,
         hidden: Vec<Tensor<2>>,
         read: &dyn Fn(Tensor<2>) -> Result<Vec<T>, SessionError>,
     ) -> Result<Vec<T>, SessionError> {
         let hidden = match <[_; 1]>::try_from(hidden) {
-            Ok([alone]) => alone,
-            Err(none) if none.is_empty() => return Ok(Vec::new()),
+            Ok([hidden]) => hidden,
+            Err(parts) if parts.is_empty() => return Ok(Vec::new()),
             Err(parts) => Tensor::cat(parts, 0),
         };
         let rows = hidden.dims()[0];
-        let at_once = logit_rows(self.model.config().vocab);
+        let chunk_rows = logit_rows(self.model.config().vocab);
         let mut all = Vec::new();
-        for first in (0..rows).step_by(at_once) {
-            let part = slice(&hidden, first..rows.min(first + at_once));
-            let values = read(self.model.decoder().logits(part, self.precision))?;
+        for first in (0..rows).step_by(chunk_rows) {
+            let chunk = slice_rows(&hidden, first..rows.min(first + chunk_rows));
+            let values = read(self.model.decoder().logits(chunk, self.precision))?;
             if all.is_empty() {
                 all = values
             } else {
@@ -309,34 +315,35 @@ impl Head<'_> {
     }
 }
 
+/// Copies the elements of a tensor to the host.
 fn floats(x: Tensor<2>) -> Result<Vec<f32>, SessionError> {
-    let data = x.try_into_data().map_err(failed)?;
-    data.try_into_vec::<f32>().map_err(failed)
+    let data = x.try_into_data().map_err(device_error)?;
+    data.try_into_vec::<f32>().map_err(device_error)
 }
 
-/// Consecutive parts of a list.
-struct Parts<T> {
-    all: Vec<T>,
-    done: usize,
+/// Splits a list into consecutive parts.
+struct Splitter<T> {
+    list: Vec<T>,
+    position: usize,
 }
 
-impl<T: Copy> Parts<T> {
-    fn new(all: Vec<T>) -> Self {
-        Self { all, done: 0 }
+impl<T: Copy> Splitter<T> {
+    fn new(list: Vec<T>) -> Self {
+        Self { list, position: 0 }
     }
 
-    /// The next `count` elements; the list itself if they are all.
-    fn next(&mut self, count: usize) -> Vec<T> {
-        if (self.done, count) == (0, self.all.len()) {
-            return std::mem::take(&mut self.all);
+    /// The next `count` elements. Not copied if they are the whole list.
+    fn take(&mut self, count: usize) -> Vec<T> {
+        if (self.position, count) == (0, self.list.len()) {
+            return std::mem::take(&mut self.list);
         }
-        let end = (self.done + count).min(self.all.len());
-        let part = self.all[self.done.min(end)..end].to_vec();
-        self.done = end;
+        let end = (self.position + count).min(self.list.len());
+        let part = self.list[self.position.min(end)..end].to_vec();
+        self.position = end;
         part
     }
 }
 
-fn failed(error: impl std::fmt::Debug) -> SessionError {
+fn device_error(error: impl std::fmt::Debug) -> SessionError {
     SessionError::Device(format!("{error:?}"))
 }

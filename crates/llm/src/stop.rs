@@ -1,84 +1,87 @@
-//! Search for stop texts, which may span several tokens.
+//! Searches for stop strings, which may span several tokens.
 
-/// Searches a streamed answer for stop texts.
+/// Searches a streamed answer for stop strings.
 ///
-/// A possible beginning of a stop text is held back, so that no part of one is ever shown. The
-/// first complete stop text ends the answer; the result does not depend on how the answer is split
-/// into pieces.
+/// Text that may be the beginning of a stop string is held back, so that no part of one is shown.
+/// The first complete stop string ends the answer. The result does not depend on the boundaries of
+/// pieces.
 #[derive(Debug, Default, Clone)]
 pub struct StopStrings {
-    texts: Vec<String>,
-    held: String,
-    stopped: bool,
+    strings: Vec<String>,
+    /// Text that may be the beginning of a stop string.
+    pending: String,
+    is_stopped: bool,
 }
 
 /// The text to show after a piece.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct Passed {
-    /// The text before any stop text.
+    /// Text without any part of a stop string.
     pub text: String,
-    /// Whether a stop text was found; the answer ends before it.
+    /// Whether there was a stop string. The answer ends before it.
     pub stopped: bool,
 }
 
 impl StopStrings {
-    /// Searches for these; empty ones are ignored.
-    pub fn new(texts: impl IntoIterator<Item = String>) -> Self {
-        let texts = texts.into_iter().filter(|text| !text.is_empty()).collect();
+    /// A search for these strings. Empty ones are ignored.
+    pub fn new(strings: impl IntoIterator<Item = String>) -> Self {
+        let strings = strings.into_iter().filter(|string| !string.is_empty()).collect();
         Self {
-            texts,
-            held: String::new(),
-            stopped: false,
+            strings,
+            pending: String::new(),
+            is_stopped: false,
         }
     }
 
-    /// Appends the next piece of the answer. After a stop text, the text is always empty.
+    /// Appends the next piece of the answer. After a stop string, no further text is returned.
     pub fn push(&mut self, piece: &str) -> Passed {
-        if self.stopped {
+        if self.is_stopped {
             return Passed {
                 text: String::new(),
                 stopped: true,
             };
         }
-        self.held.push_str(piece);
-        let found = self
-            .texts
+        self.pending.push_str(piece);
+        // The match that ends first, so that the boundaries of pieces do not matter.
+        let first_match = self
+            .strings
             .iter()
-            .filter_map(|stop| self.held.find(stop).map(|at| (at + stop.len(), at)));
-        if let Some((_, at)) = found.min() {
-            self.held.truncate(at);
-            self.stopped = true;
+            .filter_map(|stop| self.pending.find(stop).map(|start| (start + stop.len(), start)))
+            .min();
+        if let Some((_, start)) = first_match {
+            self.pending.truncate(start);
+            self.is_stopped = true;
             return Passed {
-                text: std::mem::take(&mut self.held),
+                text: std::mem::take(&mut self.pending),
                 stopped: true,
             };
         }
-        let keep = self
-            .texts
+        let held_back = self
+            .strings
             .iter()
-            .map(|stop| partial_match(&self.held, stop))
+            .map(|stop| partial_match(&self.pending, stop))
             .max()
             .unwrap_or(0);
-        let held = self.held.split_off(self.held.len() - keep);
+        let pending = self.pending.split_off(self.pending.len() - held_back);
         Passed {
-            text: std::mem::replace(&mut self.held, held),
+            text: std::mem::replace(&mut self.pending, pending),
             stopped: false,
         }
     }
 
-    /// Ends the answer; returns the text that was held back.
+    /// Ends the answer, and returns the text that was held back.
     pub fn finish(&mut self) -> String {
-        std::mem::take(&mut self.held)
+        std::mem::take(&mut self.pending)
     }
 }
 
 /// The length in bytes of the longest suffix of `text` that is a proper prefix of `stop`.
 fn partial_match(text: &str, stop: &str) -> usize {
-    let longest = text.len().min(stop.len() - 1);
+    let max = text.len().min(stop.len() - 1);
     let bytes = text.as_bytes();
-    (1..=longest)
+    (1..=max)
         .rev()
-        .find(|&n| bytes[bytes.len() - n..] == stop.as_bytes()[..n])
+        .find(|&length| bytes[bytes.len() - length..] == stop.as_bytes()[..length])
         .unwrap_or(0)
 }
 
@@ -89,12 +92,16 @@ mod tests {
 
     #[test]
     fn only_a_possible_beginning_of_a_stop_text_is_held_back() {
+        // `rest` is the text at the end, or `None` if the answer is stopped.
         let check = |stops: &[&str], pieces: &[&str], texts: &[&str], rest: Option<&str>| {
-            let mut watch = StopStrings::new(stops.iter().map(|stop| stop.to_string()));
-            let passed: Vec<Passed> = pieces.iter().map(|piece| watch.push(piece)).collect();
-            assert_eq!(passed.iter().map(|p| p.text.as_str()).collect::<Vec<_>>(), texts);
-            assert_eq!(passed.last().map(|p| p.stopped), Some(rest.is_none()));
-            assert_eq!(watch.finish(), rest.unwrap_or_default());
+            let mut search = StopStrings::new(stops.iter().map(|stop| stop.to_string()));
+            let results: Vec<Passed> = pieces.iter().map(|piece| search.push(piece)).collect();
+            assert_eq!(
+                results.iter().map(|result| result.text.as_str()).collect::<Vec<_>>(),
+                texts
+            );
+            assert_eq!(results.last().map(|result| result.stopped), Some(rest.is_none()));
+            assert_eq!(search.finish(), rest.unwrap_or_default());
         };
         check(&["</s>"], &["hi <", "/", "b>"], &["hi ", "", "</b>"], Some(""));
         check(&["</s>"], &["hi</", "s> more"], &["hi", ""], None);
@@ -111,25 +118,24 @@ mod tests {
             stops in prop::collection::vec("[abé]{0,4}", 0..4),
         ) {
             let run = |pieces: &[String]| {
-                let mut watch = StopStrings::new(stops.clone());
-                let mut shown = String::new();
-                let mut stopped = false;
+                let mut search = StopStrings::new(stops.clone());
+                let mut text = String::new();
+                let mut is_stopped = false;
                 for piece in pieces {
-                    let passed = watch.push(piece);
-                    shown += &passed.text;
-                    stopped = passed.stopped;
+                    let result = search.push(piece);
+                    text += &result.text;
+                    is_stopped = result.stopped;
                 }
-                (shown + &watch.finish(), stopped)
+                (text + &search.finish(), is_stopped)
             };
-            let whole = pieces.concat();
-            let (shown, stopped) = run(&pieces);
-            let characters: Vec<String> = whole.chars().map(String::from).collect();
-            prop_assert_eq!((shown.clone(), stopped), run(&characters));
-            prop_assert!(whole.starts_with(&shown));
-            prop_assert_eq!(stopped, stops.iter().any(|s| !s.is_empty() && whole.contains(s.as_str())));
-            for stop in stops.iter().filter(|s| !s.is_empty()) {
-                prop_assert!(!shown.contains(stop.as_str()));
-            }
+            let answer = pieces.concat();
+            let (text, is_stopped) = run(&pieces);
+            let characters: Vec<String> = answer.chars().map(String::from).collect();
+            prop_assert_eq!((text.clone(), is_stopped), run(&characters));
+            prop_assert!(answer.starts_with(&text));
+            let stops: Vec<&String> = stops.iter().filter(|stop| !stop.is_empty()).collect();
+            prop_assert_eq!(is_stopped, stops.iter().any(|stop| answer.contains(stop.as_str())));
+            prop_assert!(!stops.iter().any(|stop| text.contains(stop.as_str())));
         }
     }
 }

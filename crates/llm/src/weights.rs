@@ -1,12 +1,12 @@
-//! Loading the tensors of a file as inputs of the operations: checked, packed for the CPU, on
-//! their device.
+//! Loads the tensors of a file as inputs of the operations: checks them, packs them for the CPU,
+//! and moves them to their device.
 
 use crate::arch::RopeSpec;
 use crate::config::Config;
+use crate::cpu_matrices::CpuMatrices;
 use crate::error::LoadError;
-use crate::on_cpu::OnCpu;
 use crate::ops::{Adapter, Bias, Linear, MatrixSpec, Norm, SharedRope};
-use crate::packed::{PackedWeights, Unpacked};
+use crate::packed::{PackedWeights, UnpackedMatrix};
 use burn::backend::{AllocationProperty, Bytes, Dispatch};
 use burn::tensor::{DType, Device, Int, Tensor, TensorData};
 use hearth_formats::gguf::{Gguf, TensorType};
@@ -14,21 +14,22 @@ use hearth_kernels::rope::Rope;
 use hearth_kernels::{Layout, Quant, ShapeError, matrix};
 use std::ops::ControlFlow;
 
-/// The divisors of RoPE's frequencies.
+/// The tensor with the divisors of RoPE's frequencies.
 pub(crate) const ROPE_FACTORS: &str = "rope_freqs.weight";
 
-/// Reads weights one after the other, and reports progress.
+/// Loads weights one after another, and reports progress.
 pub(crate) struct Weights<'a> {
     gguf: &'a Gguf,
     packed: PackedWeights,
     /// The device of the next weights.
     device: Device,
-    progress: &'a mut dyn FnMut(f32, &str) -> ControlFlow<()>,
+    progress: &'a mut dyn FnMut(f32) -> ControlFlow<()>,
     bytes_done: u64,
     bytes_total: u64,
-    /// RoPE shared by layers.
+    /// RoPEs loaded so far, which layers share.
     ropes: Vec<(RopeSpec, SharedRope)>,
-    on_cpu: OnCpu,
+    /// Matrices on the CPU loaded so far.
+    cpu_matrices: CpuMatrices,
 }
 
 impl<'a> Weights<'a> {
@@ -36,7 +37,7 @@ impl<'a> Weights<'a> {
         gguf: &'a Gguf,
         packed: PackedWeights,
         device: Device,
-        progress: &'a mut dyn FnMut(f32, &str) -> ControlFlow<()>,
+        progress: &'a mut dyn FnMut(f32) -> ControlFlow<()>,
     ) -> Self {
         let bytes_total = gguf.tensors().map(|tensor| tensor.byte_len as u64).sum::<u64>().max(1);
         Self {
@@ -47,7 +48,7 @@ impl<'a> Weights<'a> {
             bytes_done: 0,
             bytes_total,
             ropes: Vec::new(),
-            on_cpu: OnCpu::default(),
+            cpu_matrices: CpuMatrices::default(),
         }
     }
 
@@ -56,9 +57,9 @@ impl<'a> Weights<'a> {
     }
 
     /// Ends loading, after the last weight. Returns the matrices on the CPU.
-    pub fn finish(self) -> OnCpu {
+    pub fn finish(self) -> CpuMatrices {
         self.packed.finish();
-        self.on_cpu
+        self.cpu_matrices
     }
 
     /// Sets the device of the next weights.
@@ -66,14 +67,14 @@ impl<'a> Weights<'a> {
         self.device = device.clone();
     }
 
-    /// The embedding `[vocabulary, width]`, also as an output layer tied to it: always without a
-    /// scale and a bias, since a lookup applies none.
+    /// The embedding `[vocab, width]`, also used as a tied output layer. It has no scale and no
+    /// bias, since a lookup applies none.
     pub fn embedding(&mut self, config: &Config) -> Result<Linear<Dispatch>, LoadError> {
         self.matrix("token_embd", config.vocab, config.width)
     }
 
-    /// A frozen weight `[rows, cols]`, on the CPU packed, on a GPU in the file's layout; with the
-    /// scale `NAME.scale` and the bias `NAME.bias` if the file has them.
+    /// A linear layer: the weight `[rows, cols]`, packed on the CPU and in the file's layout on a
+    /// GPU, with the scale `NAME.scale` and the bias `NAME.bias` if the file has them.
     pub fn linear(&mut self, name: &str, rows: usize, cols: usize) -> Result<Linear<Dispatch>, LoadError> {
         let mut linear = self.matrix(name, rows, cols)?;
         linear.spec.scale = self.scale(name)?;
@@ -87,34 +88,31 @@ impl<'a> Weights<'a> {
     fn matrix(&mut self, name: &str, rows: usize, cols: usize) -> Result<Linear<Dispatch>, LoadError> {
         let tensor_name = format!("{name}.weight");
         let (quant, bytes) = self.tensor(&tensor_name, &[cols, rows])?;
-        let matrix = Unpacked {
+        let matrix = UnpackedMatrix {
             name: &tensor_name,
             quant,
             rows,
             cols,
             bytes,
         };
-        let (layout, bytes, kind) = if self.device == Device::flex() {
+        let (layout, bytes, dtype) = if self.device == Device::flex() {
             let layout = matrix::layout(quant, rows, cols);
             let bytes = self.packed(&matrix)?;
-            self.on_cpu.add(quant, layout, [rows, cols], bytes.clone());
+            self.cpu_matrices.add(quant, layout, [rows, cols], bytes.clone());
             let bytes = Bytes::from_shared(bytes, AllocationProperty::File);
             (layout, bytes, DType::U8)
         } else {
-            // GPU kernels read 32-bit words.
             self.check(&matrix)?;
+            // GPU kernels read 32-bit words.
             let mut words = bytes.to_vec();
             words.resize(bytes.len().next_multiple_of(size_of::<u32>()), 0);
             self.release(&tensor_name);
             (Layout::Plain, Bytes::from_bytes_vec(words), DType::U32)
         };
-        let length = bytes.len() / kind.size();
-        let data = TensorData::from_bytes(bytes, [length], kind);
-        let on_device = |data| Tensor::<1, Int>::from_data(data, (&self.device, kind));
-        let weight = self
-            .device
-            .memory_persistent_allocations(data, on_device)
-            .into_dispatch();
+        let length = bytes.len() / dtype.size();
+        let data = TensorData::from_bytes(bytes, [length], dtype);
+        let upload = |data| Tensor::<1, Int>::from_data(data, (&self.device, dtype));
+        let weight = self.device.memory_persistent_allocations(data, upload).into_dispatch();
         Ok(Linear {
             weight,
             spec: MatrixSpec {
@@ -129,10 +127,10 @@ impl<'a> Weights<'a> {
         })
     }
 
-    /// A matrix packed for the CPU, now or by an earlier load. Never a map of the model's file, not
-    /// even in the plain layout: overwriting the file must not affect a loaded model.
-    fn packed(&mut self, matrix: &Unpacked) -> Result<bytes::Bytes, LoadError> {
-        // The load that packed it has checked it.
+    /// A matrix packed for the CPU, now or by an earlier load. Also in the plain layout, it is not
+    /// a map of the model's file: overwriting the file must not affect a loaded model.
+    fn packed(&mut self, matrix: &UnpackedMatrix) -> Result<bytes::Bytes, LoadError> {
+        // Cached matrices were checked by the load that packed them.
         if let Some(cached) = self.packed.cached(matrix.name, matrix.bytes.len()) {
             return Ok(cached);
         }
@@ -143,12 +141,12 @@ impl<'a> Weights<'a> {
         Ok(packed)
     }
 
-    fn unsupported(&self, matrix: &Unpacked, error: &ShapeError) -> LoadError {
+    fn unsupported(&self, matrix: &UnpackedMatrix, error: &ShapeError) -> LoadError {
         LoadError::unsupported(self.gguf, &format!("the tensor '{}': {error}", matrix.name))
     }
 
     /// Refuses a matrix with values that are not finite.
-    fn check(&self, matrix: &Unpacked) -> Result<(), LoadError> {
+    fn check(&self, matrix: &UnpackedMatrix) -> Result<(), LoadError> {
         if matrix::is_finite(matrix.quant, matrix.cols, matrix.bytes) {
             Ok(())
         } else {
@@ -185,10 +183,10 @@ impl<'a> Weights<'a> {
         }
     }
 
-    /// RoPE, with the frequency factors of Llama 3.1 and later if it uses them and the file has
-    /// them.
+    /// RoPE, with the frequency factors of Llama 3.1 and later if the architecture uses them and
+    /// the file has them.
     pub fn rope(&mut self, spec: RopeSpec) -> Result<SharedRope, LoadError> {
-        if let Some((_, rope)) = self.ropes.iter().find(|(known, _)| *known == spec) {
+        if let Some((_, rope)) = self.ropes.iter().find(|(loaded, _)| *loaded == spec) {
             return Ok(rope.clone());
         }
         let RopeSpec {
@@ -208,8 +206,8 @@ impl<'a> Weights<'a> {
         Ok(rope)
     }
 
-    /// The divisors of RoPE's frequencies, if the file has them. Unlike llama.cpp, which divides by
-    /// any number, this refuses those that make every angle infinite or NaN, or turn backwards.
+    /// The divisors of RoPE's frequencies, if the file has them. Zero, negative and subnormal ones
+    /// are refused, unlike in llama.cpp: they make angles infinite or NaN, or rotate backwards.
     fn rope_factors(&mut self, count: usize) -> Result<Option<Vec<f32>>, LoadError> {
         if self.gguf.tensor(ROPE_FACTORS).is_none() {
             return Ok(None);
@@ -226,8 +224,8 @@ impl<'a> Weights<'a> {
         Ok(Tensor::from_data(TensorData::new(values, [length]), &self.device))
     }
 
-    /// `NAME.scale`: a scalar, applied after the product; 1 if the file has none. As in llama.cpp,
-    /// 0 and negative scales are factors like others.
+    /// The scalar `NAME.scale`, applied after the product; 1 if the file has none. As in llama.cpp,
+    /// it may be 0 or negative.
     fn scale(&mut self, name: &str) -> Result<f32, LoadError> {
         let name = format!("{name}.scale");
         match self.gguf.tensor(&name) {
@@ -242,12 +240,12 @@ impl<'a> Weights<'a> {
             .gguf
             .tensor(name)
             .ok_or_else(|| LoadError::missing(self.gguf, name))?;
-        let needed: Vec<u64> = needed.iter().map(|n| *n as u64).collect();
-        let trimmed = |shape: &[u64]| {
-            let used = shape.iter().rposition(|n| *n != 1).map_or(0, |last| last + 1);
-            shape[..used].to_vec()
+        let needed: Vec<u64> = needed.iter().map(|size| *size as u64).collect();
+        let without_trailing_ones = |shape: &[u64]| {
+            let rank = shape.iter().rposition(|size| *size != 1).map_or(0, |last| last + 1);
+            shape[..rank].to_vec()
         };
-        if trimmed(&tensor.info.shape) != trimmed(&needed) {
+        if without_trailing_ones(&tensor.info.shape) != without_trailing_ones(&needed) {
             return Err(LoadError::Shape {
                 file: LoadError::file(self.gguf),
                 tensor: name.to_owned(),
@@ -264,7 +262,7 @@ impl<'a> Weights<'a> {
         })?;
         self.bytes_done += tensor.info.byte_len as u64;
         let fraction = self.bytes_done as f32 / self.bytes_total as f32;
-        match (self.progress)(fraction.min(1.0), "reading weights") {
+        match (self.progress)(fraction.min(1.0)) {
             ControlFlow::Continue(()) => Ok((quant, tensor.bytes())),
             ControlFlow::Break(()) => Err(LoadError::Cancelled),
         }

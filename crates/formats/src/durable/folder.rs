@@ -6,21 +6,21 @@ use std::fs::{self, OpenOptions};
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Ending of a complete new folder that is about to be renamed.
+/// Name suffix of a complete new folder that is about to be renamed.
 const NEXT: &str = "next";
-/// Ending of the old folder while it is being replaced.
+/// Name suffix of the old folder while it is being replaced.
 const LAST: &str = "last";
 
 /// Replaces a folder and its contents with the files that `fill` writes to the empty temporary
 /// folder passed to it.
 ///
 /// On Linux and macOS the folders are exchanged atomically. If the system or the file system does
-/// not support that, the path is missing for a moment. After a kill at that moment
-/// [`intact_folder`] finds the complete folder, and [`recover`] renames it back.
+/// not support that, the path is missing for a moment. If the process is killed at that moment,
+/// [`intact_folder`] finds a complete folder, and [`recover`] renames it to the path.
 ///
 /// # Errors
-/// The error of `fill`, or the folder cannot be created, synced or renamed. The old folder is then
-/// unchanged.
+/// The error of `fill`, or if the folder cannot be created, synced or renamed. The old folder is
+/// then unchanged.
 pub fn replace_folder<E: From<io::Error>>(folder: &Path, fill: impl FnOnce(&Path) -> Result<(), E>) -> Result<(), E> {
     let folder = &target(folder)?;
     if folder.exists() && !folder.is_dir() {
@@ -38,11 +38,11 @@ pub fn replace_folder<E: From<io::Error>>(folder: &Path, fill: impl FnOnce(&Path
     } else if !exchange(new, folder)? {
         replace_in_steps(new, folder)?;
     }
-    // After an exchange the old folder is at the temporary path and removed on drop.
+    // After an exchange the old folder is at the temporary path, which is removed on drop.
     Ok(sync_folder(parent(folder))?)
 }
 
-/// Gives a new folder and its files the permissions of those that they replace, and syncs them.
+/// Gives a new folder and its files the permissions of the old ones, and syncs them.
 fn finish_folder(new: &Path, old: &Path) -> io::Result<()> {
     for entry in fs::read_dir(new)? {
         let entry = entry?;
@@ -58,7 +58,7 @@ fn finish_folder(new: &Path, old: &Path) -> io::Result<()> {
     sync_folder(new)
 }
 
-/// Replaces a folder by renames between which it is missing.
+/// Replaces a folder by two renames, between which it is missing.
 fn replace_in_steps(new: &Path, folder: &Path) -> io::Result<()> {
     let (next, last) = (sibling(folder, NEXT), sibling(folder, LAST));
     fs::rename(new, &next)?;
@@ -68,19 +68,19 @@ fn replace_in_steps(new: &Path, folder: &Path) -> io::Result<()> {
         return Err(error);
     }
     sync_folder(parent(folder))?;
-    // The replacement is done. The next one removes remains of the old folder.
+    // If this fails, the next replacement removes the old folder.
     let _ = fs::remove_dir_all(&last);
     Ok(())
 }
 
-/// Siblings that may hold a folder's content after a kill in [`replace_folder`]: the new folder,
-/// then the old one.
+/// Siblings that may hold a folder's content if [`replace_folder`] was killed: the new folder, then
+/// the old one.
 pub fn recovery_candidates(folder: &Path) -> [PathBuf; 2] {
-    [NEXT, LAST].map(|ending| sibling(folder, ending))
+    [NEXT, LAST].map(|suffix| sibling(folder, suffix))
 }
 
-/// The path of a folder's content: the folder, or one of [`recovery_candidates`] after a kill in
-/// [`replace_folder`].
+/// The path of a folder's content: the folder, or one of [`recovery_candidates`] if
+/// [`replace_folder`] was killed.
 pub fn intact_folder(folder: &Path) -> PathBuf {
     if folder.exists() {
         folder.to_owned()
@@ -92,11 +92,10 @@ pub fn intact_folder(folder: &Path) -> PathBuf {
     }
 }
 
-/// Completes or reverts a [`replace_folder`] that was interrupted by a kill, and removes temporary
-/// files.
+/// Completes or reverts a [`replace_folder`] that was killed, and removes temporary files.
 ///
 /// # Errors
-/// A file or folder cannot be renamed or removed.
+/// If a file or folder cannot be renamed or removed.
 pub fn recover(folder: &Path) -> io::Result<()> {
     let intact = intact_folder(folder);
     if intact != folder {
@@ -106,26 +105,26 @@ pub fn recover(folder: &Path) -> io::Result<()> {
     temporary::remove_abandoned(folder);
     [NEXT, LAST]
         .into_iter()
-        .try_for_each(|ending| remove(&sibling(folder, ending)))
+        .try_for_each(|suffix| remove(&sibling(folder, suffix)))
 }
 
 /// Exchanges two paths atomically. Returns `false` if the system does not support it.
 #[cfg(any(all(target_os = "linux", target_env = "gnu"), target_os = "macos"))]
-fn exchange(one: &Path, other: &Path) -> io::Result<bool> {
+fn exchange(a: &Path, b: &Path) -> io::Result<bool> {
     use std::ffi::CString;
     use std::os::unix::ffi::OsStrExt;
-    let [one, other] = [one, other].map(|path| CString::new(path.as_os_str().as_bytes()));
-    let (one, other) = (one?, other?);
+    let [a, b] = [a, b].map(|path| CString::new(path.as_os_str().as_bytes()));
+    let (a, b) = (a?, b?);
     // SAFETY: both are NUL-terminated strings that live until the call returns.
     #[cfg(target_os = "linux")]
-    let done = unsafe {
-        let here = libc::AT_FDCWD;
-        libc::renameat2(here, one.as_ptr(), here, other.as_ptr(), libc::RENAME_EXCHANGE)
+    let result = unsafe {
+        let cwd = libc::AT_FDCWD;
+        libc::renameat2(cwd, a.as_ptr(), cwd, b.as_ptr(), libc::RENAME_EXCHANGE)
     };
     // SAFETY: as above.
     #[cfg(target_os = "macos")]
-    let done = unsafe { libc::renamex_np(one.as_ptr(), other.as_ptr(), libc::RENAME_SWAP) };
-    if done == 0 {
+    let result = unsafe { libc::renamex_np(a.as_ptr(), b.as_ptr(), libc::RENAME_SWAP) };
+    if result == 0 {
         return Ok(true);
     }
     let error = io::Error::last_os_error();
@@ -137,7 +136,7 @@ fn exchange(one: &Path, other: &Path) -> io::Result<bool> {
 
 /// Exchanges two paths atomically. Returns `false` if the system does not support it.
 #[cfg(not(any(all(target_os = "linux", target_env = "gnu"), target_os = "macos")))]
-fn exchange(_one: &Path, _other: &Path) -> io::Result<bool> {
+fn exchange(_a: &Path, _b: &Path) -> io::Result<bool> {
     Ok(false)
 }
 
@@ -155,21 +154,19 @@ mod tests {
             assert_eq!(names(&folder), [file]);
             assert_eq!(names(&root.path().join("deep")), ["adapter"]);
         }
-        let failed = replace_folder(&folder, |temporary| {
+        let result = replace_folder(&folder, |temporary| {
             fs::write(temporary.join("three"), "half").expect("written");
             Err(io::Error::other("no"))
         });
-        assert!(failed.is_err());
-        assert_eq!(
-            (names(&folder), names(&root.path().join("deep"))),
-            (vec!["two".into()], vec!["adapter".into()])
-        );
+        assert!(result.is_err());
+        assert_eq!(names(&folder), ["two"]);
+        assert_eq!(names(&root.path().join("deep")), ["adapter"]);
     }
 
     #[test]
     fn a_kill_between_two_renames_is_recovered_from() {
-        // The siblings after each rename without atomic exchange, and which content is intact.
-        for (siblings, intact) in [
+        // The folders after each step without atomic exchange, and the intact content.
+        for (folders, intact) in [
             (&[("adapter", "old"), (".adapter.999-1.part", "half")][..], "old"),
             (&[("adapter", "old"), (".adapter.next", "new")], "old"),
             (&[(".adapter.last", "old"), (".adapter.next", "new")], "new"),
@@ -177,17 +174,17 @@ mod tests {
             (&[(".adapter.last", "old")], "old"),
         ] {
             let root = tempfile::tempdir().expect("a folder");
-            siblings
-                .iter()
-                .for_each(|(name, text)| put(&root.path().join(name).join("file"), text));
+            for (name, text) in folders {
+                put(&root.path().join(name).join("file"), text);
+            }
             if root.path().join(".adapter.999-1.part").exists() {
                 put(&root.path().join(".adapter.999-1.part/.lock"), "");
             }
             let folder = root.path().join("adapter");
             let read = |folder: &Path| fs::read_to_string(folder.join("file")).expect("a file");
-            assert_eq!(read(&intact_folder(&folder)), intact, "{siblings:?}");
+            assert_eq!(read(&intact_folder(&folder)), intact, "{folders:?}");
             recover(&folder).expect("recovered");
-            assert_eq!(read(&folder), intact, "{siblings:?}");
+            assert_eq!(read(&folder), intact, "{folders:?}");
             assert_eq!(names(root.path()), ["adapter"]);
         }
     }
@@ -202,7 +199,8 @@ mod tests {
             fs::write(new.join("two"), "outer")
         });
         outer.expect("replaced");
-        assert_eq!((names(&folder).len(), names(root.path()).len()), (2, 1));
+        assert_eq!(names(&folder), ["one", "two"]);
+        assert_eq!(names(root.path()).len(), 1);
     }
 
     #[test]

@@ -1,19 +1,19 @@
-//! Durable writes by atomic replace: after a kill or a full disk at any moment, a path has its old
-//! or its new content, never a part of it.
+//! Durable writes by atomic replacement: if the process is killed or the disk is full at any
+//! moment, a path has its complete old or new content.
 //!
 //! The new content is written to a temporary sibling, `.NAME.PID-N.part`, synced and renamed, and
 //! the parent folder is synced. Several processes may write the same path at the same time: the
-//! last one to finish replaces the others. A temporary file left by a kill is removed by the next
-//! write to the same path.
+//! last one to finish replaces the others. A temporary file of a killed process is removed by the
+//! next write to the same path.
 //!
 //! A symbolic link stays and its target is replaced. On Unix the new file or folder has the
 //! permissions of the old one, but the owner of this process.
 //!
-//! After a power loss, if the disk flushes its cache when told to:
-//! - Linux: the new content is there once a function has returned (`fsync` of the file, `rename`,
+//! After a power loss, if the disk flushes its cache on request:
+//! - Linux: a path has the new content if the function returned (`fsync` of the file, `rename`,
 //!   `fsync` of the folder).
 //! - macOS: as on Linux, with `F_FULLFSYNC` in place of `fsync`.
-//! - Windows: the old or the new content is there, also after a function has returned
+//! - Windows: a path has the old or the new content, even if the function returned
 //!   (`FlushFileBuffers` of the file; folders cannot be synced, and NTFS orders renames in its
 //!   journal). A file that another program has open may not be replaceable, which is an error.
 //! - FAT and exFAT, on any system: renames are not atomic, and either content may be lost.
@@ -21,9 +21,9 @@
 //! [`replace_folder`] is atomic on Linux (with glibc) and macOS, and recoverable elsewhere.
 //! [`append_line`] neither replaces nor syncs.
 //!
-//! All files are written through this module, with four exceptions: the file of packed weights and
-//! the prompt cache are not synced, since their checksums detect lost pages; a download is appended
-//! to and then moved by [`commit_file`]; the restoration of a store also sets the old one aside
+//! All files are written through this module, with four exceptions. The file of packed weights and
+//! the prompt cache are not synced, since their checksums detect lost pages. A download is appended
+//! to and then moved by [`commit_file`]. The restoration of a store also moves the old one away
 //! between the two steps.
 
 mod folder;
@@ -39,8 +39,8 @@ use temporary::Temporary;
 /// Atomically replaces a file with the output of `write`.
 ///
 /// # Errors
-/// The error of `write`, or the path is a folder or a broken link, or the file cannot be created,
-/// synced or renamed. The old file is then unchanged.
+/// The error of `write`, or if the path is a folder or a broken link, or the file cannot be
+/// created, synced or renamed. The old file is then unchanged.
 pub fn write_file<E: From<io::Error>>(
     path: &Path,
     write: impl FnOnce(&mut BufWriter<File>) -> Result<(), E>,
@@ -59,11 +59,11 @@ pub fn replace_file<E: From<io::Error>>(path: &Path, fill: impl FnOnce(&Path) ->
     Ok(commit_file(&temporary.content(), &path)?)
 }
 
-/// Atomically replaces a file with a complete one on the same file system: syncs that, renames it
-/// and syncs the folder.
+/// Atomically replaces a file with a complete one on the same file system: syncs the complete one,
+/// renames it and syncs the folder.
 ///
 /// # Errors
-/// The file cannot be synced or renamed.
+/// If the file cannot be synced or renamed.
 pub fn commit_file(complete: &Path, path: &Path) -> io::Result<()> {
     let path = file_target(path)?;
     // Windows requires write access to sync a file.
@@ -93,18 +93,18 @@ impl Staged {
         Ok(Self { temporary, path })
     }
 
-    /// Renames it to its final path.
+    /// Renames the file to its final path.
     pub fn commit(self) -> io::Result<()> {
         fs::rename(self.temporary.content(), &self.path)?;
         sync_folder(parent(&self.path))
     }
 }
 
-/// Appends a line to a file. If the last line is incomplete (after a kill), ends it first, so that
-/// only that line is lost.
+/// Appends a line to a file. If the last line is incomplete, since a process was killed, ends it
+/// first, so that only that line is lost.
 ///
 /// # Errors
-/// The file cannot be read or written.
+/// If the file cannot be read or written.
 pub fn append_line(path: &Path, line: &[u8]) -> io::Result<()> {
     let mut file = OpenOptions::new().read(true).append(true).create(true).open(path)?;
     let mut text = Vec::with_capacity(line.len() + 2);
@@ -124,18 +124,18 @@ pub fn append_line(path: &Path, line: &[u8]) -> io::Result<()> {
 /// Removes a file, if it exists.
 ///
 /// # Errors
-/// The file cannot be removed.
+/// If the file cannot be removed.
 pub fn remove_file(path: &Path) -> io::Result<()> {
     match fs::remove_file(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        removed => removed.and_then(|()| sync_folder(parent(path))),
+        result => result.and_then(|()| sync_folder(parent(path))),
     }
 }
 
 /// Creates a folder and its parents.
 ///
 /// # Errors
-/// A folder cannot be created or synced.
+/// If a folder cannot be created or synced.
 pub fn create_folder(folder: &Path) -> io::Result<()> {
     if folder.is_dir() {
         return Ok(());
@@ -172,8 +172,8 @@ fn target(path: &Path) -> io::Result<PathBuf> {
     })
 }
 
-/// Gives a new file the permissions of the old one at `path`, syncs it and closes it. (Windows does
-/// not rename an open file.)
+/// Gives a new file the permissions of the old one at `path`, syncs it, and closes it, since
+/// Windows does not rename an open file.
 fn finish(file: File, path: &Path) -> io::Result<()> {
     if cfg!(unix)
         && let Ok(old) = fs::metadata(path)
@@ -194,7 +194,7 @@ pub(crate) fn parent(path: &Path) -> &Path {
 /// Syncs the entries of a folder, so that renames in it survive a power loss.
 ///
 /// # Errors
-/// The folder cannot be opened or synced.
+/// If the folder cannot be opened or synced.
 #[cfg(unix)]
 pub fn sync_folder(folder: &Path) -> io::Result<()> {
     File::open(folder)?.sync_all()
@@ -224,14 +224,11 @@ mod tests {
         fs::write(path, text).expect("written");
     }
 
-    fn write(path: &Path, text: &str) -> io::Result<()> {
-        write_file(path, |out| out.write_all(text.as_bytes()))
-    }
-
-    /// Every way to write a file.
-    const WAYS: [fn(&Path, &str) -> io::Result<()>; 2] = [write, |path, text| {
-        replace_file(path, |temporary| fs::write(temporary, text))
-    }];
+    /// [`write_file`] and [`replace_file`].
+    const WRITE_FUNCTIONS: [fn(&Path, &str) -> io::Result<()>; 2] = [
+        |path, text| write_file(path, |out| out.write_all(text.as_bytes())),
+        |path, text| replace_file(path, |temporary| fs::write(temporary, text)),
+    ];
 
     fn read(path: &Path) -> String {
         fs::read_to_string(path).expect("a file")
@@ -239,7 +236,7 @@ mod tests {
 
     #[test]
     fn temporary_files_left_by_a_kill_are_removed() {
-        for way in WAYS {
+        for write in WRITE_FUNCTIONS {
             let root = tempfile::tempdir().expect("a folder");
             let path = root.path().join("file");
             put(&root.path().join(".file.999-1.part/.lock"), "");
@@ -254,7 +251,7 @@ mod tests {
             for name in others {
                 put(&root.path().join(name).join(".lock"), "");
             }
-            way(&path, "whole").expect("written");
+            write(&path, "whole").expect("written");
             assert_eq!(read(&path), "whole");
             assert_eq!(names(root.path()), [&others[..3], &["file"], &others[3..]].concat());
         }
@@ -262,29 +259,27 @@ mod tests {
 
     #[test]
     fn simultaneous_writes_do_not_mix() {
-        for way in WAYS {
+        for write in WRITE_FUNCTIONS {
             let root = tempfile::tempdir().expect("a folder");
             let path = root.path().join("file");
             let outer = write_file(&path, |out| {
                 out.write_all(b"ou")?;
-                way(&path, "inner")?;
+                write(&path, "inner")?;
                 assert_eq!(read(&path), "inner");
                 out.write_all(b"ter")
             });
             outer.expect("written");
-            assert_eq!(
-                (read(&path), names(root.path())),
-                ("outer".to_owned(), vec!["file".to_owned()])
-            );
+            assert_eq!(read(&path), "outer");
+            assert_eq!(names(root.path()), ["file"]);
         }
     }
 
     #[test]
     fn the_longest_name_is_written() {
-        for way in WAYS {
+        for write in WRITE_FUNCTIONS {
             let root = tempfile::tempdir().expect("a folder");
             let path = root.path().join("n".repeat(255));
-            way(&path, "long").expect("written");
+            write(&path, "long").expect("written");
             assert_eq!(read(&path), "long");
         }
     }
@@ -292,29 +287,29 @@ mod tests {
     #[test]
     fn a_folder_is_refused_before_anything_is_written() {
         let root = tempfile::tempdir().expect("a folder");
-        let refused = [
+        let results = [
             write_file::<io::Error>(root.path(), |_| panic!("it is written")),
             replace_file::<io::Error>(root.path(), |_| panic!("it is written")),
         ];
-        assert!(refused.iter().all(Result::is_err) && names(root.path()).is_empty());
+        assert!(results.iter().all(Result::is_err) && names(root.path()).is_empty());
     }
 
     #[cfg(unix)]
     #[test]
     fn permissions_stay() {
         use std::os::unix::fs::PermissionsExt;
-        for way in WAYS {
+        for write in WRITE_FUNCTIONS {
             let root = tempfile::tempdir().expect("a folder");
             let path = root.path().join("file");
-            way(&path, "old").expect("written");
+            write(&path, "old").expect("written");
             let mode = |path: &Path| fs::metadata(path).expect("a file").permissions().mode() & 0o777;
-            let usual = root.path().join("usual");
-            put(&usual, "");
-            assert_eq!(mode(&path), mode(&usual));
-            for kept in [0o600, 0o664, 0o400] {
-                fs::set_permissions(&path, PermissionsExt::from_mode(kept)).expect("set");
-                way(&path, "new").expect("written");
-                assert_eq!(mode(&path), kept);
+            let default = root.path().join("default");
+            put(&default, "");
+            assert_eq!(mode(&path), mode(&default));
+            for old_mode in [0o600, 0o664, 0o400] {
+                fs::set_permissions(&path, PermissionsExt::from_mode(old_mode)).expect("set");
+                write(&path, "new").expect("written");
+                assert_eq!(mode(&path), old_mode);
             }
         }
     }
@@ -322,20 +317,18 @@ mod tests {
     #[cfg(unix)]
     #[test]
     fn a_link_stays_and_its_target_is_replaced() {
-        for way in WAYS {
+        for write in WRITE_FUNCTIONS {
             let root = tempfile::tempdir().expect("a folder");
             let [file, link] = ["deep/file", "link"].map(|name| root.path().join(name));
             put(&file, "old");
             std::os::unix::fs::symlink("deep/file", &link).expect("a link");
-            way(&link, "new").expect("written");
+            write(&link, "new").expect("written");
             assert!(link.is_symlink() && !file.is_symlink());
-            assert_eq!(
-                (read(&file), names(parent(&file))),
-                ("new".to_owned(), vec!["file".to_owned()])
-            );
+            assert_eq!(read(&file), "new");
+            assert_eq!(names(parent(&file)), ["file"]);
             fs::remove_file(&file).expect("removed");
-            let refused = way(&link, "new").expect_err("a broken link").to_string();
-            assert!(refused.contains("symbolic link"), "{refused}");
+            let error = write(&link, "new").expect_err("a broken link").to_string();
+            assert!(error.contains("symbolic link"), "{error}");
         }
     }
 

@@ -10,15 +10,15 @@ use std::path::{Path, PathBuf};
 use std::process;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Ending of a temporary sibling.
+/// Name suffix of a temporary sibling.
 const PART: &str = ".part";
-/// Name of the lock file in it, which its process holds.
+/// Name of the lock file in a temporary sibling. Its process holds the lock.
 const LOCK: &str = ".lock";
-/// Maximum length in bytes of a name in the name of a sibling. Systems allow 255 bytes (or more) in
-/// total, and process id, number and ending take at most 37.
+/// Maximum bytes of a file name that are used in the name of a sibling. Systems allow 255 bytes or
+/// more in total, and process id, number and suffix take at most 37.
 const MAX_NAME: usize = 200;
 
-/// A temporary folder beside a path, for the new content. Removed on drop.
+/// A temporary folder beside a path that holds the new content. Removed on drop.
 pub struct Temporary {
     folder: PathBuf,
     /// Path of the new content in the folder, with the same file name as the final path.
@@ -27,18 +27,19 @@ pub struct Temporary {
 }
 
 impl Temporary {
-    /// Creates a temporary folder that no other write uses. Removes those left by a kill.
+    /// Creates a temporary folder that no other write uses. Removes the folders of killed
+    /// processes.
     pub fn beside(path: &Path) -> io::Result<Self> {
         /// Distinguishes the writes of a process.
-        static COUNT: AtomicUsize = AtomicUsize::new(0);
+        static NEXT_NUMBER: AtomicUsize = AtomicUsize::new(0);
         remove_abandoned(path);
         loop {
-            let number = COUNT.fetch_add(1, Ordering::Relaxed);
+            let number = NEXT_NUMBER.fetch_add(1, Ordering::Relaxed);
             let folder = sibling(path, &format!("{}-{number}{PART}", process::id()));
             match private().create(&folder) {
-                // Left by a killed process with the same id.
+                // Of a killed process with the same id.
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => continue,
-                created => created?,
+                result => result?,
             }
             let content = folder.join(path.file_name().unwrap_or_default());
             match lock(&folder) {
@@ -66,8 +67,8 @@ impl Drop for Temporary {
     }
 }
 
-/// Removes a temporary folder as far as possible: the next write to the path tries again. The lock
-/// file is removed last, since a kill must not leave content without one.
+/// Removes a temporary folder as far as possible; the next write to the path removes the rest. The
+/// lock file is removed last, so that a kill does not leave content without one.
 fn remove_folder(folder: &Path, lock: File) {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     for entry in entries.filter(|entry| entry.file_name() != LOCK) {
@@ -80,7 +81,7 @@ fn remove_folder(folder: &Path, lock: File) {
     let _ = fs::remove_file(folder.join(LOCK)).and_then(|()| fs::remove_dir(folder));
 }
 
-/// A new folder that only this user may read, as the old content may be.
+/// Creates a folder that only this user may read, since the old content may be private.
 fn private() -> DirBuilder {
     #[cfg(unix)]
     {
@@ -93,17 +94,17 @@ fn private() -> DirBuilder {
     DirBuilder::new()
 }
 
-/// Locks a new temporary folder. `None` if another process has taken it for abandoned, which is
+/// Locks a new temporary folder. `None` if another process removes it as abandoned, which is
 /// possible until it is locked.
 fn lock(folder: &Path) -> io::Result<Option<File>> {
     let path = folder.join(LOCK);
     let file = match OpenOptions::new().write(true).create_new(true).open(&path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        opened => opened?,
+        result => result?,
     };
     match file.try_lock() {
         Err(TryLockError::WouldBlock) => Ok(None),
-        // On a file system without locks nothing is taken for abandoned.
+        // On a file system without locks no folder is removed as abandoned.
         _ => Ok(path.exists().then_some(file)),
     }
 }
@@ -114,10 +115,10 @@ pub fn remove_abandoned(path: &Path) {
     let prefix = prefix.file_name().unwrap_or_default().as_encoded_bytes();
     let is_temporary = |name: &OsStr| {
         let rest = name.as_encoded_bytes().strip_prefix(prefix)?;
-        let middle = rest.strip_suffix(PART.as_bytes())?;
-        let is_number = |part: &[u8]| !part.is_empty() && part.iter().all(u8::is_ascii_digit);
-        let mut parts = middle.splitn(2, |&byte| byte == b'-');
-        Some(parts.next().is_some_and(is_number) && parts.next().is_some_and(is_number))
+        let numbers = rest.strip_suffix(PART.as_bytes())?;
+        let is_number = |text: &[u8]| !text.is_empty() && text.iter().all(u8::is_ascii_digit);
+        let mut numbers = numbers.splitn(2, |&byte| byte == b'-');
+        Some(numbers.next().is_some_and(is_number) && numbers.next().is_some_and(is_number))
     };
     for entry in fs::read_dir(parent(path)).into_iter().flatten().flatten() {
         let is_folder = entry.file_type().is_ok_and(|kind| kind.is_dir());
@@ -134,14 +135,15 @@ fn remove_if_abandoned(folder: &Path) {
                 remove_folder(folder, lock);
             }
         }
-        // Killed before it had a lock, or after: an empty folder.
+        // Its process was killed before it created the lock file or after it removed it, so the
+        // folder is empty.
         Err(error) if error.kind() == io::ErrorKind::NotFound => drop(fs::remove_dir(folder)),
         Err(_) => {}
     }
 }
 
-/// `.NAME.ending` beside `NAME`; for a long name, its hash in place of the name.
-pub fn sibling(path: &Path, ending: &str) -> PathBuf {
+/// The path `.NAME.suffix` beside `NAME`, with a hash in place of a long name.
+pub fn sibling(path: &Path, suffix: &str) -> PathBuf {
     let name = path.file_name().unwrap_or_default();
     let mut sibling = OsString::from(".");
     if name.len() <= MAX_NAME {
@@ -150,18 +152,18 @@ pub fn sibling(path: &Path, ending: &str) -> PathBuf {
         sibling.push(hex(&Sha256::digest(name.as_encoded_bytes())[..16]))
     }
     sibling.push(".");
-    sibling.push(ending);
+    sibling.push(suffix);
     path.with_file_name(sibling)
 }
 
 /// Removes a file or folder, if it exists.
 pub fn remove(path: &Path) -> io::Result<()> {
-    let removed = match fs::symlink_metadata(path) {
+    let result = match fs::symlink_metadata(path) {
         Ok(metadata) if metadata.is_dir() => fs::remove_dir_all(path),
         Ok(_) => fs::remove_file(path),
         Err(error) => Err(error),
     };
-    match removed {
+    match result {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
         _ => Ok(()),
     }

@@ -27,17 +27,17 @@ pub enum GgufProblem {
     BigEndian,
     /// The file has no bytes.
     #[error(
-        "the file is empty (0 bytes). If another program is downloading it, wait until that is done; else delete it and \
-         download it again."
+        "the file is empty (0 bytes). If another program is downloading it, wait until that is done; else delete it \
+         and download it again."
     )]
     Empty,
-    /// A page for a browser, which a server sent in place of the file.
+    /// A web page that a server sent in place of the file.
     #[error(
         "this is a web page, not a GGUF file: the server sent a login or error page in its place. Delete it, open its \
          address in a browser and log in or accept the terms there, then download it again."
     )]
     WebPage,
-    /// Neither version 2 nor 3.
+    /// An unsupported version.
     #[error("this is GGUF version {0}; Hearth reads versions 2 and 3. Download a newer file of this model.")]
     Version(u32),
     /// The file ends within its header.
@@ -58,12 +58,12 @@ pub enum GgufProblem {
     Incomplete {
         /// The tensor whose data ends last.
         tensor: String,
-        /// Where it ends.
+        /// The end of its data.
         needs: u64,
         /// Length of the file in bytes.
         has: u64,
     },
-    /// A limit is exceeded that no known model reaches.
+    /// A limit that no known model reaches is exceeded.
     #[error(
         "{what}: more than any known model has ({found}; Hearth reads at most {most}). Download another file of this \
          model."
@@ -85,7 +85,7 @@ pub enum GgufProblem {
     /// A metadata entry with an invalid value.
     #[error("the metadata key '{key}' is invalid: {why}. Download the file again, or another file of this model.")]
     Metadata {
-        /// Its key.
+        /// The key.
         key: String,
         /// The reason.
         why: String,
@@ -93,7 +93,7 @@ pub enum GgufProblem {
     /// A metadata entry of the wrong type.
     #[error("the metadata key '{key}' should be {expected} but is {found}. Download another file of this model.")]
     WrongType {
-        /// Its key.
+        /// The key.
         key: String,
         /// The expected type, with its article.
         expected: &'static str,
@@ -103,13 +103,13 @@ pub enum GgufProblem {
     /// A required metadata entry is missing.
     #[error("the metadata key '{key}' is missing, so the model cannot be loaded. Download another file of this model.")]
     MissingKey {
-        /// Its key.
+        /// The key.
         key: String,
     },
     /// An invalid tensor entry.
     #[error("the tensor '{tensor}' is invalid: {why}. Download the file again, or another file of this model.")]
     Tensor {
-        /// Its name.
+        /// The tensor's name.
         tensor: String,
         /// The reason.
         why: String,
@@ -120,7 +120,7 @@ pub enum GgufProblem {
 }
 
 impl GgufProblem {
-    /// Whether the file lacks bytes at its end, as one that is still being downloaded.
+    /// Whether the file lacks bytes at its end. It may still be downloading.
     pub fn is_incomplete(&self) -> bool {
         matches!(self, Self::Empty | Self::Truncated { .. } | Self::Incomplete { .. })
     }

@@ -1,4 +1,4 @@
-//! A model's file, read on demand without mapping it.
+//! A model's file, read on demand and not mapped.
 
 use super::header::PartInfo;
 use super::limits::{MAX_HEADER, MAX_TENSORS};
@@ -14,7 +14,7 @@ use std::path::Path;
 
 /// A GGUF with readable tensor data.
 pub trait TensorData: Deref<Target = GgufHeader> {
-    /// Returns `len` bytes of a tensor's data from its byte `start`.
+    /// Reads `len` bytes of a tensor's data from offset `start`.
     ///
     /// # Errors
     /// If the range exceeds the tensor, or reading fails.
@@ -22,7 +22,7 @@ pub trait TensorData: Deref<Target = GgufHeader> {
 }
 
 /// The file of a model, or its files if it is split: the header in memory, data read on demand.
-/// Nothing is mapped, so a file truncated meanwhile causes an error instead of SIGBUS.
+/// Since nothing is mapped, reading a truncated file fails instead of causing SIGBUS.
 #[derive(Debug)]
 pub struct GgufFile {
     header: GgufHeader,
@@ -51,18 +51,18 @@ impl Deref for GgufFile {
 
 impl TensorData for GgufFile {
     fn read(&self, tensor: &TensorInfo, start: usize, len: usize) -> Result<Cow<'_, [u8]>, GgufProblem> {
-        let from = position(tensor, start, len)?;
+        let offset = file_offset(tensor, start, len)?;
         let Some(file) = self.files.get(tensor.part) else {
             return Err(GgufProblem::tensor(&tensor.name, "it is not in this file"));
         };
         let mut bytes = vec![0; len];
-        read_exact_at(file, &mut bytes, from as u64)?;
+        read_exact_at(file, &mut bytes, offset as u64)?;
         Ok(Cow::Owned(bytes))
     }
 }
 
-/// The file offset of a byte range of a tensor.
-pub(super) fn position(tensor: &TensorInfo, start: usize, len: usize) -> Result<usize, GgufProblem> {
+/// The file offset of `len` bytes of a tensor from offset `start`.
+pub(super) fn file_offset(tensor: &TensorInfo, start: usize, len: usize) -> Result<usize, GgufProblem> {
     match start.checked_add(len) {
         Some(end) if end <= tensor.byte_len => Ok(tensor.start + start),
         _ => {
@@ -77,45 +77,45 @@ pub(super) fn position(tensor: &TensorInfo, start: usize, len: usize) -> Result<
 
 /// Opens all parts of a model and reads their headers.
 pub(super) fn open_parts(path: &Path) -> Result<(GgufHeader, Vec<File>), GgufError> {
-    let at_path = |problem| GgufError {
+    let error = |problem| GgufError {
         file: path.to_owned(),
         problem,
     };
-    let mut left = MAX_HEADER;
-    let mut opened = Opened::part(path, &mut left)?;
-    let part = Part::read(&opened.header.metadata).map_err(at_path)?;
+    let mut header_budget = MAX_HEADER;
+    let mut opened = OpenPart::open(path, &mut header_budget)?;
+    let part = Part::read(&opened.header.metadata).map_err(error)?;
     if part.count == 1 {
-        let header = GgufHeader::assemble(path.to_owned(), vec![(opened.about, opened.header)]).map_err(at_path)?;
+        let header = GgufHeader::assemble(path.to_owned(), vec![(opened.info, opened.header)]).map_err(error)?;
         return Ok((header, vec![opened.file]));
     }
     if part.number > 0 {
         // Only the metadata of the first part is used.
         opened.header.metadata = Metadata::new();
     }
-    let mut named = Some((part.number, opened));
+    let mut opened = Some(opened);
     let mut parts = Vec::new();
     let mut files = Vec::new();
     let mut tensors = 0;
     for number in 0..part.count {
-        let next = match named.take_if(|(of, _)| *of == number) {
-            Some((_, opened)) => opened,
-            None => Opened::other(path, part, number, &mut left)?,
+        let next = match opened.take_if(|_| number == part.number) {
+            Some(opened) => opened,
+            None => OpenPart::open_sibling(path, part, number, &mut header_budget)?,
         };
         tensors += next.header.tensors.len() as u64;
         if tensors > MAX_TENSORS {
-            return Err(at_path(GgufProblem::TooLarge {
+            return Err(error(GgufProblem::TooLarge {
                 what: "its tensor table".to_owned(),
                 found: format!("at least {tensors} tensors in all parts"),
                 most: MAX_TENSORS.to_string(),
             }));
         }
-        parts.push((next.about, next.header));
+        parts.push((next.info, next.header));
         files.push(next.file);
     }
-    let first = split::sibling(path, part, 0).map_err(at_path)?;
-    let header = GgufHeader::assemble(first, parts).map_err(at_path)?;
+    let first = split::sibling(path, part, 0).map_err(error)?;
+    let header = GgufHeader::assemble(first, parts).map_err(error)?;
     match part.tensors {
-        Some(count) if count != header.tensors.len() as u64 => Err(at_path(GgufProblem::Split(format!(
+        Some(count) if count != header.tensors.len() as u64 => Err(error(GgufProblem::Split(format!(
             "the parts of this split model have {} tensors in total instead of {count}. Download all parts again.",
             header.tensors.len()
         )))),
@@ -123,62 +123,65 @@ pub(super) fn open_parts(path: &Path) -> Result<(GgufHeader, Vec<File>), GgufErr
     }
 }
 
-/// An opened part.
-struct Opened {
+/// An open file of a part.
+struct OpenPart {
     file: File,
-    about: PartInfo,
+    info: PartInfo,
     header: Header,
 }
 
-impl Opened {
-    /// `left` is the remaining byte budget for the headers of all parts.
-    fn part(path: &Path, left: &mut u64) -> Result<Self, GgufError> {
-        let opened = open_regular(path).map_err(GgufProblem::Io).and_then(|(file, about)| {
-            let header = parse::parse(&file, about.len())?;
-            *left = left.checked_sub(header.len).ok_or_else(|| GgufProblem::TooLarge {
-                what: "its header".to_owned(),
-                found: "more bytes in all parts together".to_owned(),
-                most: MAX_HEADER.to_string(),
-            })?;
-            let about = PartInfo {
-                len: about.len(),
-                modified: about.modified().ok(),
-            };
-            Ok(Self { file, about, header })
-        });
-        opened.map_err(|problem| GgufError {
+impl OpenPart {
+    /// `header_budget` is the remaining number of bytes for the headers of all parts.
+    fn open(path: &Path, header_budget: &mut u64) -> Result<Self, GgufError> {
+        let result = open_regular(path)
+            .map_err(GgufProblem::Io)
+            .and_then(|(file, metadata)| {
+                let header = parse::parse(&file, metadata.len())?;
+                let remaining = header_budget.checked_sub(header.len);
+                *header_budget = remaining.ok_or_else(|| GgufProblem::TooLarge {
+                    what: "its header".to_owned(),
+                    found: "more bytes in all parts together".to_owned(),
+                    most: MAX_HEADER.to_string(),
+                })?;
+                let info = PartInfo {
+                    len: metadata.len(),
+                    modified: metadata.modified().ok(),
+                };
+                Ok(Self { file, info, header })
+            });
+        result.map_err(|problem| GgufError {
             file: path.to_owned(),
             problem,
         })
     }
 
     /// Opens part `number` of the model whose part `part` is at `path`.
-    fn other(path: &Path, part: Part, number: u32, left: &mut u64) -> Result<Self, GgufError> {
-        let at_path = |problem| GgufError {
+    fn open_sibling(path: &Path, part: Part, number: u32, header_budget: &mut u64) -> Result<Self, GgufError> {
+        let error_in_path = |problem| GgufError {
             file: path.to_owned(),
             problem,
         };
-        let other = split::sibling(path, part, number).map_err(at_path)?;
-        let mut opened = match Self::part(&other, left) {
+        let sibling = split::sibling(path, part, number).map_err(error_in_path)?;
+        let mut opened = match Self::open(&sibling, header_budget) {
             Err(GgufError {
                 problem: GgufProblem::Io(error),
                 ..
             }) if error.kind() == ErrorKind::NotFound => {
-                return Err(at_path(GgufProblem::Split(format!(
+                return Err(error_in_path(GgufProblem::Split(format!(
                     "this is part {} of {} of a split model, but '{}' is missing. Put all parts into one folder.",
                     part.number + 1,
                     part.count,
-                    other.display()
+                    sibling.display()
                 ))));
             }
-            opened => opened?,
+            result => result?,
         };
-        let at_other = |problem| GgufError {
-            file: other.clone(),
+        let error_in_sibling = |problem| GgufError {
+            file: sibling.clone(),
             problem,
         };
-        if Part::read(&opened.header.metadata).map_err(at_other)? != (Part { number, ..part }) {
-            return Err(at_other(GgufProblem::Split(format!(
+        if Part::read(&opened.header.metadata).map_err(error_in_sibling)? != (Part { number, ..part }) {
+            return Err(error_in_sibling(GgufProblem::Split(format!(
                 "it does not belong to '{}': their numbers of parts or tensors differ. Download all parts \
                  again.",
                 path.display()

@@ -7,7 +7,7 @@ use std::fs::File;
 #[derive(Debug)]
 pub(super) struct FileMap {
     bytes: Mmap,
-    /// Whether released pages are read from a file again.
+    /// Whether released pages can be read from the file again.
     #[cfg_attr(not(unix), allow(dead_code))]
     file_backed: bool,
 }
@@ -15,9 +15,9 @@ pub(super) struct FileMap {
 impl FileMap {
     /// Maps a file.
     pub fn map(file: &File) -> std::io::Result<Self> {
-        // SAFETY: the map is read-only and private to this process. Truncating or rewriting the
-        // file while it is mapped cannot be prevented; as with every reader of mapped weights, it
-        // can crash the worker. The window maps no file, and headers are read without a map.
+        // SAFETY: the map is read-only and private to this process. Another program can truncate or
+        // rewrite the file while it is mapped, which can crash the worker, as any reader of mapped
+        // weights. The window's process maps no file, and headers are read without a map.
         let bytes = unsafe { Mmap::map(file)? };
         Ok(Self {
             bytes,
@@ -27,7 +27,7 @@ impl FileMap {
 
     /// Copies bytes to a page-aligned anonymous map.
     pub fn copy(bytes: &[u8]) -> std::io::Result<Self> {
-        // An empty map is an error.
+        // An empty map would be an error.
         let mut map = MmapMut::map_anon(bytes.len().max(1))?;
         map[..bytes.len()].copy_from_slice(bytes);
         Ok(Self {
@@ -45,14 +45,14 @@ impl FileMap {
     #[cfg(unix)]
     pub fn release(&self, start: usize, len: usize) {
         if self.file_backed && len > 0 {
-            // SAFETY: the pages are a read-only map of a file, so a later read sees the same bytes,
-            // read again.
-            let advised = unsafe {
+            // SAFETY: the pages are a read-only map of a file, so the next access reads the same
+            // bytes again.
+            let result = unsafe {
                 self.bytes
                     .unchecked_advise_range(memmap2::UncheckedAdvice::DontNeed, start, len)
             };
-            // Ignored advice only costs memory.
-            drop(advised);
+            // A failure only costs memory.
+            drop(result);
         }
     }
 

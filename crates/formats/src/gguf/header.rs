@@ -84,7 +84,7 @@ impl GgufHeader {
         assembled.map_err(|problem| GgufError { file: path, problem })
     }
 
-    /// Joins the headers of all parts. The metadata comes from the first part.
+    /// Joins the headers of all parts. The metadata come from the first part.
     pub(super) fn assemble(path: PathBuf, parts: Vec<(PartInfo, Header)>) -> Result<Self, GgufProblem> {
         let mut model = Self {
             path,
@@ -93,8 +93,8 @@ impl GgufHeader {
             tensors: Vec::new(),
             index_by_name: HashMap::new(),
         };
-        for (part, (about, header)) in parts.into_iter().enumerate() {
-            model.parts.push(about);
+        for (part, (info, header)) in parts.into_iter().enumerate() {
+            model.parts.push(info);
             model.tensors.extend(header.tensors.into_iter().map(|entry| TensorInfo {
                 name: entry.name,
                 shape: entry.shape,
@@ -143,7 +143,7 @@ impl GgufHeader {
         self.tensors.iter()
     }
 
-    /// Returns the table entry of a tensor by name.
+    /// The table entry of the tensor with this name.
     pub fn info(&self, name: &str) -> Option<&TensorInfo> {
         self.index_by_name.get(name).map(|&index| &self.tensors[index])
     }
@@ -161,22 +161,17 @@ impl GgufHeader {
             .fold(0, u64::saturating_add)
     }
 
-    /// The common name of the quantization: `Q4_K_M`. From `general.file_type`, or else the type
-    /// with the most bytes.
+    /// The common name of the quantization, such as `Q4_K_M`: from `general.file_type` if it is
+    /// known, otherwise the type with the most bytes.
     pub fn quantization(&self) -> String {
-        let named = self
-            .metadata
-            .u64("general.file_type")
-            .ok()
-            .flatten()
-            .and_then(tensor_type::file_type_name);
-        let name = named.unwrap_or_else(|| {
-            let mut bytes: HashMap<&str, u64> = HashMap::new();
+        let file_type = self.metadata.u64("general.file_type").ok().flatten();
+        let name = file_type.and_then(tensor_type::file_type_name).unwrap_or_else(|| {
+            let mut bytes_by_name: HashMap<&str, u64> = HashMap::new();
             for tensor in &self.tensors {
-                *bytes.entry(tensor.kind.name()).or_default() += tensor.byte_len as u64;
+                *bytes_by_name.entry(tensor.kind.name()).or_default() += tensor.byte_len as u64;
             }
             // Ties are broken by name, so that the result is deterministic.
-            bytes
+            bytes_by_name
                 .into_iter()
                 .max_by_key(|&(name, bytes)| (bytes, name))
                 .map_or("none", |(name, _)| name)
@@ -192,10 +187,10 @@ impl GgufHeader {
         }
     }
 
-    fn require<T>(&self, key: &str, found: Found<T>) -> Result<T, GgufError> {
-        found
+    fn require<T>(&self, key: &str, value: Found<T>) -> Result<T, GgufError> {
+        value
             .and_then(|value| value.ok_or_else(|| GgufProblem::MissingKey { key: key.to_owned() }))
-            .map_err(|p| self.error(p))
+            .map_err(|problem| self.error(problem))
     }
 }
 

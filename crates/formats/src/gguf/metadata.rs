@@ -32,7 +32,7 @@ impl Metadata {
         }
     }
 
-    /// Returns the value of a key, of any type.
+    /// The value of a key, of any type.
     pub fn get(&self, key: &str) -> Option<&Value> {
         self.index_by_name.get(key).map(|&index| &self.entries[index].1)
     }
@@ -146,7 +146,7 @@ impl Metadata {
     ) -> Found<T> {
         let Some(value) = self.get(key) else { return Ok(None) };
         convert(value).map(Some).ok_or_else(|| {
-            // An integer may be out of range, so its value is shown.
+            // The value of an integer is shown, since it may be out of range.
             let found = match value.integer() {
                 Some(number) => format!("{} ({number})", value.type_name()),
                 None => value.type_name().to_owned(),

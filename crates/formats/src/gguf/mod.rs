@@ -1,8 +1,9 @@
 //! GGUF, the file format of local models: metadata, then a table of tensors, then their data.
-//! [`GgufFile`] reads the header, and tensor data on demand. [`Gguf`] also maps the file, so tensor
-//! data is used in place. Neither trusts a length in the file: the header is read sequentially,
-//! within limits, before anything is mapped. [`GgufWriter`] writes a file. Little-endian, versions
-//! 2 and 3.
+//! Little-endian files of versions 2 and 3.
+//!
+//! [`GgufFile`] reads the header, and tensor data on demand. [`Gguf`] also maps the file, so that
+//! tensor data is used in place. Neither trusts a length in the file: the header is read
+//! sequentially, within limits, before anything is mapped. [`GgufWriter`] writes a file.
 
 mod error;
 mod file;
@@ -35,8 +36,7 @@ use std::borrow::Cow;
 use std::ops::Deref;
 use std::path::Path;
 
-/// The mapped and validated file of a model, or its files if it is split. Can be shared between
-/// threads.
+/// The mapped and validated file of a model, or its files if it is split.
 #[derive(Debug)]
 pub struct Gguf {
     header: GgufHeader,
@@ -54,13 +54,13 @@ impl Deref for Gguf {
 /// A tensor of a file.
 #[derive(Debug, Clone, Copy)]
 pub struct Tensor<'a> {
-    /// Its entry in the tensor table.
+    /// The entry in the tensor table.
     pub info: &'a TensorInfo,
     bytes: &'a [u8],
 }
 
 impl<'a> Tensor<'a> {
-    /// Its raw data: [`TensorInfo::byte_len`] bytes.
+    /// The raw data: [`TensorInfo::byte_len`] bytes.
     pub fn bytes(&self) -> &'a [u8] {
         self.bytes
     }
@@ -74,9 +74,9 @@ impl Gguf {
     /// If the file cannot be read or mapped, or is invalid.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, GgufError> {
         let (header, files) = open_parts(path.as_ref())?;
-        let map = |(file, about): (std::fs::File, &PartInfo)| {
+        let map = |(file, info): (std::fs::File, &PartInfo)| {
             let file_map = FileMap::map(&file)?;
-            if (file_map.bytes().len() as u64) < about.len {
+            if (file_map.bytes().len() as u64) < info.len {
                 Err(GgufProblem::Truncated {
                     what: "its tensor data (it was truncated while it was opened)".to_owned(),
                 })
@@ -94,7 +94,7 @@ impl Gguf {
     /// Reads a file from memory.
     ///
     /// # Errors
-    /// As for [`Gguf::open`]; a part of a split model is refused.
+    /// As for [`Gguf::open`], and if it is a part of a split model.
     pub fn from_bytes(bytes: Vec<u8>) -> Result<Self, GgufError> {
         let header = GgufHeader::from_reader(bytes.as_slice(), bytes.len() as u64)?;
         match FileMap::copy(&bytes) {
@@ -106,7 +106,7 @@ impl Gguf {
         }
     }
 
-    /// Returns a tensor by name.
+    /// The tensor with this name.
     pub fn tensor(&self, name: &str) -> Option<Tensor<'_>> {
         let info = self.info(name)?;
         Some(Tensor {
@@ -120,9 +120,8 @@ impl Gguf {
         Identity::from_parts(&self.header.parts, &self.parts)
     }
 
-    /// Releases the mapped pages of a tensor after its bytes were copied elsewhere; the next access
-    /// reads them from the file again. No-op for a file in memory, and on systems without such
-    /// advice.
+    /// Releases the mapped pages of a tensor whose bytes were copied elsewhere. The next access
+    /// reads them from the file again. No-op for a file in memory, and on systems other than Unix.
     pub fn release(&self, tensor: &TensorInfo) {
         if let Some(part) = self.parts.get(tensor.part) {
             // The info may come from another file.
@@ -141,9 +140,9 @@ impl Gguf {
 
 impl TensorData for Gguf {
     fn read(&self, tensor: &TensorInfo, start: usize, len: usize) -> Result<Cow<'_, [u8]>, GgufProblem> {
-        let from = file::position(tensor, start, len)?;
+        let offset = file::file_offset(tensor, start, len)?;
         let part = self.parts.get(tensor.part).map(FileMap::bytes);
-        match part.and_then(|part| part.get(from..from + len)) {
+        match part.and_then(|part| part.get(offset..offset + len)) {
             Some(bytes) => Ok(Cow::Borrowed(bytes)),
             // The info may come from another file.
             None => Err(GgufProblem::tensor(&tensor.name, "it is not in this file")),

@@ -43,93 +43,96 @@ pub(super) fn parse(file: impl Read, file_len: u64) -> Result<Header, GgufProble
     if file_len == 0 {
         return Err(GgufProblem::Empty);
     }
-    let mut at = HeaderReader::new(file, file_len);
-    let is_page = is_web_page(at.peek("its first bytes").unwrap_or_default());
-    match at.array("its first four bytes") {
+    let mut reader = HeaderReader::new(file, file_len);
+    let is_page = is_web_page(reader.peek("its first bytes").unwrap_or_default());
+    match reader.array("its first four bytes") {
         Ok(MAGIC) => {}
         Err(GgufProblem::Io(error)) => return Err(error.into()),
         _ if is_page => return Err(GgufProblem::WebPage),
         _ => return Err(GgufProblem::NotGguf),
     }
-    let version = at.u32("its version")?;
+    let version = reader.u32("its version")?;
     match version {
         2 | 3 => {}
         // A byte-swapped small number has zeros in its low half.
         _ if version & 0xffff == 0 => return Err(GgufProblem::BigEndian),
         _ => return Err(GgufProblem::Version(version)),
     }
-    let tensor_count = at.u64("the number of its tensors")?;
-    let key_count = at.u64("the number of its metadata keys")?;
+    let tensor_count = reader.u64("the number of its tensors")?;
+    let key_count = reader.u64("the number of its metadata keys")?;
 
-    let metadata = read_metadata(&mut at, key_count)?;
+    let metadata = read_metadata(&mut reader, key_count)?;
     let alignment = read_alignment(&metadata)?;
-    let entries = read_tensor_table(&mut at, tensor_count)?;
+    let entries = read_tensor_table(&mut reader, tensor_count)?;
 
-    let data = at.position().next_multiple_of(alignment);
+    let data_start = reader.position().next_multiple_of(alignment);
     let tensors = entries
         .into_iter()
-        .map(|tensor| tensor.place(data, alignment))
+        .map(|entry| entry.locate(data_start, alignment))
         .collect::<Result<Vec<_>, _>>()?;
     check_end(&tensors, file_len)?;
-    let tensors = tensors.into_iter().map(Placed::entry).collect::<Result<Vec<_>, _>>()?;
+    let tensors = tensors
+        .into_iter()
+        .map(LocatedTensor::into_entry)
+        .collect::<Result<Vec<_>, _>>()?;
     check_overlaps(&tensors)?;
-    let len = at.position();
+    let len = reader.position();
     Ok(Header { metadata, tensors, len })
 }
 
-fn read_metadata(at: &mut HeaderReader<impl Read>, count: u64) -> Result<Metadata, GgufProblem> {
+fn read_metadata(reader: &mut HeaderReader<impl Read>, count: u64) -> Result<Metadata, GgufProblem> {
     // An entry has at least a key length, a type and one byte of value.
-    at.check_count(count, 8 + 4 + 1, MAX_KEYS, "its metadata keys")?;
+    reader.check_count(count, 8 + 4 + 1, MAX_KEYS, "its metadata keys")?;
     let mut metadata = Metadata::new();
     for _ in 0..count {
-        let key = at.string(MAX_NAME, "a metadata key")?.into_owned();
-        let shown = shorten(&key);
+        let key = reader.string(MAX_NAME, "a metadata key")?.into_owned();
+        let short_key = shorten(&key);
         if metadata.get(&key).is_some() {
-            return Err(GgufProblem::metadata(shown, "it is present twice"));
+            return Err(GgufProblem::metadata(short_key, "it is present twice"));
         }
-        let value_type = at.u32(&format!("the metadata key '{shown}'"))?;
-        let value = read_value(at, &shown, value_type)?;
+        let value_type = reader.u32(&format!("the metadata key '{short_key}'"))?;
+        let value = read_value(reader, &short_key, value_type)?;
         metadata.insert(key, value);
     }
     Ok(metadata)
 }
 
-fn read_value(at: &mut HeaderReader<impl Read>, key: &str, value_type: u32) -> Result<Value, GgufProblem> {
+fn read_value(reader: &mut HeaderReader<impl Read>, key: &str, value_type: u32) -> Result<Value, GgufProblem> {
     let what = format!("the metadata key '{key}'");
     let what = what.as_str();
     Ok(match value_type {
-        0 => Value::U8(at.scalar(what, u8::from_le_bytes)?),
-        1 => Value::I8(at.scalar(what, i8::from_le_bytes)?),
-        2 => Value::U16(at.scalar(what, u16::from_le_bytes)?),
-        3 => Value::I16(at.scalar(what, i16::from_le_bytes)?),
-        4 => Value::U32(at.scalar(what, u32::from_le_bytes)?),
-        5 => Value::I32(at.scalar(what, i32::from_le_bytes)?),
-        6 => Value::F32(at.scalar(what, f32::from_le_bytes)?),
-        7 => Value::Bool(boolean(at.scalar(what, u8::from_le_bytes)?, key)?),
-        8 => Value::Str(at.string(MAX_TEXT, what)?.into_owned()),
-        9 => Value::Array(read_array(at, key)?),
-        10 => Value::U64(at.scalar(what, u64::from_le_bytes)?),
-        11 => Value::I64(at.scalar(what, i64::from_le_bytes)?),
-        12 => Value::F64(at.scalar(what, f64::from_le_bytes)?),
+        0 => Value::U8(reader.scalar(what, u8::from_le_bytes)?),
+        1 => Value::I8(reader.scalar(what, i8::from_le_bytes)?),
+        2 => Value::U16(reader.scalar(what, u16::from_le_bytes)?),
+        3 => Value::I16(reader.scalar(what, i16::from_le_bytes)?),
+        4 => Value::U32(reader.scalar(what, u32::from_le_bytes)?),
+        5 => Value::I32(reader.scalar(what, i32::from_le_bytes)?),
+        6 => Value::F32(reader.scalar(what, f32::from_le_bytes)?),
+        7 => Value::Bool(boolean(reader.scalar(what, u8::from_le_bytes)?, key)?),
+        8 => Value::Str(reader.string(MAX_TEXT, what)?.into_owned()),
+        9 => Value::Array(read_array(reader, key)?),
+        10 => Value::U64(reader.scalar(what, u64::from_le_bytes)?),
+        11 => Value::I64(reader.scalar(what, i64::from_le_bytes)?),
+        12 => Value::F64(reader.scalar(what, f64::from_le_bytes)?),
         other => return Err(GgufProblem::metadata(key, format!("its value type {other} is unknown"))),
     })
 }
 
-fn read_array(at: &mut HeaderReader<impl Read>, key: &str) -> Result<Array, GgufProblem> {
+fn read_array(reader: &mut HeaderReader<impl Read>, key: &str) -> Result<Array, GgufProblem> {
     let what = format!("the metadata key '{key}'");
     let what = what.as_str();
-    let element_type = at.u32(what)?;
-    let count = at.u64(what)?;
+    let element_type = reader.u32(what)?;
+    let count = reader.u64(what)?;
     Ok(match element_type {
-        0 => Array::U8(at.scalars(count, what, u8::from_le_bytes)?),
-        1 => Array::I8(at.scalars(count, what, i8::from_le_bytes)?),
-        2 => Array::U16(at.scalars(count, what, u16::from_le_bytes)?),
-        3 => Array::I16(at.scalars(count, what, i16::from_le_bytes)?),
-        4 => Array::U32(at.scalars(count, what, u32::from_le_bytes)?),
-        5 => Array::I32(at.scalars(count, what, i32::from_le_bytes)?),
-        6 => Array::F32(at.scalars(count, what, f32::from_le_bytes)?),
+        0 => Array::U8(reader.scalars(count, what, u8::from_le_bytes)?),
+        1 => Array::I8(reader.scalars(count, what, i8::from_le_bytes)?),
+        2 => Array::U16(reader.scalars(count, what, u16::from_le_bytes)?),
+        3 => Array::I16(reader.scalars(count, what, i16::from_le_bytes)?),
+        4 => Array::U32(reader.scalars(count, what, u32::from_le_bytes)?),
+        5 => Array::I32(reader.scalars(count, what, i32::from_le_bytes)?),
+        6 => Array::F32(reader.scalars(count, what, f32::from_le_bytes)?),
         7 => {
-            let bytes = at.scalars(count, what, u8::from_le_bytes)?;
+            let bytes = reader.scalars(count, what, u8::from_le_bytes)?;
             Array::Bool(
                 bytes
                     .into_iter()
@@ -138,10 +141,10 @@ fn read_array(at: &mut HeaderReader<impl Read>, key: &str) -> Result<Array, Gguf
             )
         }
         8 => {
-            at.check_count(count, 8, u64::MAX, what)?;
+            reader.check_count(count, 8, u64::MAX, what)?;
             let mut texts = Strings::new();
             for _ in 0..count {
-                texts.push(&at.string(MAX_TEXT, what)?);
+                texts.push(&reader.string(MAX_TEXT, what)?);
             }
             Array::Str(texts)
         }
@@ -151,9 +154,9 @@ fn read_array(at: &mut HeaderReader<impl Read>, key: &str) -> Result<Array, Gguf
                 "it is an array of arrays, which no known model uses",
             ));
         }
-        10 => Array::U64(at.scalars(count, what, u64::from_le_bytes)?),
-        11 => Array::I64(at.scalars(count, what, i64::from_le_bytes)?),
-        12 => Array::F64(at.scalars(count, what, f64::from_le_bytes)?),
+        10 => Array::U64(reader.scalars(count, what, u64::from_le_bytes)?),
+        11 => Array::I64(reader.scalars(count, what, i64::from_le_bytes)?),
+        12 => Array::F64(reader.scalars(count, what, f64::from_le_bytes)?),
         other => {
             return Err(GgufProblem::metadata(
                 key,
@@ -176,7 +179,7 @@ fn boolean(byte: u8, key: &str) -> Result<bool, GgufProblem> {
 
 /// The alignment of tensor data according to the metadata.
 pub(super) fn read_alignment(metadata: &Metadata) -> Result<u64, GgufProblem> {
-    // Larger than any page; bounds the sums below.
+    // Larger than any page. Bounds the offsets that are aligned.
     const MAX_ALIGNMENT: u64 = 1 << 30;
     let alignment = metadata.u64(ALIGNMENT_KEY)?.unwrap_or(DEFAULT_ALIGNMENT);
     if !alignment.is_power_of_two() || alignment > MAX_ALIGNMENT {
@@ -194,32 +197,34 @@ struct TableEntry {
     offset: u64,
 }
 
-fn read_tensor_table(at: &mut HeaderReader<impl Read>, count: u64) -> Result<Vec<TableEntry>, GgufProblem> {
+fn read_tensor_table(reader: &mut HeaderReader<impl Read>, count: u64) -> Result<Vec<TableEntry>, GgufProblem> {
     // An entry has at least a name length, a dimension count, one dimension, a type and an offset.
-    at.check_count(count, 8 + 4 + 8 + 4 + 8, MAX_TENSORS, "its tensor table")?;
+    reader.check_count(count, 8 + 4 + 8 + 4 + 8, MAX_TENSORS, "its tensor table")?;
     let mut names = HashSet::new();
     let mut tensors = Vec::new();
     for number in 1..=count {
-        let name = at
+        let name = reader
             .string(MAX_NAME, &format!("the name of tensor {number} of {count}"))?
             .into_owned();
-        let shown = shorten(&name);
+        let short_name = shorten(&name);
         if name.is_empty() {
             let why = format!("entry {number} of the tensor table has an empty name");
-            return Err(GgufProblem::tensor(shown, why));
+            return Err(GgufProblem::tensor(short_name, why));
         }
         if !names.insert(name.clone()) {
-            return Err(GgufProblem::tensor(shown, "it is present twice"));
+            return Err(GgufProblem::tensor(short_name, "it is present twice"));
         }
-        let what = format!("the tensor table at '{shown}'");
-        let dimensions = at.u32(&what)? as usize;
+        let what = format!("the tensor table at '{short_name}'");
+        let dimensions = reader.u32(&what)? as usize;
         if dimensions == 0 || dimensions > MAX_DIMENSIONS {
             let why = format!("it has {dimensions} dimensions instead of 1 to {MAX_DIMENSIONS}");
-            return Err(GgufProblem::tensor(shown, why));
+            return Err(GgufProblem::tensor(short_name, why));
         }
-        let shape = (0..dimensions).map(|_| at.u64(&what)).collect::<Result<Vec<_>, _>>()?;
-        let kind = TensorType::read(at.u32(&what)?, &shown)?;
-        let offset = at.u64(&what)?;
+        let shape = (0..dimensions)
+            .map(|_| reader.u64(&what))
+            .collect::<Result<Vec<_>, _>>()?;
+        let kind = TensorType::read(reader.u32(&what)?, &short_name)?;
+        let offset = reader.u64(&what)?;
         tensors.push(TableEntry {
             name,
             shape,
@@ -230,8 +235,8 @@ fn read_tensor_table(at: &mut HeaderReader<impl Read>, count: u64) -> Result<Vec
     Ok(tensors)
 }
 
-/// A tensor with its byte range, which may lie beyond the end of the file.
-struct Placed {
+/// A tensor with its byte range, which may exceed the file.
+struct LocatedTensor {
     name: String,
     shape: Vec<u64>,
     kind: TensorType,
@@ -240,8 +245,8 @@ struct Placed {
 }
 
 impl TableEntry {
-    /// Computes the tensor's byte range in a file whose tensor data starts at `data`.
-    fn place(self, data: u64, alignment: u64) -> Result<Placed, GgufProblem> {
+    /// Computes the tensor's byte range in a file whose tensor data starts at `data_start`.
+    fn locate(self, data_start: u64, alignment: u64) -> Result<LocatedTensor, GgufProblem> {
         let Self {
             name,
             shape,
@@ -258,11 +263,11 @@ impl TableEntry {
                 "its offset {offset} is not a multiple of the alignment {alignment}"
             ));
         }
-        match data
+        match data_start
             .checked_add(offset)
             .filter(|start| start.checked_add(len).is_some())
         {
-            Some(start) => Ok(Placed {
+            Some(start) => Ok(LocatedTensor {
                 name,
                 shape,
                 kind,
@@ -276,13 +281,13 @@ impl TableEntry {
     }
 }
 
-impl Placed {
-    /// Where the data ends. [`TableEntry::place`] has checked the sum.
+impl LocatedTensor {
+    /// The end of the data. [`TableEntry::locate`] checked that the sum does not overflow.
     fn end(&self) -> u64 {
         self.start.saturating_add(self.len)
     }
 
-    fn entry(self) -> Result<TensorEntry, GgufProblem> {
+    fn into_entry(self) -> Result<TensorEntry, GgufProblem> {
         match (usize::try_from(self.start), usize::try_from(self.len)) {
             (Ok(start), Ok(len)) => Ok(TensorEntry {
                 name: self.name,
@@ -299,8 +304,8 @@ impl Placed {
     }
 }
 
-/// Refuses a file that ends before its last tensor does.
-fn check_end(tensors: &[Placed], file_len: u64) -> Result<(), GgufProblem> {
+/// Refuses a file that ends before the data of its last tensor.
+fn check_end(tensors: &[LocatedTensor], file_len: u64) -> Result<(), GgufProblem> {
     match tensors.iter().max_by_key(|tensor| tensor.end()) {
         Some(last) if last.end() > file_len => Err(GgufProblem::Incomplete {
             tensor: shorten(&last.name),
@@ -333,6 +338,6 @@ pub(super) fn index<'a>(names: impl Iterator<Item = &'a str>) -> HashMap<String,
 
 /// Truncates a name for an error message.
 fn shorten(name: &str) -> String {
-    const SHOWN: usize = 40;
-    crate::shortened::shortened(name, SHOWN)
+    const MAX_CHARACTERS: usize = 40;
+    crate::shortened::shortened(name, MAX_CHARACTERS)
 }

@@ -1,4 +1,4 @@
-//! Sequential, buffered reader of a header within the limits of [`super::limits`].
+//! A sequential, buffered reader of a header, within the limits of [`super::limits`].
 
 use super::GgufProblem;
 use super::limits::MAX_HEADER;
@@ -8,8 +8,8 @@ use std::io::{ErrorKind, Read};
 /// Buffer size in bytes.
 const BUFFER: usize = 64 << 10;
 
-/// Reader of a header. Memory grows with the bytes read, never with a claimed length: a file may be
-/// sparse, and may be truncated while it is read.
+/// Reader of a header. Memory grows with the bytes read, never with a claimed length. The file may
+/// be sparse, and may be truncated while it is read.
 pub(super) struct HeaderReader<R> {
     file: R,
     /// Length of the file according to the file system.
@@ -17,8 +17,9 @@ pub(super) struct HeaderReader<R> {
     /// Bytes consumed by the caller.
     position: u64,
     buffer: Box<[u8]>,
-    /// Bytes of the buffer that are consumed, and that are filled.
-    taken: usize,
+    /// Bytes of the buffer that are consumed.
+    consumed: usize,
+    /// Bytes of the buffer that are filled.
     filled: usize,
 }
 
@@ -29,7 +30,7 @@ impl<R: Read> HeaderReader<R> {
             file_len,
             position: 0,
             buffer: vec![0; BUFFER].into(),
-            taken: 0,
+            consumed: 0,
             filled: 0,
         }
     }
@@ -39,24 +40,24 @@ impl<R: Read> HeaderReader<R> {
         self.position
     }
 
-    /// Refuses a count of items of at least `smallest` bytes if it exceeds the rest of the file,
-    /// `most`, or the header limit.
-    pub fn check_count(&self, count: u64, smallest: u64, most: u64, what: &str) -> Result<(), GgufProblem> {
+    /// Refuses a count of items of at least `min_bytes` bytes if it exceeds the rest of the file,
+    /// `max_count`, or the header limit.
+    pub fn check_count(&self, count: u64, min_bytes: u64, max_count: u64, what: &str) -> Result<(), GgufProblem> {
         let truncated = || GgufProblem::Truncated {
             what: format!("{what} (it claims {count} of them)"),
         };
-        let len = count.checked_mul(smallest).ok_or_else(truncated)?;
+        let len = count.checked_mul(min_bytes).ok_or_else(truncated)?;
         let end = self.position.checked_add(len).filter(|&end| end <= self.file_len);
         let end = end.ok_or_else(truncated)?;
-        let too_large = |found: String, most: u64| {
+        let too_large = |found: String, limit: u64| {
             Err(GgufProblem::TooLarge {
                 what: what.to_owned(),
                 found,
-                most: most.to_string(),
+                most: limit.to_string(),
             })
         };
-        if count > most {
-            return too_large(format!("{count} of them"), most);
+        if count > max_count {
+            return too_large(format!("{count} of them"), max_count);
         }
         if end > MAX_HEADER {
             return too_large(
@@ -67,8 +68,8 @@ impl<R: Read> HeaderReader<R> {
         Ok(())
     }
 
-    /// Refuses a length that exceeds the file or the header limit.
-    fn check(&self, len: u64, what: &str) -> Result<(), GgufProblem> {
+    /// Refuses a length of the next item that exceeds the file or the header limit.
+    fn check_len(&self, len: u64, what: &str) -> Result<(), GgufProblem> {
         match self.position.checked_add(len) {
             Some(end) if end <= self.file_len.min(MAX_HEADER) => Ok(()),
             Some(end) if end <= self.file_len => Err(GgufProblem::TooLarge {
@@ -83,13 +84,13 @@ impl<R: Read> HeaderReader<R> {
     /// The next bytes, at least one, without consuming them.
     pub fn peek(&mut self, what: &str) -> Result<&[u8], GgufProblem> {
         self.fill(what)?;
-        Ok(&self.buffer[self.taken..self.filled])
+        Ok(&self.buffer[self.consumed..self.filled])
     }
 
-    /// Refills the buffer if it is empty.
+    /// Refills the buffer if all of it is consumed.
     fn fill(&mut self, what: &str) -> Result<(), GgufProblem> {
-        while self.taken == self.filled {
-            self.taken = 0;
+        while self.consumed == self.filled {
+            self.consumed = 0;
             self.filled = 0;
             match self.file.read(&mut self.buffer) {
                 Ok(0) => return Err(GgufProblem::Truncated { what: what.to_owned() }),
@@ -101,28 +102,28 @@ impl<R: Read> HeaderReader<R> {
         Ok(())
     }
 
-    /// Consumes between 1 and `most` bytes from the buffer, refilling it if empty; `most` is not 0.
-    fn take_up_to(&mut self, most: usize, what: &str) -> Result<&[u8], GgufProblem> {
+    /// Consumes between 1 and `max` bytes of the buffer, which is refilled first if necessary.
+    /// `max` must not be 0.
+    fn take_up_to(&mut self, max: usize, what: &str) -> Result<&[u8], GgufProblem> {
         self.fill(what)?;
-        let start = self.taken;
-        let count = most.min(self.filled - start);
-        self.taken += count;
+        let start = self.consumed;
+        let count = max.min(self.filled - start);
+        self.consumed += count;
         self.position += count as u64;
         Ok(&self.buffer[start..start + count])
     }
 
     /// Reads `N` bytes.
     pub fn array<const N: usize>(&mut self, what: &str) -> Result<[u8; N], GgufProblem> {
-        self.check(N as u64, what)?;
-        let mut bytes = [0; N];
-        let mut done = 0;
-        while done < N {
-            let bytes_read = self.take_up_to(N - done, what)?;
-            let count = bytes_read.len();
-            bytes[done..done + count].copy_from_slice(bytes_read);
-            done += count;
+        self.check_len(N as u64, what)?;
+        let mut array = [0; N];
+        let mut len = 0;
+        while len < N {
+            let bytes = self.take_up_to(N - len, what)?;
+            array[len..len + bytes.len()].copy_from_slice(bytes);
+            len += bytes.len();
         }
-        Ok(bytes)
+        Ok(array)
     }
 
     pub fn scalar<const N: usize, T>(&mut self, what: &str, convert: fn([u8; N]) -> T) -> Result<T, GgufProblem> {
@@ -137,20 +138,20 @@ impl<R: Read> HeaderReader<R> {
     ) -> Result<Vec<T>, GgufProblem> {
         self.check_count(count, N as u64, u64::MAX, what)?;
         let mut scalars = Vec::new();
-        let mut left = count;
-        while left > 0 {
-            // Elements completely in the buffer are converted together; one across its end is read
-            // alone.
-            let whole = (self.filled - self.taken) / N;
-            if whole == 0 {
+        let mut remaining = count;
+        while remaining > 0 {
+            // Scalars that are completely in the buffer are converted together. One across its end
+            // is read alone.
+            let buffered = (self.filled - self.consumed) / N;
+            if buffered == 0 {
                 scalars.push(self.scalar(what, convert)?);
-                left -= 1;
+                remaining -= 1;
                 continue;
             }
-            let whole = usize::try_from(left).map_or(whole, |left| left.min(whole));
-            let (chunks, _) = self.take_up_to(whole * N, what)?.as_chunks::<N>();
+            let batch = usize::try_from(remaining).map_or(buffered, |remaining| remaining.min(buffered));
+            let (chunks, _) = self.take_up_to(batch * N, what)?.as_chunks::<N>();
             scalars.extend(chunks.iter().map(|&chunk| convert(chunk)));
-            left -= whole as u64;
+            remaining -= batch as u64;
         }
         Ok(scalars)
     }
@@ -163,22 +164,22 @@ impl<R: Read> HeaderReader<R> {
         self.scalar(what, u64::from_le_bytes)
     }
 
-    /// Reads a length-prefixed string of at most `longest` bytes; borrowed if it is completely in
+    /// Reads a length-prefixed string of at most `max_len` bytes. Borrows it if it is completely in
     /// the buffer.
-    pub fn string(&mut self, longest: u64, what: &str) -> Result<Cow<'_, str>, GgufProblem> {
+    pub fn string(&mut self, max_len: u64, what: &str) -> Result<Cow<'_, str>, GgufProblem> {
         let len = self.u64(what)?;
-        if len > longest && self.position.checked_add(len).is_some_and(|end| end <= self.file_len) {
+        if len > max_len && self.position.checked_add(len).is_some_and(|end| end <= self.file_len) {
             return Err(GgufProblem::TooLarge {
                 what: what.to_owned(),
                 found: format!("a string of {len} bytes"),
-                most: longest.to_string(),
+                most: max_len.to_string(),
             });
         }
-        self.check(len, what)?;
+        self.check_len(len, what)?;
         let not_utf8 = || GgufProblem::NotUtf8 { what: what.to_owned() };
-        // At most the header limit, which fits `usize` on every system.
+        // At most the header limit, which fits in `usize` on every system.
         let len = len as usize;
-        if len <= self.filled - self.taken {
+        if len <= self.filled - self.consumed {
             if len == 0 {
                 return Ok(Cow::Borrowed(""));
             }

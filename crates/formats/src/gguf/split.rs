@@ -15,7 +15,7 @@ pub(super) struct Part {
 }
 
 impl Part {
-    /// Reads the split keys of the metadata; without them the file is the only part.
+    /// Reads the split keys of the metadata. Without them the file is the only part.
     pub fn read(metadata: &Metadata) -> Result<Self, GgufProblem> {
         let count = metadata.u32("split.count")?.unwrap_or(1).max(1);
         let number = metadata.u32("split.no")?.unwrap_or(0);
@@ -37,8 +37,8 @@ impl Part {
     }
 }
 
-/// The name of a part's file: `STEM-00001-of-00003.gguf`, with five digits each, as llama.cpp
-/// writes and reads them. The stem need not be UTF-8, and the rest may be in upper case.
+/// The name of a part's file: `STEM-00001-of-00003.gguf`, with five digits per number, as in
+/// llama.cpp. The stem need not be UTF-8, and the rest may be in upper case.
 #[derive(Clone, Copy)]
 struct PartName<'a> {
     stem: &'a OsStr,
@@ -52,7 +52,7 @@ struct PartName<'a> {
 }
 
 impl<'a> PartName<'a> {
-    /// Parses the name of a file; `None` if it is not the name of a part.
+    /// Parses the name of a file. `None` if it is not the name of a part.
     fn parse(path: &'a Path) -> Option<Self> {
         let name = path.file_name()?.as_encoded_bytes();
         let (stem, suffix) = name.split_at_checked(name.len().checked_sub("-00001-of-00003.gguf".len())?)?;
@@ -94,38 +94,36 @@ impl<'a> PartName<'a> {
 /// of a single file.
 const MAX_LISTED: u32 = 1000;
 
-/// Whether a file is, by its name, not split or the first part.
+/// Whether a file is not split or is the first part, according to its name.
 pub fn is_first_part(path: &Path) -> bool {
     PartName::parse(path).is_none_or(|name| name.part == 1)
 }
 
-/// All files of a model, by the name of one; some may be missing.
+/// The paths of all files of a model, given the path of one. Some may be missing.
 pub fn part_files(path: &Path) -> Vec<PathBuf> {
     each_part_file(path).collect()
 }
 
-/// The same, one at a time: a name may claim many parts that do not exist.
+/// As [`part_files`], one at a time, since a name may claim many parts that do not exist.
 pub fn each_part_file(path: &Path) -> impl Iterator<Item = PathBuf> {
     let split = PartName::parse(path).filter(|name| (2..=MAX_LISTED).contains(&name.count));
-    let whole = split.is_none().then(|| path.to_owned());
+    let single = split.is_none().then(|| path.to_owned());
     let parts = split
         .into_iter()
         .flat_map(move |name| (1..=name.count).map(move |part| name.sibling(path, part)));
-    parts.chain(whole)
+    parts.chain(single)
 }
 
-/// Returns the path of part `number` (from 0), given the path of part `of`.
-pub(super) fn sibling(path: &Path, of: Part, number: u32) -> Result<PathBuf, GgufProblem> {
-    match PartName::parse(path).filter(|name| (name.part, name.count) == (of.number + 1, of.count)) {
+/// The path of part `number` (from 0), given the path of another part.
+pub(super) fn sibling(path: &Path, part: Part, number: u32) -> Result<PathBuf, GgufProblem> {
+    let (part, count) = (part.number + 1, part.count);
+    match PartName::parse(path).filter(|name| (name.part, name.count) == (part, count)) {
         Some(name) => Ok(name.sibling(path, number + 1)),
-        None => {
-            let (part, count) = (of.number + 1, of.count);
-            Err(GgufProblem::Split(format!(
-                "this file is part {part} of {count} of a split model, but its name does not end in \
-                 '-{part:05}-of-{count:05}.gguf', so the other parts cannot be found. Rename all parts to their \
-                 original names."
-            )))
-        }
+        None => Err(GgufProblem::Split(format!(
+            "this file is part {part} of {count} of a split model, but its name does not end in \
+             '-{part:05}-of-{count:05}.gguf', so the other parts cannot be found. Rename all parts to their original \
+             names."
+        ))),
     }
 }
 
@@ -135,25 +133,25 @@ mod tests {
 
     #[test]
     fn siblings_are_found_by_name() {
-        let of = Part {
+        let first = Part {
             number: 0,
             count: 3,
             tensors: None,
         };
-        let actual = sibling(Path::new("/models/big-00001-of-00003.gguf"), of, 2).unwrap();
+        let actual = sibling(Path::new("/models/big-00001-of-00003.gguf"), first, 2).unwrap();
         assert_eq!(actual, Path::new("/models/big-00003-of-00003.gguf"));
-        assert!(sibling(Path::new("/models/big.gguf"), of, 1).is_err());
-        let loud = sibling(Path::new("/models/BIG-00001-of-00003.GGUF"), of, 1).unwrap();
-        assert_eq!(loud, Path::new("/models/BIG-00002-of-00003.GGUF"));
-        assert!(sibling(Path::new("/models/big-00001-of-00004.gguf"), of, 1).is_err());
+        assert!(sibling(Path::new("/models/big.gguf"), first, 1).is_err());
+        let upper_case = sibling(Path::new("/models/BIG-00001-of-00003.GGUF"), first, 1).unwrap();
+        assert_eq!(upper_case, Path::new("/models/BIG-00002-of-00003.GGUF"));
+        assert!(sibling(Path::new("/models/big-00001-of-00004.gguf"), first, 1).is_err());
     }
 
     #[test]
     fn files_are_listed_by_name() {
         let check = |name: &str, is_first: bool, files: &[&str]| {
-            let actual = part_files(Path::new(name));
             let files: Vec<PathBuf> = files.iter().map(PathBuf::from).collect();
-            assert_eq!((is_first_part(Path::new(name)), actual), (is_first, files), "{name}");
+            assert_eq!(is_first_part(Path::new(name)), is_first, "{name}");
+            assert_eq!(part_files(Path::new(name)), files, "{name}");
         };
         check("a.gguf", true, &["a.gguf"]);
         let both = ["a-00001-of-00002.gguf", "a-00002-of-00002.gguf"];
@@ -192,8 +190,8 @@ mod tests {
     #[test]
     fn a_stem_need_not_be_utf_8() {
         use std::os::unix::ffi::OsStrExt;
-        let [one, two] = [b"\xff-00001-of-00002.gguf", b"\xff-00002-of-00002.gguf"]
+        let parts = [b"\xff-00001-of-00002.gguf", b"\xff-00002-of-00002.gguf"]
             .map(|name| Path::new("models").join(OsStr::from_bytes(name)));
-        assert_eq!(part_files(&two), [one, two.clone()]);
+        assert_eq!(part_files(&parts[1]), parts);
     }
 }

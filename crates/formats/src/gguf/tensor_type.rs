@@ -122,28 +122,31 @@ impl TensorType {
     /// Bytes of a tensor of this type and shape (row length first).
     ///
     /// # Errors
-    /// The shape is invalid; the text says why.
+    /// If the shape is invalid: the reason, as a part of a sentence.
     pub fn byte_len(self, shape: &[u64]) -> Result<u64, String> {
-        let row = shape.first().copied().unwrap_or(1);
-        if row % self.block_elements() != 0 {
+        let row_len = shape.first().copied().unwrap_or(1);
+        if row_len % self.block_elements() != 0 {
             return Err(format!(
-                "its rows have {row} elements, which is not a multiple of the {} elements in a block of {}",
+                "its rows have {row_len} elements, which is not a multiple of the {} elements in a block of {}",
                 self.block_elements(),
                 self.name()
             ));
         }
-        let elements = shape.iter().try_fold(1u64, |product, &n| product.checked_mul(n));
+        let elements = shape
+            .iter()
+            .try_fold(1u64, |product, &dimension| product.checked_mul(dimension));
         elements
             // File offsets are signed.
-            .filter(|&n| i64::try_from(n).is_ok())
-            .and_then(|n| (n / self.block_elements()).checked_mul(self.block_bytes()))
+            .filter(|&elements| i64::try_from(elements).is_ok())
+            .and_then(|elements| (elements / self.block_elements()).checked_mul(self.block_bytes()))
             .ok_or_else(|| format!("its shape {shape:?} has too many elements"))
     }
 
-    /// The type of an ID read from a file, or an error that distinguishes removed from unknown IDs.
+    /// The type of a tensor from its ID in a file. The error distinguishes removed from unknown
+    /// IDs.
     pub(super) fn read(id: u32, tensor: &str) -> Result<Self, GgufProblem> {
         Self::from_id(id).ok_or_else(|| {
-            let why = match removed(id) {
+            let why = match removed_name(id) {
                 Some(name) => format!("its type {name} (id {id}) was removed from GGUF"),
                 None => format!("its type id {id} is unknown"),
             };
@@ -152,8 +155,8 @@ impl TensorType {
     }
 }
 
-/// Names of IDs that were removed from GGUF.
-fn removed(id: u32) -> Option<&'static str> {
+/// The name of a type that was removed from GGUF.
+fn removed_name(id: u32) -> Option<&'static str> {
     Some(match id {
         4 => "Q4_2",
         5 => "Q4_3",
@@ -218,7 +221,7 @@ mod tests {
     fn ids_round_trip() {
         for &kind in TensorType::ALL {
             assert_eq!(TensorType::from_id(kind.id()), Some(kind));
-            assert_eq!(removed(kind.id()), None);
+            assert_eq!(removed_name(kind.id()), None);
         }
         assert_eq!(TensorType::from_id(43), None);
     }

@@ -19,8 +19,8 @@ pub enum Value {
     Array(Array),
 }
 
-/// A metadata array: values of one type. Nested arrays are refused when a file is read; no known
-/// model uses them.
+/// A metadata array: values of one type. Nested arrays, which no known model uses, are refused when
+/// a file is read.
 #[derive(Debug, Clone, PartialEq)]
 #[allow(missing_docs)] // As above.
 pub enum Array {
@@ -38,8 +38,8 @@ pub enum Array {
     F64(Vec<f64>),
 }
 
-/// A list of strings in one allocation. A vocabulary has a hundred thousand of them and is read at
-/// every start.
+/// A list of strings in one allocation, since a vocabulary has a hundred thousand of them and is
+/// read at every start.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Strings {
     text: String,
@@ -68,7 +68,7 @@ impl Strings {
         self.ends.is_empty()
     }
 
-    /// Returns the string at an index.
+    /// The string at an index.
     pub fn get(&self, index: usize) -> Option<&str> {
         let end = *self.ends.get(index)?;
         let start = if index == 0 { 0 } else { self.ends[index - 1] };
@@ -97,7 +97,7 @@ impl<S: AsRef<str>> FromIterator<S> for Strings {
 }
 
 impl Value {
-    /// Its type with an article, for errors: `an unsigned 32-bit integer`.
+    /// The type with an article, for errors: `an unsigned 32-bit integer`.
     pub fn type_name(&self) -> &'static str {
         match self {
             Self::U8(_) => "an unsigned 8-bit integer",
@@ -127,17 +127,17 @@ impl Value {
         }
     }
 
-    /// The numbers of a value, of one or of an array: integers and floats of any width, and
-    /// booleans as 0 and 1. `None` if it is a text or has texts.
+    /// The numbers of a scalar or an array: integers and floats of any width, and booleans as 0 and
+    /// 1. `None` for strings.
     pub fn numbers(&self) -> Option<Box<dyn Iterator<Item = f64> + '_>> {
-        let one = |number| Some(Box::new(std::iter::once(number)) as Box<dyn Iterator<Item = f64>>);
+        let once = |number| Some(Box::new(std::iter::once(number)) as Box<dyn Iterator<Item = f64>>);
         match self {
-            Self::F32(v) => one(f64::from(*v)),
-            Self::F64(v) => one(*v),
-            Self::Bool(v) => one(f64::from(u8::from(*v))),
+            Self::F32(v) => once(f64::from(*v)),
+            Self::F64(v) => once(*v),
+            Self::Bool(v) => once(f64::from(u8::from(*v))),
             Self::Array(array) => array.numbers(),
             Self::Str(_) => None,
-            integer => one(integer.integer()? as f64),
+            integer => once(integer.integer()? as f64),
         }
     }
 

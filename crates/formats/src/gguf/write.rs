@@ -1,5 +1,5 @@
-//! Writes GGUF files: the header first, then tensor by tensor, so that the model need not fit in
-//! memory.
+//! Writing of GGUF files: the header first, then tensor by tensor, so that the model need not fit
+//! in memory.
 
 use super::limits::{MAX_HEADER, MAX_KEYS, MAX_NAME, MAX_TENSORS, MAX_TEXT};
 use super::parse::{MAGIC, MAX_DIMENSIONS, read_alignment};
@@ -25,7 +25,7 @@ pub struct TensorHeader {
 pub struct GgufWriter<W: Write> {
     out: W,
     alignment: u64,
-    /// Names and lengths of the tensors not yet written, last first.
+    /// Names and lengths of the tensors that are not yet written, last first.
     remaining: Vec<(String, u64)>,
 }
 
@@ -116,7 +116,7 @@ impl<W: Write> GgufWriter<W> {
     }
 }
 
-/// The writer does not know the file's path; the caller may set it.
+/// An error without the file's path, which the writer does not know. The caller may set it.
 fn fail(problem: GgufProblem) -> GgufError {
     GgufError {
         file: PathBuf::from("the GGUF file being written"),
@@ -125,19 +125,19 @@ fn fail(problem: GgufProblem) -> GgufError {
 }
 
 /// The error for a header that exceeds a limit.
-fn too_large(what: &str, found: usize, most: u64) -> GgufProblem {
+fn too_large(what: &str, found: usize, limit: u64) -> GgufProblem {
     GgufProblem::TooLarge {
         what: what.to_owned(),
         found: found.to_string(),
-        most: most.to_string(),
+        most: limit.to_string(),
     }
 }
 
 /// Refuses metadata that exceeds the reader's limits.
 fn check_metadata(metadata: &Metadata) -> Result<(), GgufProblem> {
-    let check = |what: &str, found: usize, most: u64| {
-        if found as u64 > most {
-            Err(too_large(what, found, most))
+    let check = |what: &str, found: usize, limit: u64| {
+        if found as u64 > limit {
+            Err(too_large(what, found, limit))
         } else {
             Ok(())
         }
@@ -145,12 +145,12 @@ fn check_metadata(metadata: &Metadata) -> Result<(), GgufProblem> {
     check("the number of its metadata keys", metadata.len(), MAX_KEYS)?;
     for (key, value) in metadata.iter() {
         check("the length of a metadata key", key.len(), MAX_NAME)?;
-        let longest = match value {
+        let max_len = match value {
             Value::Str(text) => text.len(),
             Value::Array(Array::Str(texts)) => texts.iter().map(str::len).max().unwrap_or(0),
             _ => 0,
         };
-        check(&format!("the metadata key '{key}'"), longest, MAX_TEXT)?;
+        check(&format!("the metadata key '{key}'"), max_len, MAX_TEXT)?;
     }
     Ok(())
 }

@@ -10,7 +10,7 @@ use crate::interrupt;
 use hashbrown::HashMap;
 use std::ops::ControlFlow;
 
-/// Maximum bytes of a word that are merged at once: merging takes about 40 times as much memory.
+/// Maximum bytes of a word that are merged at once. Merging takes about 40 times as much memory.
 /// Longer words, which do not occur in any language, are split.
 const MAX_WORD_BYTES: usize = 1 << 20;
 
@@ -67,8 +67,8 @@ impl Bpe {
             tokens.insert(id, &vocabulary.bytes).ok();
         }
         let byte_tokens = std::array::from_fn(|byte| tokens.get(&[byte as u8], &vocabulary.bytes).unwrap_or(NO_TOKEN));
-        let list = gguf.required_strings("tokenizer.ggml.merges")?;
-        let merges = read_merges(list, &tokens, vocabulary)?;
+        let merges = gguf.required_strings("tokenizer.ggml.merges")?;
+        let merges = read_merges(merges, &tokens, vocabulary)?;
         Ok(Self {
             pre,
             tokens,
@@ -78,7 +78,7 @@ impl Bpe {
     }
 
     /// Appends the tokens of a text. `progress` receives the number of tokens so far and returns
-    /// `false` to cancel, which breaks.
+    /// `false` to cancel. Breaks if cancelled or interrupted.
     pub fn encode(
         &self,
         text: &str,
@@ -105,9 +105,9 @@ impl Bpe {
             }
             let mut rest = word;
             while rest.len() > MAX_WORD_BYTES {
-                let (segment, after) = rest.split_at(rest.floor_char_boundary(MAX_WORD_BYTES));
+                let (segment, remaining) = rest.split_at(rest.floor_char_boundary(MAX_WORD_BYTES));
                 self.merge_word(segment, unknown, &mut symbols, out);
-                rest = after;
+                rest = remaining;
                 if interrupt::is_set() || !progress(out.len()) {
                     return ControlFlow::Break(());
                 }
@@ -138,13 +138,13 @@ impl Bpe {
     }
 }
 
-/// Rank and result of the merge of two adjacent tokens.
+/// Rank and resulting token of the merge of two adjacent tokens.
 type Merges = HashMap<(u32, u32), (u32, u32)>;
 
-fn read_merges(list: &Strings, tokens: &Lookup, vocabulary: &Vocabulary) -> Result<Merges, TokenizerError> {
-    let mut merges = HashMap::with_capacity(list.len());
+fn read_merges(texts: &Strings, tokens: &Lookup, vocabulary: &Vocabulary) -> Result<Merges, TokenizerError> {
+    let mut merges = HashMap::with_capacity(texts.len());
     let mut joined = Vec::new();
-    for (rank, merge) in list.iter().enumerate() {
+    for (rank, merge) in texts.iter().enumerate() {
         let malformed = |why: &str| vocabulary.malformed(format!("merge {rank} ('{merge}') {why}"));
         // The left side has at least one character, which may be a space if the alphabet is not
         // byte-level.

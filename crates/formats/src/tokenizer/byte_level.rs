@@ -19,12 +19,12 @@ pub(super) fn byte_of(character: char) -> Option<u8> {
 /// Appends the bytes that a text encodes. Returns `false` and leaves `out` unchanged if a character
 /// is not in the alphabet.
 pub(super) fn decode(text: &str, out: &mut Vec<u8>) -> bool {
-    let before = out.len();
+    let old_len = out.len();
     for character in text.chars() {
         match byte_of(character) {
             Some(byte) => out.push(byte),
             None => {
-                out.truncate(before);
+                out.truncate(old_len);
                 return false;
             }
         }

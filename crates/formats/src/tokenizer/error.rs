@@ -2,7 +2,7 @@
 
 use crate::gguf::GgufError;
 
-/// A tokenizer cannot be built from a file.
+/// The reason that a tokenizer cannot be built from a file.
 #[derive(Debug, thiserror::Error)]
 pub enum TokenizerError {
     /// A metadata key is missing or has another type.
@@ -15,7 +15,7 @@ pub enum TokenizerError {
         file: String,
         /// `tokenizer` or `pre-tokenizer`.
         what: &'static str,
-        /// Its name in the file.
+        /// The name in the file.
         name: String,
     },
     /// A malformed vocabulary.

@@ -1,4 +1,4 @@
-//! Maps bytes to tokens without copying the bytes.
+//! A map from bytes to tokens that does not copy the bytes.
 
 use hashbrown::{DefaultHashBuilder, HashTable};
 use std::hash::BuildHasher;
@@ -11,7 +11,7 @@ pub(super) struct ByteStrings {
 }
 
 impl ByteStrings {
-    /// Adds a string, which `write` appends.
+    /// Adds the string that `write` appends.
     pub fn push_with(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
         write(&mut self.bytes);
         self.ends.push(self.bytes.len());

@@ -1,4 +1,4 @@
-//! Finds special tokens in text, and breaks them up in text that must not contain any.
+//! Finds special tokens in text, and breaks them up where they must not be parsed.
 
 use super::TokenizerError;
 use super::vocabulary::{TokenType, Vocabulary};
@@ -6,51 +6,51 @@ use aho_corasick::{AhoCorasick, Input, Match, MatchKind};
 use std::borrow::Cow;
 use std::ops::RangeInclusive;
 
-/// Unicode's noncharacters U+FDD0 to U+FDEF. One that does not occur in a conversation is used as
-/// its marker.
+/// Unicode's noncharacters U+FDD0 to U+FDEF. Markers are those that do not occur in a conversation.
 pub(crate) const NONCHARACTERS: RangeInclusive<char> = '\u{fdd0}'..='\u{fdef}';
 
-/// Maximum bytes of text of all tokens of a type. Models have about ten thousand; the automaton
+/// Maximum bytes of text of all tokens of a type. Models have about ten thousand. The automaton
 /// takes about 50 times as much memory.
 const MAX_BYTES: usize = 1 << 20;
 
-/// Noncharacters that do not occur in a conversation. They break up special tokens in its text.
+/// Noncharacters that break up special tokens in the text of a conversation.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Markers {
-    /// In a control token.
+    /// Breaks up control tokens.
     pub control: char,
-    /// In a user-defined token whose text stands for itself.
-    pub letters: char,
+    /// Breaks up user-defined tokens that are literal text.
+    pub literal: char,
 }
 
 impl Markers {
-    /// The first noncharacters that `contains` does not find in a text. If it contains too many of
-    /// them, the last ones are removed from it.
+    /// The first noncharacters that a text does not contain, or the last ones if it contains too
+    /// many. The text is then encoded without those.
     pub fn unused(contains: &dyn Fn(char) -> bool) -> Self {
         let mut unused = NONCHARACTERS.filter(|&character| !contains(character));
-        let (last, last_but_one) = (*NONCHARACTERS.end(), '\u{fdee}');
+        let (last, second_to_last) = (*NONCHARACTERS.end(), '\u{fdee}');
         let control = unused.next().unwrap_or(last);
-        let letters = unused
+        let literal = unused
             .next()
-            .unwrap_or(if control == last { last_but_one } else { last });
-        Self { control, letters }
+            .unwrap_or(if control == last { second_to_last } else { last });
+        Self { control, literal }
     }
 
-    /// A text without them. A text can contain them if the conversation contains all noncharacters.
+    /// A text without the markers. It contains them only if the conversation contains nearly all
+    /// noncharacters.
     pub fn removed_from(self, text: &str) -> Cow<'_, str> {
         match without(text, self.control) {
-            Cow::Borrowed(text) => without(text, self.letters),
-            Cow::Owned(text) => without(&text, self.letters).into_owned().into(),
+            Cow::Borrowed(text) => without(text, self.literal),
+            Cow::Owned(text) => without(&text, self.literal).into_owned().into(),
         }
     }
 
-    /// Whether a character is one of them.
+    /// Whether a character is one of the markers.
     pub fn include(self, character: char) -> bool {
-        character == self.control || character == self.letters
+        character == self.control || character == self.literal
     }
 }
 
-/// A text without a marker.
+/// Removes a marker from a text.
 pub(super) fn without(text: &str, marker: char) -> Cow<'_, str> {
     if text.contains(marker) {
         text.replace(marker, "").into()
@@ -77,14 +77,14 @@ pub(super) struct TokenMatcher {
 }
 
 impl TokenMatcher {
-    /// Builds the matcher for a token type. Control tokens of a single character are left out: a
-    /// marker could not break them up.
+    /// Builds the matcher for a token type. Control tokens of a single character are not matched,
+    /// since a marker could not break them up.
     pub fn new(token_type: TokenType, vocabulary: &Vocabulary) -> Result<Self, TokenizerError> {
         let min_chars = if token_type == TokenType::Control { 2 } else { 1 };
         let mut ids = Vec::new();
         let mut patterns = Vec::new();
-        for (id, (text, &listed_type)) in vocabulary.texts.iter().zip(&vocabulary.types).enumerate() {
-            if listed_type == token_type && text.chars().nth(min_chars - 1).is_some() {
+        for (id, (text, &kind)) in vocabulary.texts.iter().zip(&vocabulary.types).enumerate() {
+            if kind == token_type && text.chars().nth(min_chars - 1).is_some() {
                 ids.push(id as u32);
                 patterns.push(text.to_owned());
             }
@@ -97,11 +97,11 @@ impl TokenMatcher {
         let automaton = if ids.is_empty() {
             None
         } else {
-            let built = AhoCorasick::builder()
+            let automaton = AhoCorasick::builder()
                 .match_kind(MatchKind::LeftmostLongest)
                 .build(&patterns);
             let malformed = |error| vocabulary.malformed(format!("its special tokens cannot be indexed ({error})"));
-            Some(built.map_err(malformed)?)
+            Some(automaton.map_err(malformed)?)
         };
         let spaces = patterns.iter().flat_map(|pattern| pattern.chars());
         let spaces = spaces.filter(|character| character.is_whitespace()).collect();
@@ -123,92 +123,102 @@ impl TokenMatcher {
 
     /// Calls `visit` with the fragments of a text, in order. Text fragments are never empty.
     pub fn split<'t>(&self, text: &'t str, mut visit: impl FnMut(Fragment<'t>)) {
-        let mut done = 0;
-        for found in self.automaton.iter().flat_map(|automaton| automaton.find_iter(text)) {
-            if found.start() > done {
-                visit(Fragment::Text(&text[done..found.start()]));
+        let mut start = 0;
+        for token in self.matches(text) {
+            if token.start() > start {
+                visit(Fragment::Text(&text[start..token.start()]));
             }
-            visit(Fragment::Token(self.ids[found.pattern().as_usize()]));
-            done = found.end();
+            visit(Fragment::Token(self.id(&token)));
+            start = token.end();
         }
-        if done < text.len() {
-            visit(Fragment::Text(&text[done..]));
+        if start < text.len() {
+            visit(Fragment::Text(&text[start..]));
         }
     }
 
+    fn matches(&self, text: &str) -> impl Iterator<Item = Match> {
+        self.automaton
+            .iter()
+            .flat_map(move |automaton| automaton.find_iter(text))
+    }
+
+    fn id(&self, token: &Match) -> u32 {
+        self.ids[token.pattern().as_usize()]
+    }
+
     /// Inserts `marker` after the first character of each such token in a text, and wherever one
-    /// could form across the ends of the text. Afterwards the text contains no such token.
+    /// could form across the ends of the text. The result contains no such token.
     pub fn mark(&self, text: &str, marker: char) -> String {
         if self.automaton.is_none() {
             return text.to_owned();
         }
-        let mut marks = self.inner_marks(text, |_| true);
+        let mut offsets = self.inner_offsets(text, |_| true);
         // Templates trim white space.
         let (head, tail) = (text.trim_start(), text.trim_end());
         for pattern in &self.patterns {
-            let first = pattern.chars().next().map_or(0, char::len_utf8);
+            let first_len = pattern.chars().next().map_or(0, char::len_utf8);
             for (cut, _) in pattern.char_indices().skip(1) {
                 if tail.ends_with(&pattern[..cut]) {
-                    marks.push(tail.len() - cut + first);
+                    offsets.push(tail.len() - cut + first_len);
                 }
                 if head.starts_with(&pattern[cut..]) {
-                    marks.push(text.len() - head.len());
+                    offsets.push(text.len() - head.len());
                 }
             }
         }
-        insert_markers(text, marks, marker)
+        insert_markers(text, offsets, marker)
     }
 
-    /// Inserts `marker` after the first character of each such token in a text whose id is
-    /// `chosen`.
-    pub fn mark_chosen<'t>(&self, text: &'t str, marker: char, mut chosen: impl FnMut(u32) -> bool) -> Cow<'t, str> {
-        let marks = self.inner_marks(text, |found| chosen(self.ids[found.pattern().as_usize()]));
-        if marks.is_empty() {
+    /// Inserts `marker` after the first character of each such token in a text that `is_marked`
+    /// accepts.
+    pub fn mark_some<'t>(&self, text: &'t str, marker: char, mut is_marked: impl FnMut(u32) -> bool) -> Cow<'t, str> {
+        let offsets = self.inner_offsets(text, |token| is_marked(self.id(token)));
+        if offsets.is_empty() {
             text.into()
         } else {
-            insert_markers(text, marks, marker).into()
+            insert_markers(text, offsets, marker).into()
         }
     }
 
-    /// The ends of the first characters of the tokens in a text that are `chosen`.
-    fn inner_marks(&self, text: &str, mut chosen: impl FnMut(&Match) -> bool) -> Vec<usize> {
+    /// The offsets after the first character of each token in a text that `is_marked` accepts.
+    fn inner_offsets(&self, text: &str, mut is_marked: impl FnMut(&Match) -> bool) -> Vec<usize> {
         let Some(automaton) = &self.automaton else {
             return Vec::new();
         };
-        let mut marks = Vec::new();
-        let mut from = 0;
-        // Continue from the second character of each match: another token may begin inside it.
-        while let Some(found) = automaton.find(Input::new(text).range(from..)) {
-            from = found.start() + text[found.start()..].chars().next().map_or(1, char::len_utf8);
-            if chosen(&found) {
-                marks.push(from);
+        let mut offsets = Vec::new();
+        let mut offset = 0;
+        // Continues at the second character of each match, since tokens may overlap.
+        while let Some(token) = automaton.find(Input::new(text).range(offset..)) {
+            offset = token.start() + text[token.start()..].chars().next().map_or(1, char::len_utf8);
+            if is_marked(&token) {
+                offsets.push(offset);
             }
         }
-        marks
+        offsets
     }
 
-    /// Inserts `marker` around every character that may occur in such a token. Afterwards no
-    /// substring of the text can form a token, alone or with adjacent text.
+    /// Inserts `marker` around every character that may occur in such a token, so that no substring
+    /// of the result can form a token, alone or with adjacent text.
     pub fn mark_each(&self, text: &str, marker: char) -> String {
         let mut marked = String::with_capacity(text.len() * 2);
         let mut after_marker = false;
         for character in text.chars() {
-            let markable = self.may_occur_in_token(character);
-            if markable && !after_marker {
+            let is_marked = self.may_occur_in_token(character);
+            if is_marked && !after_marker {
                 marked.push(marker);
             }
             marked.push(character);
-            if markable {
+            if is_marked {
                 marked.push(marker);
             }
-            after_marker = markable;
+            after_marker = is_marked;
         }
         marked
     }
 
     /// Replaces every character that may occur in such a token by a noncharacter other than the
-    /// markers. Preserves the number of characters. Different texts nearly always stay different,
-    /// which matters for keys.
+    /// markers. Preserves the number of characters. Texts that differ, such as the keys of an
+    /// object, nearly always stay different.
     pub fn blank(&self, text: &str, markers: Markers) -> String {
         let blanks: Vec<char> = NONCHARACTERS.filter(|&blank| !markers.include(blank)).collect();
         let blank = |character: char| {
@@ -221,9 +231,9 @@ impl TokenMatcher {
         text.chars().map(blank).collect()
     }
 
-    /// Whether a character may occur in such a token after a template changed it. White space only
-    /// if a token contains it, since templates trim; any other character, since templates change
-    /// the case and decode escapes.
+    /// Whether a character may occur in such a token after a template changed the text. Any
+    /// character may, since templates change the case and decode escapes, except for white space
+    /// that no token contains.
     fn may_occur_in_token(&self, character: char) -> bool {
         !character.is_whitespace() || self.spaces.contains(character)
     }
@@ -231,33 +241,34 @@ impl TokenMatcher {
     /// The tokens in a text, in order, each with the number of characters before it, and the total
     /// number of characters. Markers are not counted.
     pub fn positions(&self, text: &str, markers: Markers) -> (Vec<(usize, u32)>, usize) {
-        let (mut done, mut before) = (0, 0);
-        let mut count_to = |end: usize| {
-            before += text[done..end]
+        let (mut start, mut characters) = (0, 0);
+        let mut characters_before = |end: usize| {
+            characters += text[start..end]
                 .chars()
                 .filter(|&character| !markers.include(character))
                 .count();
-            done = end;
-            before
+            start = end;
+            characters
         };
-        let found = self.automaton.iter().flat_map(|automaton| automaton.find_iter(text));
-        let positions = found.map(|found| (count_to(found.start()), self.ids[found.pattern().as_usize()]));
-        let positions = positions.collect();
-        (positions, count_to(text.len()))
+        let positions = self
+            .matches(text)
+            .map(|token| (characters_before(token.start()), self.id(&token)))
+            .collect();
+        (positions, characters_before(text.len()))
     }
 }
 
-/// Inserts `marker` at the byte offsets `marks`.
-fn insert_markers(text: &str, mut marks: Vec<usize>, marker: char) -> String {
-    marks.sort_unstable();
-    marks.dedup();
-    let mut marked = String::with_capacity(text.len() + marks.len() * marker.len_utf8());
-    let mut done = 0;
-    for mark in marks {
-        marked.push_str(&text[done..mark]);
+/// Inserts `marker` at these byte offsets.
+fn insert_markers(text: &str, mut offsets: Vec<usize>, marker: char) -> String {
+    offsets.sort_unstable();
+    offsets.dedup();
+    let mut marked = String::with_capacity(text.len() + offsets.len() * marker.len_utf8());
+    let mut start = 0;
+    for offset in offsets {
+        marked.push_str(&text[start..offset]);
         marked.push(marker);
-        done = mark;
+        start = offset;
     }
-    marked.push_str(&text[done..]);
+    marked.push_str(&text[start..]);
     marked
 }

@@ -1,7 +1,7 @@
-//! The merge loop of BPE and SPM: merge the best pair of adjacent symbols until none can be merged.
+//! The merge loop of BPE and SPM: merges the best pair of adjacent symbols until there is none.
 //!
-//! They differ in the rank of a pair: its index in the list of merges, or the score of the
-//! resulting token. A linked list of symbols and a heap of bigrams make the loop O(n log n), also
+//! The two differ in the rank of a pair: its index in the list of merges, or the score of the
+//! resulting token. A linked list of symbols and a heap of bigrams make the loop O(n log n), even
 //! for a long text without spaces.
 
 use crate::interrupt;
@@ -11,10 +11,10 @@ use std::collections::BinaryHeap;
 /// Id of a symbol that is not a token (yet).
 pub(super) const NO_TOKEN: u32 = u32::MAX;
 
-/// A symbol: a token with its position in the text.
+/// A token with its position in the text.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Symbol {
-    /// Its token, or [`NO_TOKEN`].
+    /// The token, or [`NO_TOKEN`].
     pub id: u32,
     /// Byte offset in the text.
     pub start: u32,
@@ -76,8 +76,8 @@ impl Symbols {
         });
     }
 
-    /// Merges adjacent symbols while `rank_of(left, right)` returns a `(rank, id)`, the smallest
-    /// rank first, and it is not interrupted.
+    /// Merges adjacent symbols for which `rank_of(left, right)` returns a rank and the id of the
+    /// resulting token, smallest rank first. Returns early if interrupted.
     pub fn merge(&mut self, mut rank_of: impl FnMut(Symbol, Symbol) -> Option<(u32, u32)>) {
         for left in 1..self.symbols.len() as u32 {
             if interrupt::step(BYTES_PER_MERGE) {
@@ -135,7 +135,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Two digits, or sums of them, merge into their sum if it is even; larger sums first.
+    /// Two digits or sums merge into their sum if it is even. Larger sums merge first.
     fn rank_of(a: u32, b: u32) -> Option<(u32, u32)> {
         (a + b).is_multiple_of(2).then(|| (1000 - (a + b), a + b))
     }
@@ -149,12 +149,12 @@ mod tests {
         symbols.merge(|a, b| rank_of(a.id, b.id));
         let parts: Vec<_> = symbols
             .iter()
-            .map(|p| &digits[p.start as usize..(p.start + p.len) as usize])
+            .map(|symbol| &digits[symbol.start as usize..(symbol.start + symbol.len) as usize])
             .collect();
         parts.join("-")
     }
 
-    /// Reference implementation: repeatedly merges the best pair, the leftmost of equal ones.
+    /// Reference implementation: repeatedly merges the best pair, the leftmost of equally ranked.
     fn merged_naively(digits: &str) -> String {
         let mut parts: Vec<(u32, String)> = digits
             .chars()
@@ -185,7 +185,7 @@ mod tests {
             ("12", "1-2"),
             ("111", "11-1"),
             ("113", "1-13"),
-            // 57, then the left 13, then both of them; then the other 13.
+            // Merges 57, the left 13, both of these, and then the other 13.
             ("135713", "135713"),
             ("57131", "5713-1"),
             ("2468", "2468"),

@@ -1,7 +1,7 @@
 //! Tokenizers: encode text to tokens and decode tokens to text, with the vocabulary of a GGUF file.
 //!
 //! Two types cover nearly all models: byte-level BPE ([`bpe`]: Llama 3, Qwen, SmolLM) and
-//! SentencePiece ([`spm`]: Llama 2, Gemma). User text is never parsed for special tokens: see
+//! SentencePiece ([`spm`]: Llama 2, Gemma). User text is never parsed for special tokens. See
 //! [`Special`].
 
 mod bpe;
@@ -27,24 +27,23 @@ use std::collections::HashMap;
 use std::ops::ControlFlow;
 use vocabulary::{TokenType, Vocabulary};
 
-/// Encoding of the texts of special tokens.
+/// The encoding of text that looks like a special token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Special {
-    /// As ordinary text: for user text and the contents of files.
+    /// Encodes ordinary text. For user text and the contents of files.
     Text,
-    /// As special tokens: for rendered templates.
+    /// Parses special tokens. For rendered templates.
     Parse,
 }
 
-/// Whether a user-defined token has the form of a tag, as those that structure conversations have
-/// (`<think>`, `<|channel>`), unlike runs of white space.
+/// Whether a user-defined token has the form of a tag (`<think>`, `<|channel>`), as those that
+/// structure conversations do, in contrast to runs of white space.
 fn is_markup(text: &str) -> bool {
     let enclosed = |open: char, close: char| text.starts_with(open) && text.ends_with(close);
     text.len() > 2 && (enclosed('<', '>') || enclosed('[', ']'))
 }
 
-/// A model's tokenizer. It does not add BOS automatically: callers do if [`Tokenizer::add_bos`]
-/// returns `true`.
+/// A model's tokenizer. Callers add BOS if [`Tokenizer::add_bos`] returns `true`.
 pub struct Tokenizer {
     vocabulary: Vocabulary,
     model: Model,
@@ -119,25 +118,25 @@ impl Tokenizer {
         ids
     }
 
-    /// Inserts [`Markers::letters`] into each user-defined token in a text that `is_structure` in
-    /// its model's conversations, so that it is encoded as the text it is.
+    /// Inserts [`Markers::literal`] into each user-defined token in a text that structures the
+    /// model's conversations according to `is_structure`, so that it is encoded as ordinary text.
     pub(crate) fn mark_structure<'t>(
         &self,
         text: &'t str,
         markers: Markers,
         is_structure: impl Fn(&str) -> bool,
     ) -> Cow<'t, str> {
-        let mut known = HashMap::new();
-        self.user_defined.mark_chosen(text, markers.letters, |id| {
-            *known.entry(id).or_insert_with(|| {
+        let mut cache = HashMap::new();
+        self.user_defined.mark_some(text, markers.literal, |id| {
+            *cache.entry(id).or_insert_with(|| {
                 self.token_text(id)
                     .is_some_and(|text| is_markup(text) && is_structure(text))
             })
         })
     }
 
-    /// Inserts `marker` into every control token in a text, and wherever one could form across its
-    /// ends, so that the text contains none.
+    /// Inserts `marker` into every control token in a text, and wherever one could form across the
+    /// ends of the text, so that the text contains none.
     pub(crate) fn mark_controls(&self, text: &str, marker: char) -> String {
         self.controls.mark(text, marker)
     }
@@ -153,38 +152,38 @@ impl Tokenizer {
         self.controls.blank(text, markers)
     }
 
-    /// Whether two texts have the same control tokens, and at the same positions if the texts have
-    /// the same length. Markers are ignored.
-    pub(crate) fn have_same_controls(&self, one: &str, other: &str, markers: Markers) -> bool {
-        let (one, length) = self.controls.positions(one, markers);
-        let (other, other_length) = self.controls.positions(other, markers);
-        if length == other_length {
-            return one == other;
+    /// Whether two texts have the same control tokens, at the same positions if the texts have the
+    /// same length. Markers are ignored.
+    pub(crate) fn have_same_controls(&self, a: &str, b: &str, markers: Markers) -> bool {
+        let (a, a_length) = self.controls.positions(a, markers);
+        let (b, b_length) = self.controls.positions(b, markers);
+        if a_length == b_length {
+            return a == b;
         }
         let id = |&(_, id): &(usize, u32)| id;
-        one.iter().map(id).eq(other.iter().map(id))
+        a.iter().map(id).eq(b.iter().map(id))
     }
 
     /// Replaces every control token in a text by a space.
     pub(crate) fn without_controls(&self, text: &str) -> String {
-        let mut rest = String::with_capacity(text.len());
+        let mut out = String::with_capacity(text.len());
         self.controls.split(text, |fragment| match fragment {
-            Fragment::Text(text) => rest.push_str(text),
-            Fragment::Token(_) => rest.push(' '),
+            Fragment::Text(text) => out.push_str(text),
+            Fragment::Token(_) => out.push(' '),
         });
-        rest
+        out
     }
 
     /// Encodes a text with [`Special::Text`]. `progress` receives the number of tokens so far, at
     /// intervals, and returns `false` to cancel. `None` if cancelled.
     pub(crate) fn encode_cancellable(&self, text: &str, progress: &dyn Fn(usize) -> bool) -> Option<Vec<u32>> {
         let mut ids = Vec::with_capacity(text.len() / 3 + 1);
-        let done = self.encode_text_while(text, true, None, &mut ids, progress);
-        done.is_continue().then_some(ids)
+        let flow = self.encode_text_while(text, true, None, &mut ids, progress);
+        flow.is_continue().then_some(ids)
     }
 
-    /// As [`Tokenizer::encode_marked`]. Also returns the end of each control token, as an offset in
-    /// bytes of the text and in tokens.
+    /// Encodes as [`Tokenizer::encode_marked`] does. Also returns the end of each control token:
+    /// the byte offset in the text, and the number of tokens up to it.
     pub(crate) fn encode_marked_with_boundaries(
         &self,
         text: &str,
@@ -213,7 +212,7 @@ impl Tokenizer {
         self.controls.split(text, |fragment| match fragment {
             Fragment::Text(text) => {
                 let text = markers.map_or(text.into(), |markers| without(text, markers.control));
-                self.encode_text(&text, first, markers.map(|markers| markers.letters), ids);
+                self.encode_text(&text, first, markers.map(|markers| markers.literal), ids);
                 first = false;
             }
             Fragment::Token(id) => {
@@ -228,7 +227,8 @@ impl Tokenizer {
         let _ = self.encode_text_while(text, first, marker, ids, &|_| true);
     }
 
-    /// Encodes text without control tokens. `marker` breaks up user-defined tokens and is removed.
+    /// Encodes text without control tokens. `first`: it starts the input or follows a special
+    /// token. `marker` breaks up user-defined tokens and is removed.
     fn encode_text_while(
         &self,
         text: &str,
@@ -256,8 +256,8 @@ impl Tokenizer {
         flow
     }
 
-    /// The bytes that a token decodes to, which may be part of a character. For special tokens
-    /// their text. `None` if the id is out of range.
+    /// The bytes that a token decodes to, which may be part of a character; for a special token its
+    /// text. `None` if the id is out of range.
     pub fn token_bytes(&self, id: u32) -> Option<&[u8]> {
         self.vocabulary.bytes.get(id)
     }
@@ -287,7 +287,7 @@ impl Tokenizer {
         }
     }
 
-    /// Number of tokens. Ids are smaller than this.
+    /// Number of tokens. All ids are smaller.
     pub fn vocab_size(&self) -> usize {
         self.vocabulary.len()
     }
@@ -330,23 +330,19 @@ impl Tokenizer {
         self.vocabulary.eog_ids.binary_search(&id).is_ok()
     }
 
-    /// A sentence for the user about text that cannot be encoded: bytes that have no token, where
-    /// there is no unknown token either. `None` if there are none.
-    pub fn notice(&self) -> Option<String> {
+    /// The first byte of text that cannot be encoded: it has no token, and there is no unknown
+    /// token either. `None` if there is no such byte.
+    pub fn missing_byte(&self) -> Option<u8> {
         if self.vocabulary.unknown_in_text().is_some() {
             return None;
         }
-        // The others are in no UTF-8 text.
+        // The bytes that occur in UTF-8.
         let mut bytes = (0..=0xf4).filter(|byte| !matches!(byte, 0xc0 | 0xc1));
         let has_token = |byte: u8| match &self.model {
             Model::Bpe(bpe) => bpe.has_token(byte),
             Model::Spm(spm) => spm.has_token(byte),
         };
-        let missing = bytes.find(|&byte| !has_token(byte))?;
-        Some(format!(
-            "This model's vocabulary has no token for some characters, such as those with the byte {missing:#04x}, and \
-             no unknown token: the model does not see them."
-        ))
+        bytes.find(|&byte| !has_token(byte))
     }
 
     /// The control token with this text, such as `<|im_start|>`.

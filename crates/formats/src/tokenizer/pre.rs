@@ -2,8 +2,8 @@
 //! in `tokenizer.ggml.pre`.
 //!
 //! The published patterns use a look-ahead, `\s+(?!\S)`, which matches white space except the last
-//! character before a word. The regex engine has no look-ahead, so the patterns here match all
-//! white space and [`Pattern::find`] drops the last character.
+//! character before a word. The `regex` crate has no look-ahead, so the patterns here match all
+//! white space, and [`Pattern::find`] drops the last character.
 
 use regex::Regex;
 use std::ops::{ControlFlow, Range};
@@ -58,18 +58,18 @@ impl PreTokenizer {
         })
     }
 
-    /// Calls `word` with each word of a text, in order, until it breaks. The words concatenate to
+    /// Calls `visit` with each word of a text, in order, until it breaks. The words concatenate to
     /// the text.
-    pub fn split(&self, text: &str, word: &mut impl FnMut(&str) -> ControlFlow<()>) -> ControlFlow<()> {
-        split_by(self.patterns, text, word)
+    pub fn split(&self, text: &str, visit: &mut impl FnMut(&str) -> ControlFlow<()>) -> ControlFlow<()> {
+        split_by(self.patterns, text, visit)
     }
 }
 
-/// A pattern.
+/// A pattern of words.
 struct Pattern {
     regex: LazyLock<Regex>,
-    /// Whether white space that ends with a line break is a separate alternative, without the
-    /// look-ahead.
+    /// Whether the regex has an alternative without look-ahead for white space that ends with a
+    /// line break.
     newline_alternative: bool,
 }
 
@@ -115,37 +115,37 @@ patterns! {
     PUNCTUATION = r"[\p{P}$+<=>^~|]+", newline_alternative: false;
 }
 
-fn split_by(patterns: &[&Pattern], text: &str, word: &mut impl FnMut(&str) -> ControlFlow<()>) -> ControlFlow<()> {
+fn split_by(patterns: &[&Pattern], text: &str, visit: &mut impl FnMut(&str) -> ControlFlow<()>) -> ControlFlow<()> {
     let Some((pattern, inner)) = patterns.split_first() else {
-        return word(text);
+        return visit(text);
     };
-    let mut done = 0;
-    while done < text.len() {
-        let found = pattern.find(text, done);
-        if found.start > done {
-            split_by(inner, &text[done..found.start], word)?;
+    let mut start = 0;
+    while start < text.len() {
+        let word = pattern.find(text, start);
+        if word.start > start {
+            split_by(inner, &text[start..word.start], visit)?;
         }
-        if !found.is_empty() {
-            split_by(inner, &text[found.clone()], word)?;
+        if !word.is_empty() {
+            split_by(inner, &text[word.clone()], visit)?;
         }
-        done = found.end;
+        start = word.end;
     }
     ControlFlow::Continue(())
 }
 
 impl Pattern {
-    /// The first match from `from` on. An empty range at the end of the text if there is none.
-    fn find(&self, text: &str, from: usize) -> Range<usize> {
-        let Some(found) = self.regex.find_at(text, from) else {
+    /// The first match at or after `start`, or an empty range at the end of the text.
+    fn find(&self, text: &str, start: usize) -> Range<usize> {
+        let Some(found) = self.regex.find_at(text, start) else {
             return text.len()..text.len();
         };
         let matched = found.as_str();
-        let at_break = self.newline_alternative && matched.ends_with(['\r', '\n']);
-        let before_word = found.end() < text.len();
+        let is_newline_alternative = self.newline_alternative && matched.ends_with(['\r', '\n']);
+        let is_before_word = found.end() < text.len();
         match matched.chars().next_back() {
             Some(last)
-                if before_word
-                    && !at_break
+                if is_before_word
+                    && !is_newline_alternative
                     && last.len_utf8() < matched.len()
                     && matched.chars().all(char::is_whitespace) =>
             {

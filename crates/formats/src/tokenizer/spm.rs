@@ -1,8 +1,8 @@
 //! SentencePiece BPE, as in Llama 2 and Gemma: adjacent symbols are merged if the result is a
-//! token, highest score first. The rest is encoded with byte fallback.
+//! token, highest score first. The remaining symbols are encoded with byte fallback.
 //!
 //! These models were trained with this greedy merging (SentencePiece's BPE), not with a unigram
-//! model, which searches for the most likely segmentation. docs/decisions compares them.
+//! model, which searches for the most likely segmentation. docs/decisions compares the two.
 
 use super::lookup::{ByteStrings, Lookup};
 use super::merge::{NO_TOKEN, Symbols};
@@ -14,13 +14,13 @@ use std::collections::HashSet;
 use std::ops::ControlFlow;
 use std::sync::OnceLock;
 
-/// Bytes of a text that are merged at once: merging takes about 33 times as much memory.
+/// Bytes of a text that are merged at once. Merging takes about 33 times as much memory.
 const SEGMENT_BYTES: usize = 64 << 10;
 
 /// Maximum bytes of a segment. A longer one is split even if a token could span the split.
 const MAX_SEGMENT_BYTES: usize = 2 << 20;
 
-/// The character that replaces a space.
+/// The character that replaces a space in token texts.
 const SPACE: char = '\u{2581}';
 
 /// A SentencePiece BPE model, without the vocabulary.
@@ -59,7 +59,7 @@ impl Spm {
         strings
     }
 
-    /// Reads the scores of a file.
+    /// Builds the model from a file's scores.
     pub fn build(gguf: &Gguf, vocabulary: &Vocabulary) -> Result<Self, TokenizerError> {
         let scores = gguf.required_f32s("tokenizer.ggml.scores")?;
         if scores.len() < vocabulary.len() {
@@ -83,7 +83,7 @@ impl Spm {
                         );
                     }
                 },
-                // No merge may lead to one: it is matched before, except where it is only text.
+                // Merges must not produce these. They are matched before, except in literal text.
                 TokenType::UserDefined if is_markup(text) && !text.contains(SPACE) => {}
                 TokenType::Normal | TokenType::UserDefined | TokenType::Unused => {
                     if let Err(other) = tokens.insert(id, &texts) {
@@ -105,7 +105,7 @@ impl Spm {
         })
     }
 
-    /// Whether a byte has a token, as such or, in ASCII, as a character.
+    /// Whether a byte has a token, or is an ASCII character that has one.
     pub fn has_token(&self, byte: u8) -> bool {
         let character = if byte == b' ' { SPACE } else { byte as char };
         let has_character = |text: &str| self.tokens.get(text.as_bytes(), &self.texts).is_some();
@@ -115,7 +115,7 @@ impl Spm {
 
     /// Appends the tokens of a text, in segments if it is long. `first`: it starts the input or
     /// follows a special token. `progress` receives the number of tokens so far and returns `false`
-    /// to cancel, which breaks.
+    /// to cancel. Breaks if cancelled or interrupted.
     pub fn encode(
         &self,
         text: &str,
@@ -129,9 +129,9 @@ impl Spm {
             if interrupt::step(SEGMENT_BYTES as u64) {
                 return ControlFlow::Break(());
             }
-            let (segment, after) = rest.split_at(self.segment_end(rest, vocabulary));
+            let (segment, remaining) = rest.split_at(self.segment_end(rest, vocabulary));
             self.encode_segment(segment, first, vocabulary, out);
-            (rest, first) = (after, false);
+            (rest, first) = (remaining, false);
             if !progress(out.len()) {
                 return ControlFlow::Break(());
             }
@@ -143,8 +143,8 @@ impl Spm {
     }
 
     /// End of the first segment of a text longer than [`SEGMENT_BYTES`]. Splitting there does not
-    /// change the tokens: no token contains the two characters around it next to each other, so no
-    /// merge spans it.
+    /// change the tokens: no token has the two characters around it in sequence, so no merge spans
+    /// it.
     fn segment_end(&self, text: &str, vocabulary: &Vocabulary) -> usize {
         let adjacent_chars = self.adjacent_chars.get_or_init(|| {
             let tokens = vocabulary.texts.iter().zip(&vocabulary.types);
@@ -155,25 +155,26 @@ impl Spm {
                 .collect()
         });
         let start = text.floor_char_boundary(SEGMENT_BYTES);
-        let mut before = text[..start].chars().next_back().map(escaped);
+        let mut previous = text[..start].chars().next_back().map(escape_space);
         for (offset, character) in text[start..].char_indices() {
-            let character = escaped(character);
+            let character = escape_space(character);
             let end = start + offset;
-            if before.is_some_and(|before| !adjacent_chars.contains(&(before, character))) || end >= MAX_SEGMENT_BYTES {
+            let is_boundary = previous.is_some_and(|previous| !adjacent_chars.contains(&(previous, character)));
+            if is_boundary || end >= MAX_SEGMENT_BYTES {
                 return end;
             }
-            before = Some(character);
+            previous = Some(character);
         }
         text.len()
     }
 
     fn encode_segment(&self, text: &str, first: bool, vocabulary: &Vocabulary, out: &mut Vec<u32>) {
-        let mut all = String::with_capacity(text.len() + text.len() / 4);
+        let mut escaped = String::with_capacity(text.len() + text.len() / 4);
         if first && self.add_space_prefix {
-            all.push(SPACE);
+            escaped.push(SPACE);
         }
-        all.extend(text.chars().map(escaped));
-        let escaped = all.as_bytes();
+        escaped.extend(text.chars().map(escape_space));
+        let escaped = escaped.as_bytes();
 
         let mut symbols = Symbols::default();
         let mut start = 0;
@@ -189,8 +190,8 @@ impl Spm {
             start += len;
         }
         symbols.merge(|left, right| {
-            let whole = &escaped[left.start as usize..(right.start + right.len) as usize];
-            let id = self.tokens.get(whole, &self.texts)?;
+            let merged = &escaped[left.start as usize..(right.start + right.len) as usize];
+            let id = self.tokens.get(merged, &self.texts)?;
             Some((self.ranks[id as usize], id))
         });
         let unknown = vocabulary.unknown_in_text();
@@ -209,8 +210,7 @@ impl Spm {
     }
 }
 
-/// A character as in token texts.
-fn escaped(character: char) -> char {
+fn escape_space(character: char) -> char {
     if character == ' ' { SPACE } else { character }
 }
 
@@ -218,8 +218,8 @@ fn escaped(character: char) -> char {
 fn byte_token(text: &str) -> Option<u8> {
     let digits = text.strip_prefix("<0x")?.strip_suffix('>')?;
     // `from_str_radix` would accept a sign.
-    let two_digits = digits.len() == 2 && digits.bytes().all(|digit| digit.is_ascii_hexdigit());
-    if two_digits {
+    let has_two_digits = digits.len() == 2 && digits.bytes().all(|digit| digit.is_ascii_hexdigit());
+    if has_two_digits {
         u8::from_str_radix(digits, 16).ok()
     } else {
         None
@@ -231,7 +231,7 @@ fn byte_token(text: &str) -> Option<u8> {
 fn rank(score: f32) -> u32 {
     // Maps -0 to +0.
     let bits = (score + 0.0).to_bits();
-    // The bits of floats order as integers, after the bits of negative ones are flipped.
+    // Floats have the order of their bits as integers, if the bits of negative ones are flipped.
     let ascending = if bits >> 31 == 0 { bits | 1 << 31 } else { !bits };
     !ascending
 }
@@ -264,10 +264,10 @@ mod tests {
             let text = source.repeat(3 * SEGMENT_BYTES / source.len() + 1);
             let (mut whole, mut segments) = (Vec::new(), Vec::new());
             spm.encode_segment(&text, true, &vocabulary, &mut whole);
-            let done = spm.encode(&text, true, &vocabulary, &mut segments, &|_| true);
-            assert!(done.is_continue() && segments == whole, "{name}");
-            let cancelled = spm.encode(&text, true, &vocabulary, &mut segments, &|tokens| tokens < 10);
-            assert!(cancelled.is_break(), "{name}");
+            let flow = spm.encode(&text, true, &vocabulary, &mut segments, &|_| true);
+            assert!(flow.is_continue() && segments == whole, "{name}");
+            let flow = spm.encode(&text, true, &vocabulary, &mut segments, &|tokens| tokens < 10);
+            assert!(flow.is_break(), "{name}");
         }
     }
 

@@ -9,14 +9,14 @@ use crate::gguf::{Gguf, Strings};
 pub(super) enum TokenType {
     /// Ordinary text.
     Normal,
-    /// Replaces text that the vocabulary cannot encode.
+    /// Stands for text that the vocabulary cannot encode.
     Unknown,
     /// Control tokens, such as the beginning and end of turns and texts. Never produced from user
     /// text.
     Control,
     /// Text that is always one token. Matched before pre-tokenization.
     UserDefined,
-    /// Not used.
+    /// Reserved: models do not use it.
     Unused,
     /// A single byte (byte fallback).
     Byte,
@@ -81,8 +81,8 @@ const END_OF_GENERATION: &[&str] = &[
 const CONTROL_TEXTS: &[&str] = &["<start_of_turn>", "<bos>", "<pad>", "<mask>", "[@BOS@]"];
 
 impl Vocabulary {
-    /// The token of bytes that have none. Text must not begin or end an answer, as GPT-2's
-    /// `<|endoftext|>` would.
+    /// The token for bytes that have none. Excludes BOS and end-of-generation tokens, such as
+    /// GPT-2's `<|endoftext|>`, which text must not produce.
     pub fn unknown_in_text(&self) -> Option<u32> {
         self.unknown
             .filter(|id| Some(*id) != self.bos && self.eog_ids.binary_search(id).is_err())
@@ -106,12 +106,11 @@ impl Vocabulary {
             return Err(vocabulary.malformed(format!("it has {} tokens", vocabulary.texts.len())));
         }
         vocabulary.read_types(gguf)?;
-        let named = |vocabulary: &Self, name: &str| vocabulary.named_id(gguf, name);
-        vocabulary.bos = named(&vocabulary, "bos")?;
-        vocabulary.eos = named(&vocabulary, "eos")?;
-        vocabulary.eot = named(&vocabulary, "eot")?;
-        vocabulary.unknown = named(&vocabulary, "unknown")?;
-        let end_of_message = named(&vocabulary, "eom")?;
+        vocabulary.bos = vocabulary.named_id(gguf, "bos")?;
+        vocabulary.eos = vocabulary.named_id(gguf, "eos")?;
+        vocabulary.eot = vocabulary.named_id(gguf, "eot")?;
+        vocabulary.unknown = vocabulary.named_id(gguf, "unknown")?;
+        let end_of_message = vocabulary.named_id(gguf, "eom")?;
         vocabulary.find_eog(end_of_message);
         Ok(vocabulary)
     }
@@ -175,7 +174,7 @@ impl Vocabulary {
     fn find_eog(&mut self, end_of_message: Option<u32>) {
         // A single pass over the vocabulary. The check of the first character skips nearly all
         // tokens.
-        let mut turn: Option<(usize, u32)> = None;
+        let mut end_of_turn: Option<(usize, u32)> = None;
         for (id, text) in self.texts.iter().enumerate() {
             if !text.starts_with(['<', '[', '_']) {
                 continue;
@@ -184,16 +183,16 @@ impl Vocabulary {
                 self.eog_ids.push(id as u32);
             }
             if let Some(priority) = END_OF_TURN.iter().position(|&end| end == text)
-                && turn.is_none_or(|(best, _)| priority < best)
+                && end_of_turn.is_none_or(|(best, _)| priority < best)
             {
-                turn = Some((priority, id as u32));
+                end_of_turn = Some((priority, id as u32));
             }
         }
-        self.eot = self.eot.or(turn.map(|(_, id)| id));
-        // In harmony's vocabularies an answer has several parts, and `<|end|>` only ends one of
-        // them.
-        let has = |eog_ids: &[u32], text: &str| eog_ids.iter().any(|&id| self.texts.get(id as usize) == Some(text));
-        if has(&self.eog_ids, "<|call|>") && has(&self.eog_ids, "<|return|>") {
+        self.eot = self.eot.or(end_of_turn.map(|(_, id)| id));
+        // In the harmony format `<|end|>` only ends one of several parts of an answer.
+        let contains =
+            |eog_ids: &[u32], text: &str| eog_ids.iter().any(|&id| self.texts.get(id as usize) == Some(text));
+        if contains(&self.eog_ids, "<|call|>") && contains(&self.eog_ids, "<|return|>") {
             self.eog_ids
                 .retain(|&id| self.texts.get(id as usize) != Some("<|end|>"));
             self.eot = self.eot.filter(|&id| self.texts.get(id as usize) != Some("<|end|>"));

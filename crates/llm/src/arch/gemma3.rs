@@ -15,25 +15,26 @@ use hearth_kernels::rope::Pairing;
 /// The norms of a layer.
 pub(super) const NORMS: &[NormName] = &NormName::ALL;
 
-/// Every sixth layer has full attention, if the file does not say otherwise.
-const PATTERN: u32 = 6;
-/// RoPE base of sliding-window layers.
+/// The default of `sliding_window_pattern`: every sixth layer has full attention.
+const DEFAULT_PATTERN: u32 = 6;
+/// The default RoPE base of sliding-window layers.
 const LOCAL_ROPE_BASE: f32 = 10_000.0;
-/// The number of layers that identifies the 27B model; it alone scales scores by width / heads.
+/// The number of layers that identifies the 27B model. It alone scales scores by
+/// `1 / sqrt(width / heads)`; other sizes scale them by `1 / sqrt(head_dim)`.
 const LAYERS_OF_27B: usize = 62;
 
 pub(super) fn describe(gguf: &GgufHeader, config: &Config) -> Result<DecoderSpec, LoadError> {
     let plain = LayerSpec::plain(config, Pairing::Halves);
-    let per_head = match config.n_layers {
+    let scale_dim = match config.n_layers {
         LAYERS_OF_27B => config.width / config.heads,
         _ => config.head_dim,
     };
-    if per_head == 0 {
+    if scale_dim == 0 {
         return Err(LoadError::bad_value(gguf, "gemma3.attention.head_count", config.heads));
     }
     let full = LayerSpec {
         heads: Heads {
-            scale: (per_head as f32).sqrt().recip(),
+            scale: (scale_dim as f32).sqrt().recip(),
             ..plain.heads
         },
         norms: NORMS,
@@ -69,27 +70,26 @@ pub(super) fn describe(gguf: &GgufHeader, config: &Config) -> Result<DecoderSpec
     })
 }
 
-/// Whether each layer has a window. The file says so for each layer, or has the number of layers
-/// of which the last has full attention, where 0 means that none has.
+/// For each layer, whether it has a sliding window. The file has a list of flags, or a period `n`:
+/// the last of every `n` layers has full attention. With a period of 0, no
+/// layer has full attention.
 fn local_layers(gguf: &GgufHeader, layers: usize) -> Result<Vec<bool>, LoadError> {
     let key = "gemma3.attention.sliding_window_pattern";
-    let listed = match gguf.metadata().get(key) {
+    let flags = match gguf.metadata().get(key) {
         Some(value @ Value::Array(_)) => value.numbers(),
         _ => None,
     };
-    let Some(listed) = listed else {
-        let pattern = gguf.u32(key)?.unwrap_or(PATTERN) as usize;
-        let is_local = |layer: usize| pattern == 0 || layer % pattern + 1 < pattern;
+    let Some(flags) = flags else {
+        let period = gguf.u32(key)?.unwrap_or(DEFAULT_PATTERN) as usize;
+        let is_local = |layer: usize| period == 0 || layer % period + 1 < period;
         return Ok((0..layers).map(is_local).collect());
     };
-    let listed: Vec<bool> = listed.take(layers).map(|is_local| is_local != 0.0).collect();
-    match listed.len() {
-        count if count == layers => Ok(listed),
-        count => {
-            let what = format!("'{key}' has {count} values for {layers} layers");
-            Err(LoadError::unsupported(gguf, &what))
-        }
+    let is_local: Vec<bool> = flags.take(layers).map(|flag| flag != 0.0).collect();
+    if is_local.len() < layers {
+        let what = format!("'{key}' has {} values for {layers} layers", is_local.len());
+        return Err(LoadError::unsupported(gguf, &what));
     }
+    Ok(is_local)
 }
 
 fn local_rope_base(gguf: &GgufHeader) -> Result<f32, LoadError> {
@@ -107,8 +107,8 @@ mod tests {
     use crate::arch::synthetic;
     use hearth_formats::Architecture;
 
-    /// The scale of scores of a model of this many layers and query heads, and a width of 32.
-    fn scale(layers: usize, heads: u32) -> Result<f32, LoadError> {
+    /// The scale of attention scores in a model with a width of 32.
+    fn score_scale(layers: usize, heads: u32) -> Result<f32, LoadError> {
         let keys = [
             ("block_count", Value::U32(layers as u32)),
             ("embedding_length", Value::U32(32)),
@@ -121,15 +121,16 @@ mod tests {
 
     #[test]
     fn scores_have_a_finite_scale() {
-        assert_eq!(scale(1, 64).expect("a model"), 0.5);
-        assert_eq!(scale(LAYERS_OF_27B, 2).expect("a model"), 0.25);
+        assert_eq!(score_scale(1, 64).expect("a model"), 0.5);
+        assert_eq!(score_scale(LAYERS_OF_27B, 2).expect("a model"), 0.25);
         for (layers, heads) in [(1, 0), (LAYERS_OF_27B, 0), (LAYERS_OF_27B, 33)] {
-            let error = scale(layers, heads).expect_err("it is refused").to_string();
+            let error = score_scale(layers, heads).expect_err("it is refused").to_string();
             assert!(error.contains("head_count"), "{error}");
         }
     }
 
-    /// Whether each layer of a model of eight with this pattern has a window.
+    /// The layers of an eight-layer model with this pattern: `w` for a sliding window, `-` for full
+    /// attention.
     fn windows(pattern: Option<Value>) -> Result<String, LoadError> {
         let mut keys = vec![
             ("block_count", Value::U32(8)),
@@ -138,13 +139,13 @@ mod tests {
         keys.extend(pattern.map(|pattern| ("attention.sliding_window_pattern", pattern)));
         let gguf = synthetic::gguf(Architecture::Gemma3, &keys, &[]);
         let spec = describe(&gguf, &Config::from_gguf(&gguf)?)?;
-        let shown = |layer: &LayerSpec| if layer.heads.window.is_some() { 'w' } else { '-' };
-        Ok(spec.layers.iter().map(shown).collect())
+        let symbol = |layer: &LayerSpec| if layer.heads.window.is_some() { 'w' } else { '-' };
+        Ok(spec.layers.iter().map(symbol).collect())
     }
 
     #[test]
     fn the_pattern_of_windows_is_that_of_llama_cpp() {
-        let listed = |length| vec![true; length];
+        let all_local = |length| vec![true; length];
         for (pattern, expected) in [
             (None, "wwwww-ww"),
             (Some(Value::U32(6)), "wwwww-ww"),
@@ -152,13 +153,13 @@ mod tests {
             (Some(Value::U32(1)), "--------"),
             (Some(Value::U32(0)), "wwwwwwww"),
             (Some([false, true].repeat(4).into()), "-w-w-w-w"),
-            (Some(listed(9).into()), "wwwwwwww"),
+            (Some(all_local(9).into()), "wwwwwwww"),
             (Some([1u32, 0].repeat(4).into()), "w-w-w-w-"),
         ] {
             assert_eq!(windows(pattern.clone()).expect("a model"), expected, "{pattern:?}");
         }
-        for bad in [Value::from(listed(7)), Value::from("6"), Value::I32(-1)] {
-            let error = windows(Some(bad)).expect_err("it is refused").to_string();
+        for pattern in [Value::from(all_local(7)), Value::from("6"), Value::I32(-1)] {
+            let error = windows(Some(pattern)).expect_err("it is refused").to_string();
             assert!(error.contains("sliding_window_pattern"), "{error}");
         }
     }

@@ -1,7 +1,7 @@
-//! The metadata keys of an architecture: which of them Hearth reads, which change nothing, and
-//! which are refused, since a model that needs them would silently compute something else.
+//! The metadata keys of an architecture: those that Hearth reads, those that change nothing, and
+//! those that are refused, since a model that needs them would silently compute something else.
 //!
-//! The names come from llama.cpp's `llama-arch.cpp`; `keys.txt` lists them.
+//! The names are from llama.cpp's `llama-arch.cpp`; `keys.txt` lists them.
 
 use super::neutral::{self, Neutral};
 use crate::config::Config;
@@ -9,7 +9,7 @@ use crate::error::LoadError;
 use Neutral::{HeadDim, Number, RopeDims, ScoreScale, Text, WholeContext, Width};
 use Rule::{Harmless, Only, Read};
 use hearth_formats::gguf::{GgufHeader, Value};
-use hearth_formats::{Architecture, listed, shortened};
+use hearth_formats::{Architecture, shortened};
 
 /// The effect of a key on an architecture.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -23,10 +23,11 @@ enum Rule {
     Only(&'static [Neutral]),
 }
 
+/// A count or a switch of a feature that is absent if it is 0.
 const ZERO: Rule = Only(&[Number(0.0)]);
-/// A factor; llama.cpp takes 0 for a factor that is not set.
+/// A factor. As in llama.cpp, 0 means that it is not set.
 const FACTOR: Rule = Only(&[Number(1.0), Number(0.0)]);
-/// A number of times that something is done, once if it is not set.
+/// A repeat count or an interval. 0 means that it is not set, which has the effect of 1.
 const ONCE: Rule = Only(&[Number(1.0), Number(0.0)]);
 /// An empty list.
 const EMPTY: Rule = Only(&[]);
@@ -34,9 +35,9 @@ const EMPTY: Rule = Only(&[]);
 /// default into every file.
 const UNUSED_SOFTCAP: Rule = Only(&[Number(0.0), Number(30.0), Number(50.0)]);
 
-/// The rules of all architectures, by the key without `ARCHITECTURE.`, sorted. A file that
-/// llama.cpp wrote has a default for each feature, also for those that its architecture does not
-/// have (`llama-model-saver.cpp`): these are accepted too.
+/// The rules of all architectures by the key without `ARCHITECTURE.`, sorted. A file that llama.cpp
+/// wrote has a default for each feature, also for features that its architecture does not have
+/// (`llama-model-saver.cpp`): these defaults are accepted too.
 const RULES: &[(&str, Rule)] = &[
     ("activation.situ_beta", FACTOR),
     ("activation.situ_linear_beta", ZERO),
@@ -122,7 +123,7 @@ const RULES: &[(&str, Rule)] = &[
     ("embedding_length_out", Only(&[Width, Number(0.0)])),
     ("embedding_length_per_layer_input", ZERO),
     ("embedding_scale", FACTOR),
-    // Experts are refused by their count. Without them their details mean nothing.
+    // Experts are refused by their count. Without experts, the other keys have no effect.
     ("expert_chunk_feed_forward_length", Harmless),
     ("expert_count", ZERO),
     ("expert_feed_forward_length", Harmless),
@@ -217,24 +218,24 @@ const RULES: &[(&str, Rule)] = &[
     ("swin_norm", ZERO),
     ("target_hidden_size", ZERO),
     ("target_layers", EMPTY),
-    // The origin of the weights, as text.
+    // The layout of the original weights, as text.
     ("tensor_data_layout", Harmless),
     ("time_decay_extra_dim", ZERO),
     ("time_mix_extra_dim", ZERO),
     ("token_shift_count", Only(&[Number(0.0), Number(2.0)])),
     ("use_parallel_residual", ZERO),
-    // The embedding has as many rows.
+    // The vocabulary size is the number of rows of the embedding.
     ("vocab_size", Harmless),
     ("wkv.head_size", ZERO),
 ];
 
-/// Gemma 3's own rules: five of six layers have a window.
+/// Gemma 3's own rules: five of six layers have a sliding window.
 const GEMMA3: &[(&str, Rule)] = &[
     ("attention.key_length_swa", Only(&[HeadDim])),
     ("attention.sliding_window", Read),
     ("attention.sliding_window_pattern", Read),
     ("attention.value_length_swa", Only(&[HeadDim])),
-    // Its graph applies it.
+    // llama.cpp's graph of Gemma 3 applies it.
     ("final_logit_softcapping", ZERO),
     ("hidden_activation", Only(&[Text("gelu_pytorch_tanh")])),
     ("rope.dimension_count_swa", Only(&[RopeDims])),
@@ -250,7 +251,7 @@ const FOREIGN: &[(&str, Rule)] = &[
 ];
 
 /// The rules of an architecture that differ from [`RULES`].
-const fn own(architecture: Architecture) -> &'static [(&'static str, Rule)] {
+const fn overrides(architecture: Architecture) -> &'static [(&'static str, Rule)] {
     match architecture {
         Architecture::Llama | Architecture::Qwen2 | Architecture::Qwen3 => &[],
         Architecture::Gemma3 => GEMMA3,
@@ -259,61 +260,64 @@ const fn own(architecture: Architecture) -> &'static [(&'static str, Rule)] {
 
 /// The rule of a key; `None` if the key is unknown.
 fn rule(architecture: Architecture, key: &str) -> Option<Rule> {
-    let found = |rules: &[(&str, Rule)]| {
+    let lookup = |rules: &[(&str, Rule)]| {
         let index = rules.binary_search_by_key(&key, |(name, _)| name).ok()?;
         Some(rules[index].1)
     };
-    found(own(architecture))
-        .or_else(|| found(RULES))
-        .or_else(|| found(FOREIGN))
+    lookup(overrides(architecture))
+        .or_else(|| lookup(RULES))
+        .or_else(|| lookup(FOREIGN))
 }
 
 /// The keys of the architecture in a file, without `ARCHITECTURE.`, and their values.
 fn keys(gguf: &GgufHeader, architecture: Architecture) -> impl Iterator<Item = (&str, &Value)> {
-    let all = gguf.metadata().iter();
-    all.filter_map(move |(key, value)| Some((key.strip_prefix(architecture.name())?.strip_prefix('.')?, value)))
+    let pairs = gguf.metadata().iter();
+    pairs.filter_map(move |(key, value)| Some((key.strip_prefix(architecture.name())?.strip_prefix('.')?, value)))
 }
 
 /// Refuses a file with a key that changes what the layers compute in a way that Hearth does not
 /// support.
 pub(crate) fn check(gguf: &GgufHeader, config: &Config) -> Result<(), LoadError> {
     let architecture = config.architecture;
-    for (key, found) in keys(gguf, architecture) {
-        let Some(Only(values)) = rule(architecture, key) else {
+    for (key, value) in keys(gguf, architecture) {
+        let Some(Only(neutral)) = rule(architecture, key) else {
             continue;
         };
-        if !neutral::is_neutral(found, values, config) {
-            let shown = neutral::shown(found);
-            let what = format!("Hearth does not support its setting '{architecture}.{key}' of {shown} yet");
+        if !neutral::is_neutral(value, neutral, config) {
+            let value = neutral::describe_value(value);
+            let what = format!("Hearth does not support its setting '{architecture}.{key}' of {value} yet");
             return Err(LoadError::unsupported(gguf, &what));
         }
     }
     Ok(())
 }
 
-/// Most unknown keys that a notice names.
-const NAMED: usize = 3;
-/// Most characters of a key in a notice.
-const KEY_CHARACTERS: usize = 60;
+/// Maximum unknown keys in a notice.
+const MAX_NAMES: usize = 3;
+/// Maximum characters of a key in a notice.
+const MAX_NAME_CHARACTERS: usize = 60;
 
-/// A sentence for the user about the file's keys of its architecture that neither Hearth nor
-/// llama.cpp knows; `None` if there are none.
-pub fn unknown_keys(gguf: &GgufHeader, architecture: Architecture) -> Option<String> {
-    let all = keys(gguf, architecture).map(|(key, _)| key);
-    let mut unknown = all.filter(|key| rule(architecture, key).is_none());
-    let quoted = |key: &str| format!("'{architecture}.{}'", shortened(key, KEY_CHARACTERS));
-    let named: Vec<String> = unknown.by_ref().take(NAMED).map(quoted).collect();
-    if named.is_empty() {
+/// Keys of a file's architecture that are unknown.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UnknownKeys {
+    /// The first of them, shortened.
+    pub names: Vec<String>,
+    /// The number of further keys.
+    pub more: usize,
+}
+
+/// The keys of the file's architecture that neither Hearth nor llama.cpp knows; `None` if there are
+/// none.
+pub fn unknown_keys(gguf: &GgufHeader, architecture: Architecture) -> Option<UnknownKeys> {
+    let keys = keys(gguf, architecture).map(|(key, _)| key);
+    let mut unknown = keys.filter(|key| rule(architecture, key).is_none());
+    let name = |key: &str| format!("{architecture}.{}", shortened(key, MAX_NAME_CHARACTERS));
+    let names: Vec<String> = unknown.by_ref().take(MAX_NAMES).map(name).collect();
+    if names.is_empty() {
         return None;
     }
-    let names = match unknown.count() {
-        0 => listed(named.iter().map(String::as_str)),
-        more => format!("{} and {more} more", named.join(", ")),
-    };
-    Some(format!(
-        "Hearth does not know these settings of the model's file and ignores them: {names}. If they change what the \
-         model computes, its answers are wrong."
-    ))
+    let more = unknown.count();
+    Some(UnknownKeys { names, more })
 }
 
 #[cfg(test)]
@@ -328,19 +332,19 @@ mod tests {
 
     #[test]
     fn every_key_of_llama_cpp_has_a_rule() {
-        let known: Vec<&str> = LLAMA_CPP.lines().collect();
-        let rules: Vec<&str> = RULES.iter().map(|(key, _)| *key).collect();
-        assert_eq!(rules, known);
+        let llama_cpp_keys: Vec<&str> = LLAMA_CPP.lines().collect();
+        let rule_keys: Vec<&str> = RULES.iter().map(|(key, _)| *key).collect();
+        assert_eq!(rule_keys, llama_cpp_keys);
         for &architecture in Architecture::ALL {
-            let own: Vec<&str> = own(architecture).iter().map(|(key, _)| *key).collect();
-            assert!(own.is_sorted(), "{architecture}: {own:?}");
-            for key in own {
-                assert!(known.contains(&key), "{architecture}.{key}");
+            let overridden: Vec<&str> = overrides(architecture).iter().map(|(key, _)| *key).collect();
+            assert!(overridden.is_sorted(), "{architecture}: {overridden:?}");
+            for key in overridden {
+                assert!(llama_cpp_keys.contains(&key), "{architecture}.{key}");
             }
         }
     }
 
-    /// The error of a model with this key; `None` if it is loaded.
+    /// The error of a model with this key; `None` if the model is supported.
     fn refusal(architecture: Architecture, key: &str, value: Value) -> Option<String> {
         let gguf = synthetic::gguf(architecture, &[(key, value)], &[]);
         Config::from_gguf(&gguf).err().map(|error| error.to_string())
@@ -395,19 +399,20 @@ mod tests {
 
     #[test]
     fn unknown_keys_are_named() {
-        let notice = |keys: &[(&str, Value)]| {
+        let unknown_of_llama = |keys: &[(&str, Value)]| {
             let gguf = synthetic::gguf(Architecture::Llama, keys, &[]);
             unknown_keys(&gguf, Architecture::Llama)
         };
-        assert_eq!(notice(&[("vocab_size", Value::U32(2))]), None);
-        let one = notice(&[("new\u{1b}thing", Value::U32(2))]).expect("a notice");
-        assert!(one.contains("'llama.newthing'."), "{one}");
-        let long = "x".repeat(1000);
-        let keys: Vec<_> = [&*long, "b", "c", "d", "e"].map(|key| (key, Value::U8(0))).into();
-        let many = notice(&keys).expect("a notice");
-        assert!(
-            many.contains("'llama.b', 'llama.c' and 2 more.") && many.len() < 400,
-            "{many}"
+        assert_eq!(unknown_of_llama(&[("vocab_size", Value::U32(2))]), None);
+        let single = unknown_of_llama(&[("new\u{1b}thing", Value::U32(2))]).expect("an unknown key");
+        assert_eq!((&*single.names, single.more), (&["llama.newthing".to_owned()][..], 0));
+        let long_key = "x".repeat(1000);
+        let keys: Vec<_> = [&*long_key, "b", "c", "d", "e"].map(|key| (key, Value::U8(0))).into();
+        let several = unknown_of_llama(&keys).expect("unknown keys");
+        assert_eq!(
+            (&several.names[1..], several.more),
+            (&["llama.b".to_owned(), "llama.c".to_owned()][..], 2)
         );
+        assert!(several.names[0].len() < 100, "{several:?}");
     }
 }

@@ -1,5 +1,5 @@
-//! The architectures, one file each: what their layers compute. Their names, and what adapters must
-//! know of them, are the table in [`Architecture`].
+//! The architectures, one file each: the computation of their layers. Their names, and the
+//! properties that adapters depend on, are in [`Architecture`].
 
 mod gemma3;
 mod keys;
@@ -13,7 +13,7 @@ mod synthetic;
 mod tensors;
 
 pub(crate) use keys::check as check_keys;
-pub use keys::unknown_keys;
+pub use keys::{UnknownKeys, unknown_keys};
 pub use spec::{DecoderSpec, LayerSpec, NormName, RopeSpec};
 
 use crate::config::Config;
@@ -38,7 +38,7 @@ pub fn describe(gguf: &GgufHeader, config: &Config) -> Result<DecoderSpec, LoadE
     Ok(spec)
 }
 
-/// The norms of a layer.
+/// The norms of each layer of an architecture.
 pub const fn norms(architecture: Architecture) -> &'static [NormName] {
     match architecture {
         Architecture::Llama | Architecture::Qwen2 => NormName::PLAIN,

@@ -1,5 +1,5 @@
-//! The description of a decoder: what its layers compute, as data. An architecture that needs more
-//! gets a field here, which `Layer` reads.
+//! The computation of a decoder's layers, described as data. An architecture that needs more gets a
+//! field here, which `Layer` reads.
 
 use crate::config::Config;
 use hearth_kernels::attention::Heads;
@@ -9,7 +9,7 @@ use hearth_kernels::rope::Pairing;
 /// The computation of a model.
 #[derive(Debug, Clone, PartialEq)]
 pub struct DecoderSpec {
-    /// Factor of the embeddings.
+    /// Factor of the token embeddings.
     pub embedding_scale: f32,
     /// The transformer layers.
     pub layers: Vec<LayerSpec>,
@@ -32,7 +32,7 @@ pub struct LayerSpec {
 /// RoPE of a layer.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct RopeSpec {
-    /// Which elements of a head are a pair.
+    /// The elements of a head that are rotated as a pair: neighbors, or halves.
     pub pairing: Pairing,
     /// Elements of a head that are rotated.
     pub dims: usize,
@@ -45,7 +45,7 @@ pub struct RopeSpec {
 }
 
 impl DecoderSpec {
-    /// A decoder whose layers are all the same.
+    /// A decoder with identical layers and unscaled embeddings.
     pub(super) fn uniform(config: &Config, layer: LayerSpec) -> Self {
         Self {
             embedding_scale: 1.0,
@@ -67,7 +67,7 @@ impl DecoderSpec {
 
 impl LayerSpec {
     /// Llama's layer: norms before attention and feed-forward only, full attention with scores
-    /// divided by the root of the head's width, and SwiGLU.
+    /// scaled by `1 / sqrt(head_dim)`, and SwiGLU.
     pub(super) fn plain(config: &Config, pairing: Pairing) -> Self {
         Self {
             heads: Heads {
@@ -121,7 +121,7 @@ impl NormName {
     /// The norms of Llama's layer.
     pub const PLAIN: &[Self] = &[Self::Attention, Self::Ffn];
 
-    /// The name in a GGUF: `attn_norm`.
+    /// The name in a GGUF, such as `attn_norm`.
     pub const fn gguf(self) -> &'static str {
         match self {
             Self::Attention => "attn_norm",

@@ -1,10 +1,10 @@
-//! Files of small models for tests.
+//! GGUF files of tiny models for tests.
 
 use hearth_formats::Architecture;
 use hearth_formats::gguf::{Gguf, GgufWriter, Metadata, TensorHeader, TensorType, Value};
 
-/// A file with the required keys of two layers with one head pair of width 4, with an embedding of
-/// two rows, and with these keys and tensors of 8 elements besides.
+/// A file with the required keys of two layers with two heads of width 4, and an embedding of two
+/// rows. `keys` are added to the required ones, and `tensors` are added with 8 elements each.
 pub(super) fn gguf(architecture: Architecture, keys: &[(&str, Value)], tensors: &[&str]) -> Gguf {
     let mut metadata = Metadata::new();
     metadata.insert("general.architecture", architecture.name());
@@ -22,14 +22,14 @@ pub(super) fn gguf(architecture: Architecture, keys: &[(&str, Value)], tensors: 
     for (key, value) in keys {
         metadata.insert(format!("{architecture}.{key}"), value.clone());
     }
-    let table = |name: &str, shape: Vec<u64>| TensorHeader {
+    let header = |name: &str, shape: Vec<u64>| TensorHeader {
         name: name.to_owned(),
         shape,
         kind: TensorType::F32,
     };
-    let mut tables = vec![table("token_embd.weight", vec![8, 2])];
-    tables.extend(tensors.iter().map(|name| table(name, vec![8])));
-    let mut writer = GgufWriter::begin(Vec::new(), &metadata, &tables).expect("a header");
+    let mut headers = vec![header("token_embd.weight", vec![8, 2])];
+    headers.extend(tensors.iter().map(|name| header(name, vec![8])));
+    let mut writer = GgufWriter::begin(Vec::new(), &metadata, &headers).expect("a header");
     writer.tensor(&[0; 64]).expect("a tensor");
     for _ in tensors {
         writer.tensor(&[0; 32]).expect("a tensor");

@@ -1,5 +1,5 @@
-//! The tensors of a file: those that the layers use, those that are skipped, and all others, which
-//! are refused, since a model that has them computes something else.
+//! Checks the tensors of a file: some are used, some are skipped, and all others are refused, since
+//! a model that has them computes something else.
 
 use super::spec::DecoderSpec;
 use crate::config::Config;
@@ -8,24 +8,23 @@ use hearth_formats::adapter::LinearName;
 use hearth_formats::gguf::GgufHeader;
 use hearth_formats::shortened;
 
-/// Tensors of the whole model that are used if the file has them.
-const USED: [&str; 5] = [
+/// Tensors outside of layers that are used if the file has them.
+const MODEL_TENSORS: [&str; 5] = [
     "token_embd.weight",
     "output_norm.weight",
     "output.weight",
     "output.bias",
     "output.scale",
 ];
-/// The parts of a linear. `input_scale` is for products of quantized activations, which Hearth does
-/// not compute.
-const OF_LINEAR: [&str; 4] = ["weight", "bias", "scale", "input_scale"];
-/// Names of tensors of the whole model that generation does not run: heads that rank or embed
-/// texts.
-const HEADS: [&str; 5] = ["cls", "cls.output", "cls.norm", "dense_2", "dense_3"];
-/// Precomputed RoPE frequencies of old files, which follow from the keys.
-const OLD_FREQUENCIES: &str = "attn_rot_embd.weight";
+/// The last parts of the names of a linear layer's tensors. `input_scale` is for activations in
+/// NVFP4. It is skipped, since Hearth does not quantize activations to NVFP4.
+const LINEAR_TENSORS: [&str; 4] = ["weight", "bias", "scale", "input_scale"];
+/// Heads for ranking and text embedding, which generation does not run.
+const SKIPPED_HEADS: [&str; 5] = ["cls", "cls.output", "cls.norm", "dense_2", "dense_3"];
+/// Precomputed RoPE frequencies of old files. They follow from the metadata.
+const ROPE_FREQUENCIES: &str = "attn_rot_embd.weight";
 
-/// Refuses a file with a tensor that is neither used nor known to be needless.
+/// Refuses a file with a tensor that is neither used nor skipped.
 pub(super) fn check(gguf: &GgufHeader, config: &Config, spec: &DecoderSpec) -> Result<(), LoadError> {
     for tensor in gguf.tensors() {
         if !is_known(&tensor.name, config, spec) {
@@ -36,57 +35,58 @@ pub(super) fn check(gguf: &GgufHeader, config: &Config, spec: &DecoderSpec) -> R
 }
 
 fn is_known(name: &str, config: &Config, spec: &DecoderSpec) -> bool {
-    match layer_and_part(name) {
-        None => is_known_of_model(name, spec),
-        Some((layer, part)) if layer < config.n_layers => is_known_of_layer(part, layer, spec),
+    match layer_and_suffix(name) {
+        None => is_known_model_tensor(name, spec),
+        Some((layer, suffix)) if layer < config.n_layers => is_known_layer_tensor(suffix, layer, spec),
         // Layers for multi-token prediction are not loaded.
         Some((layer, _)) => layer < config.n_layers + config.prediction_layers,
     }
 }
 
-/// The parts of `blk.LAYER.PART`.
-fn layer_and_part(name: &str) -> Option<(usize, &str)> {
-    let (number, part) = name.strip_prefix("blk.")?.split_once('.')?;
+/// Splits `blk.LAYER.SUFFIX`.
+fn layer_and_suffix(name: &str) -> Option<(usize, &str)> {
+    let (number, suffix) = name.strip_prefix("blk.")?.split_once('.')?;
     let layer: usize = number.parse().ok()?;
-    // Not `+1` or `01`, which the layers do not read.
-    (layer.to_string() == number).then_some((layer, part))
+    // Rust also parses `+1` and `01`, but no layer reads such names.
+    (layer.to_string() == number).then_some((layer, suffix))
 }
 
-fn is_known_of_model(name: &str, spec: &DecoderSpec) -> bool {
+fn is_known_model_tensor(name: &str, spec: &DecoderSpec) -> bool {
     let base = name.strip_suffix(".weight").or_else(|| name.strip_suffix(".bias"));
-    USED.contains(&name)
-        || base.is_some_and(|base| HEADS.contains(&base))
+    MODEL_TENSORS.contains(&name)
+        || base.is_some_and(|base| SKIPPED_HEADS.contains(&base))
         || name == "output.input_scale"
         || name == crate::weights::ROPE_FACTORS && spec.layers.iter().any(|layer| layer.rope.has_factors)
 }
 
-fn is_known_of_layer(part: &str, layer: usize, spec: &DecoderSpec) -> bool {
-    if part == OLD_FREQUENCIES {
+fn is_known_layer_tensor(suffix: &str, layer: usize, spec: &DecoderSpec) -> bool {
+    if suffix == ROPE_FREQUENCIES {
         return true;
     }
-    let Some((name, kind)) = part.rsplit_once('.') else {
+    let Some((name, part)) = suffix.rsplit_once('.') else {
         return false;
     };
     let is_norm = spec.layers[layer].norms.iter().any(|norm| norm.gguf() == name);
     let is_linear = LinearName::ALL.iter().any(|linear| linear.gguf() == name);
-    is_norm && kind == "weight" || is_linear && OF_LINEAR.contains(&kind)
+    is_norm && part == "weight" || is_linear && LINEAR_TENSORS.contains(&part)
 }
 
-/// The beginnings of names of the parts of a model that see images.
-const VISION: [&str; 2] = ["v.", "mm."];
+/// Prefixes of the tensors of an image encoder and its projector.
+const VISION_PREFIXES: [&str; 2] = ["v.", "mm."];
 
-/// Most characters of a name in a message.
-const NAME_CHARACTERS: usize = 80;
+/// Maximum characters of a name in a message.
+const MAX_NAME_CHARACTERS: usize = 80;
 
 fn refusal(gguf: &GgufHeader, config: &Config, name: &str) -> LoadError {
     let architecture = config.architecture;
     let layers = config.n_layers + config.prediction_layers;
-    let is_beyond = layer_and_part(name).is_some_and(|(layer, _)| layer >= layers);
-    let is_vision = VISION.iter().any(|start| name.starts_with(start));
-    let name = shortened(name, NAME_CHARACTERS);
+    let is_beyond = layer_and_suffix(name).is_some_and(|(layer, _)| layer >= layers);
+    let is_vision = VISION_PREFIXES.iter().any(|prefix| name.starts_with(prefix));
+    let name = shortened(name, MAX_NAME_CHARACTERS);
     let what = if is_vision {
         format!(
-            "it has a part for images ('{name}') in the same file, as files of Ollama have, and Hearth needs the model alone"
+            "it has a part for images ('{name}') in the same file, as files of Ollama have, and Hearth needs the model \
+             alone"
         )
     } else if is_beyond {
         format!("it has the tensor '{name}', but only {layers} layers by its '{architecture}.block_count'")
@@ -103,8 +103,8 @@ mod tests {
     use hearth_formats::Architecture::{self, Gemma3, Llama, Qwen2, Qwen3};
     use hearth_formats::gguf::Value;
 
-    /// The error of a model of two layers with this tensor, the last of them for prediction if
-    /// `prediction_layers` is 1; `None` if it is loaded.
+    /// The error of a two-layer model with this tensor; `None` if it is supported. The last
+    /// `prediction_layers` of the two are for multi-token prediction.
     fn refusal(architecture: Architecture, prediction_layers: u32, tensor: &str) -> Option<String> {
         let keys = [("nextn_predict_layers", Value::U32(prediction_layers))];
         let gguf = synthetic::gguf(architecture, &keys, &[tensor]);

@@ -1,14 +1,14 @@
-//! Groups of layers whose caches have one shape.
+//! Groups of layers whose KV caches have the same shape.
 
 use super::{CacheSize, LayerCells};
 use crate::arch::DecoderSpec;
 use hearth_kernels::attention::{KvFormat, KvLayer, PAGE};
 
-/// Positions that a windowed group retains behind its window, so that the last tokens can be taken
-/// back without a snapshot: those that do not fill a tile are not saved.
+/// Positions that a group with a sliding window retains behind it. A sequence can be truncated by
+/// that many tokens without a snapshot. Saving truncates it, since a KV snapshot has whole tiles.
 const SLACK: usize = KvLayer::TILE;
 
-/// Layers whose KV caches have one shape, and in which a sequence has the same pages.
+/// Layers whose KV caches have the same shape. A sequence has the same pages in all of them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LayerGroup {
     /// The indices of the layers.
@@ -27,10 +27,10 @@ impl LayerGroup {
         let mut groups: Vec<Self> = Vec::new();
         for (layer, spec) in spec.layers.iter().enumerate() {
             let heads = &spec.heads;
-            let same = |group: &&mut Self| {
+            let has_this_shape = |group: &&mut Self| {
                 (group.kv_heads, group.head_dim, group.window) == (heads.kv_heads, heads.head_dim, heads.window)
             };
-            match groups.iter_mut().find(same) {
+            match groups.iter_mut().find(has_this_shape) {
                 Some(group) => group.layers.push(layer),
                 None => groups.push(Self {
                     layers: vec![layer],
@@ -48,22 +48,22 @@ impl LayerGroup {
         [self.kv_heads, self.head_dim]
     }
 
-    /// Pages in a cache of this size. A sequence with a window needs the pages of its window and of
-    /// a step, and one more because they begin anywhere in a page. A snapshot needs the pages of
-    /// its window or, without a window, a copy of its last page.
+    /// Pages in a cache of this size. With a window, a sequence needs the pages of the window and
+    /// of a step, and one more because the window begins anywhere in a page. A snapshot needs the
+    /// pages of its window or, without a window, a copy of its last page.
     pub fn pages(&self, size: &CacheSize) -> usize {
         let full = Self::full_pages(size);
         self.windowed_pages(size).map_or(full, |windowed| windowed.min(full))
     }
 
     /// The positions that a sequence retains; `None` means all.
-    pub(super) fn retained(&self, size: &CacheSize) -> Option<Retained> {
+    pub(super) fn retention(&self, size: &CacheSize) -> Option<Retention> {
         self.windowed_pages(size)
             .filter(|pages| *pages < Self::full_pages(size))?;
         let positions = self.window?.saturating_add(SLACK);
-        Some(Retained {
+        Some(Retention {
             positions,
-            pages: pages_of(positions.saturating_add(size.step)),
+            pages: max_pages(positions.saturating_add(size.step)),
         })
     }
 
@@ -77,16 +77,18 @@ impl LayerGroup {
         LayerCells::gpu_bytes(format, self.pages(size), self.shape())
     }
 
+    /// Pages of a group that retains all positions.
     fn full_pages(size: &CacheSize) -> usize {
         size.sequences * size.context.div_ceil(PAGE) + size.snapshots + size.reserved_pages()
     }
 
+    /// Pages of a group that releases positions behind its window; `None` if it has no window.
     fn windowed_pages(&self, size: &CacheSize) -> Option<usize> {
         let positions = self.window?.saturating_add(SLACK);
         let sequences = size
             .sequences
-            .saturating_mul(pages_of(positions.saturating_add(size.step)));
-        let snapshots = size.snapshots.saturating_mul(pages_of(positions));
+            .saturating_mul(max_pages(positions.saturating_add(size.step)));
+        let snapshots = size.snapshots.saturating_mul(max_pages(positions));
         Some(
             sequences
                 .saturating_add(snapshots)
@@ -95,16 +97,16 @@ impl LayerGroup {
     }
 }
 
-/// Pages of this many positions that begin anywhere in a page.
-fn pages_of(positions: usize) -> usize {
+/// Maximum pages of this many consecutive positions, which may begin anywhere in a page.
+fn max_pages(positions: usize) -> usize {
     positions.div_ceil(PAGE).saturating_add(1)
 }
 
-/// The positions and pages that a sequence retains in a windowed group.
+/// The positions and pages that a sequence retains in a group with a sliding window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Retained {
-    /// Positions before the first of a step, one less.
+pub(super) struct Retention {
+    /// The last positions up to and including the first row of a step: the window and the slack.
     pub positions: usize,
-    /// Pages that a sequence has during a step, at most.
+    /// Maximum pages of a sequence during a step.
     pub pages: usize,
 }

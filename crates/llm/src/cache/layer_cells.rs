@@ -9,8 +9,8 @@ use {
     cubecl::{prelude::Client, server::Handle},
 };
 
-/// The cells of a layer: pages of keys and values in f16 or q8_0. They are allocated on the device
-/// that first uses them.
+/// The cells of a layer: pages of keys and values in f16 or q8_0. The first use on a device
+/// allocates them there.
 #[derive(Debug)]
 pub struct LayerCells {
     format: KvFormat,
@@ -22,7 +22,7 @@ pub struct LayerCells {
     gpu: OnceLock<GpuCells>,
 }
 
-/// Cells on a GPU, in words: see [`KvFormat::gpu_words`].
+/// Cells on a GPU, in 32-bit words; see [`KvFormat::gpu_words`].
 #[cfg(feature = "gpu")]
 pub(crate) struct GpuCells {
     client: Client,
@@ -38,7 +38,7 @@ impl std::fmt::Debug for GpuCells {
 }
 
 impl LayerCells {
-    /// Cells of `pages` pages.
+    /// Cells of `pages` pages, not allocated yet.
     pub fn new(format: KvFormat, pages: usize, [kv_heads, head_dim]: [usize; 2]) -> Self {
         Self {
             format,
@@ -77,7 +77,7 @@ impl LayerCells {
         words.saturating_mul(2 * size_of::<u32>())
     }
 
-    /// Bytes that were allocated.
+    /// Allocated bytes on all devices.
     pub fn bytes(&self) -> usize {
         let (format, pages, shape) = (self.format, self.pages, self.shape());
         let cpu = self.cpu.get().map_or(0, |_| Self::cpu_bytes(format, pages, shape));
@@ -90,14 +90,14 @@ impl LayerCells {
 
     /// The cells on the CPU.
     pub(crate) fn cpu(&self) -> MutexGuard<'_, KvLayer> {
-        let make = || Mutex::new(KvLayer::new(self.format, self.cells(), self.kv_heads, self.head_dim));
-        // A panic during a write leaves a cell partly written but the others usable: the sequence
-        // is dropped with its session.
-        let cells = self.cpu.get_or_init(make);
+        let allocate = || Mutex::new(KvLayer::new(self.format, self.cells(), self.kv_heads, self.head_dim));
+        // A panic during a write leaves a partly written cell of one sequence, which is dropped
+        // with its session. All other cells remain valid.
+        let cells = self.cpu.get_or_init(allocate);
         cells.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
-    /// The cells on the GPU of `like`.
+    /// The cells on the GPU that has the tensor `like`.
     #[cfg(feature = "gpu")]
     pub(crate) fn gpu(&self, like: &FloatTensor<Cube>) -> &GpuCells {
         let half = Self::gpu_bytes(self.format, self.pages, self.shape()) / 2;
@@ -108,7 +108,7 @@ impl LayerCells {
         })
     }
 
-    /// Copies the cells of page `from` to page `to`, on each device that has them.
+    /// Copies page `from` to page `to`, on each device that has cells.
     pub(crate) fn copy_page(&self, [from, to]: [u32; 2]) -> Result<(), CacheError> {
         let missing = CacheError::NoSuchPage {
             page: from.max(to),

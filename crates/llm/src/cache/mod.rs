@@ -1,12 +1,14 @@
 //! The KV cache: pages of cells that sequences share.
 //!
 //! Layers of one shape form a [`LayerGroup`], in which a sequence has the same pages in every
-//! layer. A page has the cells of [`PAGE`](hearth_kernels::attention::PAGE) positions. Pages are
-//! counted: a clone of a [`Sequence`] (a fork) shares them, and a shared page is copied before it
-//! is written. A group with a sliding window releases the pages behind its window.
+//! layer. A page has the cells of [`PAGE`](hearth_kernels::attention::PAGE) positions. Pages have
+//! reference counts, as in PagedAttention: a clone of a [`Sequence`] (a fork) shares them, and a
+//! shared page is copied before it is written. A group with a sliding window releases the pages
+//! behind its window.
 //!
-//! A cache may borrow layers of another, also of another model: then both take pages from one
-//! allocator, so neither can overrun the other, and the borrower has the size of its source.
+//! A cache can borrow layers of another cache, also of another model. Both then take pages from the
+//! same allocator, so that neither overwrites pages of the other, and the borrower has the size of
+//! its source.
 
 mod group;
 mod layer_cells;
@@ -25,7 +27,7 @@ pub use sequence::Sequence;
 pub use size::CacheSize;
 
 use crate::error::CacheError;
-use group::Retained;
+use group::Retention;
 use hearth_kernels::attention::KvFormat;
 use page_allocator::PageAllocator;
 use std::sync::Arc;
@@ -46,15 +48,15 @@ struct Group {
     shape: LayerGroup,
     pages: Arc<PageAllocator>,
     /// The positions that a sequence retains; `None` means all.
-    retained: Option<Retained>,
+    retention: Option<Retention>,
 }
 
 impl Group {
     /// The first position that a sequence of `length` tokens retains when it continues; `None`
     /// means that it retains all.
-    fn behind_window(&self, length: usize) -> Option<usize> {
-        self.retained
-            .map(|retained| (length + 1).saturating_sub(retained.positions))
+    fn first_retained(&self, length: usize) -> Option<usize> {
+        self.retention
+            .map(|retention| (length + 1).saturating_sub(retention.positions))
     }
 }
 
@@ -69,7 +71,7 @@ struct CachedLayer {
 #[derive(Debug)]
 struct Source {
     cache: Arc<Cache>,
-    /// The source's group of each group.
+    /// For each group, the index of the source's group.
     groups: Vec<usize>,
 }
 
@@ -78,25 +80,25 @@ impl Cache {
     /// first use.
     pub fn new(groups: &[LayerGroup], format: KvFormat, size: CacheSize) -> Arc<Self> {
         let mut layers: Vec<(usize, CachedLayer)> = Vec::new();
-        let of_group = |(number, group): (usize, &LayerGroup)| {
+        let add_group = |(index, group): (usize, &LayerGroup)| {
             let pages = group.pages(&size);
             layers.extend(group.layers.iter().map(|layer| {
                 let cells = Arc::new(LayerCells::new(format, pages, group.shape()));
-                (*layer, CachedLayer { group: number, cells })
+                (*layer, CachedLayer { group: index, cells })
             }));
             Group {
                 shape: group.clone(),
                 pages: Arc::new(PageAllocator::new(pages)),
-                retained: group.retained(&size),
+                retention: group.retention(&size),
             }
         };
-        let groups = groups.iter().enumerate().map(of_group).collect();
+        let groups = groups.iter().enumerate().map(add_group).collect();
         layers.sort_by_key(|(layer, _)| *layer);
         Arc::new(Self {
             size,
             format,
             groups,
-            layers: layers.into_iter().map(|(_, cells)| cells).collect(),
+            layers: layers.into_iter().map(|(_, layer)| layer).collect(),
             source: None,
         })
     }
@@ -107,27 +109,27 @@ impl Cache {
     /// # Errors
     /// If the source has no such layer.
     pub fn borrowing(source: &Arc<Self>, layers: &[usize]) -> Result<Arc<Self>, CacheError> {
-        let (mut groups, mut of_source) = (Vec::<Group>::new(), Vec::new());
+        let (mut groups, mut source_groups) = (Vec::<Group>::new(), Vec::new());
         let mut borrowed = Vec::with_capacity(layers.len());
-        for (layer, &from) in layers.iter().enumerate() {
-            let cached = source.cached_layer(from)?;
-            let number = of_source.iter().position(|group| *group == cached.group);
-            let number = number.unwrap_or_else(|| {
+        for (layer, &source_layer) in layers.iter().enumerate() {
+            let cached = source.cached_layer(source_layer)?;
+            let index = source_groups.iter().position(|group| *group == cached.group);
+            let index = index.unwrap_or_else(|| {
                 let group = &source.groups[cached.group];
-                of_source.push(cached.group);
+                source_groups.push(cached.group);
                 groups.push(Group {
                     shape: LayerGroup {
                         layers: Vec::new(),
                         ..group.shape.clone()
                     },
                     pages: group.pages.clone(),
-                    retained: group.retained,
+                    retention: group.retention,
                 });
                 groups.len() - 1
             });
-            groups[number].shape.layers.push(layer);
+            groups[index].shape.layers.push(layer);
             borrowed.push(CachedLayer {
-                group: number,
+                group: index,
                 cells: cached.cells.clone(),
             });
         }
@@ -138,17 +140,17 @@ impl Cache {
             layers: borrowed,
             source: Some(Source {
                 cache: source.clone(),
-                groups: of_source,
+                groups: source_groups,
             }),
         }))
     }
 
-    /// The longest sequence, in tokens.
+    /// The context length in tokens.
     pub fn context(&self) -> usize {
         self.size.context
     }
 
-    /// The sizes it was made for.
+    /// The sizes that the cache was allocated for.
     pub fn size(&self) -> CacheSize {
         self.size
     }
@@ -174,41 +176,41 @@ impl Cache {
         (0..self.groups.len()).any(|group| self.releases(group))
     }
 
-    /// Whether layers of these groups can use the cache: each has cells of its shape, and they are
-    /// retained for its window.
+    /// Whether the cache fits a model with these groups of layers: each layer has cells of its
+    /// shape, which are retained for at least its window.
     pub(crate) fn fits(&self, groups: &[LayerGroup]) -> bool {
-        let fits = |group: &LayerGroup, layer: usize| {
+        let layer_fits = |group: &LayerGroup, layer: usize| {
             self.cached_layer(layer).is_ok_and(|cached| {
-                let of = &self.groups[cached.group].shape;
-                let seen = of
+                let cache_group = &self.groups[cached.group].shape;
+                let covers_window = cache_group
                     .window
-                    .is_none_or(|window| group.window.is_some_and(|own| own <= window));
-                of.shape() == group.shape() && seen
+                    .is_none_or(|max| group.window.is_some_and(|window| window <= max));
+                cache_group.shape() == group.shape() && covers_window
             })
         };
         let layers: usize = groups.iter().map(|group| group.layers.len()).sum();
-        let all = |group: &LayerGroup| group.layers.iter().all(|layer| fits(group, *layer));
-        layers == self.layers.len() && groups.iter().all(all)
+        let group_fits = |group: &LayerGroup| group.layers.iter().all(|layer| layer_fits(group, *layer));
+        layers == self.layers.len() && groups.iter().all(group_fits)
     }
 
     /// Whether a group releases pages behind its window.
     pub(crate) fn releases(&self, group: usize) -> bool {
-        self.groups[group].retained.is_some()
+        self.groups[group].retention.is_some()
     }
 
     /// The longest window of the groups that release pages.
     pub(crate) fn window(&self) -> Option<usize> {
-        let releasing = self.groups.iter().filter(|group| group.retained.is_some());
+        let releasing = self.groups.iter().filter(|group| group.retention.is_some());
         releasing.filter_map(|group| group.shape.window).max()
     }
 
-    /// Free and all pages of each group.
+    /// The number of free pages and of all pages, for each group.
     pub fn free_pages(&self) -> Vec<[usize; 2]> {
-        let of = |group: &Group| [group.pages.free(), group.pages.all()];
-        self.groups.iter().map(of).collect()
+        let free_and_all = |group: &Group| [group.pages.free(), group.pages.all()];
+        self.groups.iter().map(free_and_all).collect()
     }
 
-    /// Bytes of the cells that were allocated, borrowed ones included.
+    /// Allocated bytes of the cells, borrowed ones included.
     pub fn bytes(&self) -> usize {
         self.layers.iter().map(|layer| layer.cells.bytes()).sum()
     }

@@ -1,4 +1,4 @@
-//! The pages of a group: which are free, and how many sequences have each of the others.
+//! The free pages of a group, and the reference counts of all of them.
 
 use std::sync::{Mutex, MutexGuard};
 
@@ -8,18 +8,18 @@ pub(super) struct PageAllocator(Mutex<Counts>);
 
 #[derive(Debug)]
 struct Counts {
-    /// The free pages; the last is taken first.
+    /// The free pages, a stack.
     free: Vec<u32>,
-    /// The number of sequences that have each page.
-    of_page: Vec<u32>,
+    /// The number of sequences that own each page.
+    owners: Vec<u32>,
 }
 
 impl PageAllocator {
-    /// Free pages `0..count`.
+    /// An allocator of pages `0..count`, all free.
     pub fn new(count: usize) -> Self {
         Self(Mutex::new(Counts {
             free: (0..count as u32).rev().collect(),
-            of_page: vec![0; count],
+            owners: vec![0; count],
         }))
     }
 
@@ -30,40 +30,41 @@ impl PageAllocator {
 
     /// The number of pages.
     pub fn all(&self) -> usize {
-        self.counts().of_page.len()
+        self.counts().owners.len()
     }
 
-    /// `count` free pages, now with one owner each; `None` if fewer than `reserved` would be left.
+    /// Takes `count` free pages, each with one owner. `None` if fewer than `reserved` free pages
+    /// would remain.
     pub fn take(&self, count: usize, reserved: usize) -> Option<Vec<u32>> {
         let mut counts = self.counts();
-        let rest = counts.free.len().checked_sub(count)?;
-        if count > 0 && rest < reserved {
+        let remaining = counts.free.len().checked_sub(count)?;
+        if count > 0 && remaining < reserved {
             return None;
         }
-        let mut taken = counts.free.split_off(rest);
-        taken.reverse();
-        taken.iter().for_each(|page| counts.of_page[*page as usize] = 1);
-        Some(taken)
+        let mut pages = counts.free.split_off(remaining);
+        pages.reverse();
+        pages.iter().for_each(|page| counts.owners[*page as usize] = 1);
+        Some(pages)
     }
 
     /// Adds an owner to each page.
     pub fn share(&self, pages: &[u32]) {
         let mut counts = self.counts();
-        pages.iter().for_each(|page| counts.of_page[*page as usize] += 1);
+        pages.iter().for_each(|page| counts.owners[*page as usize] += 1);
     }
 
     /// Whether a page has several owners.
     pub fn is_shared(&self, page: u32) -> bool {
-        self.counts().of_page[page as usize] > 1
+        self.counts().owners[page as usize] > 1
     }
 
-    /// Removes an owner of each page; pages without owners are free.
+    /// Removes an owner of each page. Pages without owners become free.
     pub fn release(&self, pages: impl IntoIterator<Item = u32>) {
         let mut counts = self.counts();
         for page in pages {
-            let count = &mut counts.of_page[page as usize];
-            *count -= 1;
-            if *count == 0 {
+            let owners = &mut counts.owners[page as usize];
+            *owners -= 1;
+            if *owners == 0 {
                 counts.free.push(page);
             }
         }

@@ -1,4 +1,4 @@
-//! The pages of one sequence in one group.
+//! The page table of one sequence in one group.
 
 use super::page_allocator::PageAllocator;
 use crate::error::CacheError;
@@ -9,57 +9,58 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub(super) struct PageTable {
     allocator: Arc<PageAllocator>,
-    /// Free pages that it leaves to drafts.
+    /// Free pages that are reserved for drafts.
     reserved: usize,
-    /// The index among the sequence's pages of the first that is not released.
+    /// The number of released pages, which is the index of the first retained page.
     first: usize,
+    /// The retained pages, in order.
     pages: Vec<u32>,
-    /// Positions before it were never written, although they may have a page: those that a KV
-    /// snapshot lacks.
-    unwritten: usize,
+    /// The first written position. Earlier ones may have a page without valid cells, because a KV
+    /// snapshot lacked them.
+    first_written: usize,
 }
 
 impl PageTable {
-    /// No pages yet; it leaves `reserved` free ones to drafts.
+    /// An empty table that leaves `reserved` free pages to drafts.
     pub fn new(allocator: Arc<PageAllocator>, reserved: usize) -> Self {
         Self {
             allocator,
             reserved,
             first: 0,
             pages: Vec::new(),
-            unwritten: 0,
+            first_written: 0,
         }
     }
 
-    /// A fork of a draft, which may take the pages that others leave.
-    pub fn of_draft(&self) -> Self {
+    /// A fork for a draft, which may take the reserved pages.
+    pub fn fork_for_draft(&self) -> Self {
         let mut draft = self.clone();
         draft.reserved = 0;
         draft
     }
 
-    /// Free pages that it can take.
+    /// The number of free pages that it can take.
     pub fn free(&self) -> usize {
         self.allocator.free().saturating_sub(self.reserved)
     }
 
-    /// The index of the first page.
+    /// The index of the first retained page.
     pub fn first(&self) -> usize {
         self.first
     }
 
     /// The first position that has a written cell.
-    pub fn written_from(&self) -> usize {
-        self.unwritten.max(self.first * PAGE)
+    pub fn first_written(&self) -> usize {
+        self.first_written.max(self.first * PAGE)
     }
 
-    /// Discards the cells before `position`, also those in a page that is not released.
+    /// Discards the cells before `position`, also in the page of `position`, which is retained.
     pub fn discard_before(&mut self, position: usize) {
         self.release_before(position);
-        self.unwritten = self.unwritten.max(position);
+        self.first_written = self.first_written.max(position);
     }
 
-    /// The pages, from the first on.
+    /// The retained pages, in order.
     pub fn pages(&self) -> &[u32] {
         &self.pages
     }
@@ -69,54 +70,55 @@ impl PageTable {
         self.pages[position / PAGE - self.first] * PAGE as u32 + (position % PAGE) as u32
     }
 
-    /// Pages to take from the allocator before positions `length..end` can be written.
+    /// The number of pages to take from the allocator before positions `length..end` can be
+    /// written.
     pub fn missing(&self, length: usize, end: usize) -> usize {
         self.new_pages(end) + usize::from(self.shared_last(length, end).is_some())
     }
 
-    /// Pages behind the last one, up to position `end`.
+    /// The number of pages from the last one to position `end`.
     fn new_pages(&self, end: usize) -> usize {
         end.div_ceil(PAGE).saturating_sub(self.first + self.pages.len())
     }
 
-    /// Makes positions `length..end` writable: takes pages, one of them in place of a last page
-    /// that others have, too. `copy` copies the first of two pages to the second.
+    /// Makes positions `length..end` writable: takes pages, and replaces a shared last page by a
+    /// copy. `copy` copies the first of two pages to the second.
     ///
     /// # Errors
-    /// If there are too few free pages, or `copy` fails. The pages are then unchanged.
+    /// If there are too few free pages, or `copy` fails. The table is then unchanged.
     pub fn make_writable(
         &mut self,
         length: usize,
         end: usize,
         copy: impl FnOnce([u32; 2]) -> Result<(), CacheError>,
     ) -> Result<(), CacheError> {
-        // Asked once: another owner may release it meanwhile. A needless copy does no harm.
+        // Read once: another owner may release the page meanwhile. A redundant copy is harmless.
         let shared = self.shared_last(length, end);
         let count = self.new_pages(end) + usize::from(shared.is_some());
-        let taken = self.allocator.take(count, self.reserved);
-        let mut taken = taken.ok_or_else(|| self.no_pages(end))?;
+        let pages = self.allocator.take(count, self.reserved);
+        let mut pages = pages.ok_or_else(|| self.no_pages(end))?;
         if let (Some(from), Some(last)) = (shared, self.pages.last_mut()) {
-            let to = taken.remove(0);
+            let to = pages.remove(0);
             if let Err(error) = copy([from, to]) {
-                self.allocator.release(taken.into_iter().chain([to]));
+                self.allocator.release(pages.into_iter().chain([to]));
                 return Err(error);
             }
             *last = to;
             self.allocator.release([from]);
         }
-        self.pages.extend(taken);
+        self.pages.extend(pages);
         Ok(())
     }
 
-    /// Checks that there are pages for positions `length..end` once those before `position` are
-    /// released.
+    /// Checks that there are enough pages for positions `length..end` after the pages before
+    /// `position` are released.
     ///
     /// # Errors
-    /// If there are not.
+    /// If there are too few.
     pub fn check_room(&self, length: usize, end: usize, position: usize) -> Result<(), CacheError> {
-        let released = &self.pages[..self.pages_before(position)];
-        let own = released.iter().filter(|page| !self.allocator.is_shared(**page));
-        if self.missing(length, end) <= self.free() + own.count() {
+        let to_release = &self.pages[..self.pages_before(position)];
+        let unshared = to_release.iter().filter(|page| !self.allocator.is_shared(**page));
+        if self.missing(length, end) <= self.free() + unshared.count() {
             Ok(())
         } else {
             Err(self.no_pages(end))
@@ -130,21 +132,21 @@ impl PageTable {
         }
     }
 
-    /// The number of pages that no other sequence has.
-    pub fn own_pages(&self) -> usize {
+    /// The number of pages that no other sequence owns.
+    pub fn unshared_pages(&self) -> usize {
         self.pages
             .iter()
             .filter(|page| !self.allocator.is_shared(**page))
             .count()
     }
 
-    /// The last page, if position `length` is in it and others have it.
+    /// The last page, if position `length` is in it and the page is shared.
     fn shared_last(&self, length: usize, end: usize) -> Option<u32> {
-        let inside = length < end && !length.is_multiple_of(PAGE);
+        let is_in_last = length < end && !length.is_multiple_of(PAGE);
         self.pages
             .last()
             .copied()
-            .filter(|page| inside && self.allocator.is_shared(*page))
+            .filter(|page| is_in_last && self.allocator.is_shared(*page))
     }
 
     /// Releases the pages whose positions are all before `position`.
@@ -159,12 +161,12 @@ impl PageTable {
         (position / PAGE).saturating_sub(self.first).min(self.pages.len())
     }
 
-    /// Releases the pages whose positions are all at or behind `length`.
+    /// Releases the pages whose positions are all at or after `length`.
     pub fn truncate(&mut self, length: usize) {
         let count = length.div_ceil(PAGE).saturating_sub(self.first).min(self.pages.len());
         self.allocator.release(self.pages.drain(count..));
         if length == 0 {
-            (self.first, self.unwritten) = (0, 0);
+            (self.first, self.first_written) = (0, 0);
         }
     }
 }
@@ -177,7 +179,7 @@ impl Clone for PageTable {
             reserved: self.reserved,
             first: self.first,
             pages: self.pages.clone(),
-            unwritten: self.unwritten,
+            first_written: self.first_written,
         }
     }
 }

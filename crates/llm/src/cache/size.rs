@@ -6,25 +6,25 @@ use hearth_kernels::attention::PAGE;
 
 /// The longest step of a chat: a chunk of a prompt.
 const STEP: usize = 512;
-/// Snapshots of a chat whose layers have windows: the beginning and the end of the last prompt.
+/// Snapshots of a chat with windowed layers: at the beginning and at the end of the last prompt.
 const SNAPSHOTS: usize = 2;
 
-/// Pages of a draft that shares the cells of its target: the copy of the last one, and the next.
+/// Pages of a draft that shares the cells of its target: the copy of the last page, and the next.
 const DRAFT_PAGES: usize = 1 + draft::MAX_DRAFTED.div_ceil(PAGE);
 
-/// The sizes that a cache is made for.
+/// The sizes that a cache is allocated for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CacheSize {
-    /// The longest sequence, in tokens.
+    /// Maximum tokens of a sequence.
     pub context: usize,
-    /// Sequences of that length.
+    /// The number of sequences of that length.
     pub sequences: usize,
-    /// Forks, each of a prefix of one of them.
+    /// The number of snapshots, which are forks at prefixes of these sequences.
     pub snapshots: usize,
-    /// Tokens that a step appends to a sequence, at most.
+    /// Maximum tokens that a step appends to a sequence.
     pub step: usize,
-    /// Forks of a draft that shares the cells of its target: each has a copy of a last page, and
-    /// continues it.
+    /// The number of draft sequences that share the cells of their targets. Each copies the last
+    /// page of its target and continues it.
     pub drafts: usize,
 }
 
@@ -32,8 +32,8 @@ impl CacheSize {
     /// The longest step of a chat, in tokens.
     pub const STEP: usize = STEP;
 
-    /// The sizes of a chat with this context: one sequence, and snapshots if windows, with them,
-    /// make a group of layers smaller than the context does.
+    /// The sizes of a chat: one sequence, and snapshots if a group of layers is smaller with its
+    /// window and the snapshots than with the whole context.
     pub fn chat(context: usize, groups: &[LayerGroup]) -> Self {
         let size = Self {
             context,
@@ -42,10 +42,10 @@ impl CacheSize {
             step: STEP.min(context),
             drafts: 0,
         };
-        if groups.iter().any(|group| group.retained(&size).is_some()) {
+        if groups.iter().any(|group| group.retention(&size).is_some()) {
             size
         } else {
-            // A step of the whole context: no group releases anything, and no snapshot is needed.
+            // No group releases pages, so no snapshot is needed, and a step can have any length.
             Self {
                 snapshots: 0,
                 step: context,
@@ -54,8 +54,9 @@ impl CacheSize {
         }
     }
 
-    /// The sizes of a draft model's cache. Its context is the target's, not the one that the draft
-    /// was trained with. No snapshots: the draft prefills again what it lacks.
+    /// The sizes of a draft model's cache. `context` is the context of the target, which may be
+    /// longer than the draft's training context. There are no snapshots: the draft prefills missing
+    /// tokens again.
     pub fn draft(context: usize, groups: &[LayerGroup]) -> Self {
         Self {
             snapshots: 0,
@@ -63,12 +64,12 @@ impl CacheSize {
         }
     }
 
-    /// Pages of each group that are left to drafts.
+    /// The number of pages in each group that are reserved for drafts.
     pub(super) fn reserved_pages(&self) -> usize {
         self.drafts * DRAFT_PAGES
     }
 
-    /// The same with room for this many drafts that share its cells.
+    /// The same sizes with room for this many drafts that share the cells.
     #[must_use]
     pub fn with_drafts(self, drafts: usize) -> Self {
         Self { drafts, ..self }

@@ -1,5 +1,5 @@
-//! The cache against a naive model: every sequence has a list of tokens, and every cell that its
-//! next token sees has what was written for that token at that position.
+//! Compares the cache with a naive reference, a list of tokens per sequence. Each cell that the
+//! next token attends to must have the values that were written for its token and position.
 
 use super::*;
 use hearth_kernels::attention::{Heads, KvLayer, PAGE};
@@ -11,9 +11,9 @@ const STEP: usize = 150;
 const WINDOWS: [Option<usize>; 3] = [None, Some(40), Some(200)];
 
 fn groups() -> Vec<LayerGroup> {
-    let group = |(number, window): (usize, Option<usize>)| LayerGroup {
+    let group = |(index, window): (usize, Option<usize>)| LayerGroup {
         // Layers of different groups alternate.
-        layers: vec![number, number + WINDOWS.len()],
+        layers: vec![index, index + WINDOWS.len()],
         kv_heads: 1,
         head_dim: 2,
         window,
@@ -32,12 +32,12 @@ fn cache(sequences: usize) -> Arc<Cache> {
     Cache::new(&groups(), KvFormat::F16, size)
 }
 
-/// The values that a layer writes for a token: exact in f16.
+/// The key and the value that a layer writes for a token, exact in f16.
 fn value(layer: usize, id: u32, position: usize) -> [f32; 2] {
     [id as f32, (position + 1000 * (layer % 2)) as f32]
 }
 
-/// Writes the cells of the last `count` tokens in these layers, as a step does.
+/// Writes the cells of the last `count` tokens in all layers, as a step does.
 fn write(sequence: &Sequence, count: usize) {
     let heads = Heads {
         heads: 1,
@@ -52,12 +52,13 @@ fn write(sequence: &Sequence, count: usize) {
         let positions = sequence.len() - count..sequence.len();
         let cells: Vec<u32> = sequence.cells(group, positions.clone()).collect();
         let row = |position: usize| {
-            let [a, b] = value(layer, sequence.ids()[position], position);
-            [0.0, 0.0, a, b, a, b]
+            let [first, second] = value(layer, sequence.ids()[position], position);
+            // Q, K and V.
+            [0.0, 0.0, first, second, first, second]
         };
         let rows: Vec<f32> = positions.flat_map(row).collect();
-        let cells_of = cache.cells(layer).expect("a layer");
-        cells_of.cpu().write(&heads, &cells, &rows).expect("its cells");
+        let layer_cells = cache.cells(layer).expect("a layer");
+        layer_cells.cpu().write(&heads, &cells, &rows).expect("its cells");
     }
 }
 
@@ -70,7 +71,7 @@ fn key(cache: &Cache, layer: usize, cell: u32) -> [f32; 2] {
     [element(lane), element(KvLayer::TILE + lane)]
 }
 
-/// Checks all cells that the next token sees.
+/// Checks all cells that the next token attends to.
 fn check(sequence: &Sequence) {
     let cache = sequence.cache();
     for layer in 0..cache.layers() {
@@ -86,14 +87,15 @@ fn check(sequence: &Sequence) {
 
 /// Checks that each page is free or has an owner.
 fn check_pages<'a>(cache: &Cache, sequences: impl Iterator<Item = &'a Sequence> + Clone) {
-    for (number, [free, all]) in cache.free_pages().into_iter().enumerate() {
-        let pages = sequences.clone().flat_map(|sequence| sequence.tables[number].pages());
+    for (group, [free, all]) in cache.free_pages().into_iter().enumerate() {
+        let pages = sequences.clone().flat_map(|sequence| sequence.tables[group].pages());
         let owned: BTreeSet<u32> = pages.copied().collect();
-        assert_eq!(free + owned.len(), all, "group {number}");
+        assert_eq!(free + owned.len(), all, "group {group}");
         assert!(owned.last().is_none_or(|page| (*page as usize) < all));
     }
 }
 
+/// A change of one of the sequences, whose index is `sequence` modulo their number.
 #[derive(Debug, Clone)]
 enum Action {
     Append {
@@ -105,7 +107,7 @@ enum Action {
         sequence: usize,
         length: usize,
     },
-    /// Also a snapshot.
+    /// As for a snapshot.
     Fork {
         sequence: usize,
     },
@@ -130,80 +132,90 @@ fn action() -> impl Strategy<Value = Action> {
 }
 
 /// A sequence, and the tokens that it must have.
-type Modelled = (Sequence, Vec<u32>);
-
-fn append((sequence, ids): &mut Modelled, count: usize, id: u32) {
-    let new: Vec<u32> = (0..count as u32).map(|i| (id + i) % 1000).collect();
-    let room = sequence.has_room(ids.len() + count);
-    let pages = |sequence: &Sequence| {
-        let of = |table: &page_table::PageTable| (table.first(), table.pages().to_vec());
-        sequence.tables.iter().map(of).collect::<Vec<_>>()
-    };
-    let before = pages(sequence);
-    match sequence.append(&new) {
-        Ok(()) => {
-            ids.extend(&new);
-            write(sequence, count);
-            return;
-        }
-        Err(CacheError::ContextFull { tokens, .. }) => assert!(tokens > CONTEXT),
-        Err(error) => assert!(matches!(error, CacheError::CacheFull { .. }) && !room, "{error}"),
-    }
-    assert_eq!(pages(sequence), before);
+#[derive(Clone)]
+struct Case {
+    sequence: Sequence,
+    expected_ids: Vec<u32>,
 }
 
-fn truncate((sequence, ids): &mut Modelled, length: usize) {
-    let before = sequence.clone();
-    if sequence.truncate(length) {
-        ids.truncate(length)
-    } else {
-        // Only a window prevents it.
-        let first = |(table, window): (&page_table::PageTable, Option<usize>)| {
-            window.is_some_and(|window| table.first() * PAGE > (length + 1).saturating_sub(window))
+impl Case {
+    fn new(cache: &Arc<Cache>) -> Self {
+        Self {
+            sequence: Sequence::new(cache),
+            expected_ids: Vec::new(),
+        }
+    }
+
+    /// Appends `count` tokens from `id` on. If the cache refuses them, checks the reason, and that
+    /// the pages are unchanged.
+    fn append(&mut self, count: usize, id: u32) {
+        let ids: Vec<u32> = (0..count as u32).map(|i| (id + i) % 1000).collect();
+        let has_room = self.sequence.has_room(self.expected_ids.len() + count);
+        let pages = |sequence: &Sequence| {
+            let table_pages = |table: &page_table::PageTable| (table.first(), table.pages().to_vec());
+            sequence.tables.iter().map(table_pages).collect::<Vec<_>>()
         };
-        assert!(before.tables.iter().zip(WINDOWS).any(first));
+        let before = pages(&self.sequence);
+        match self.sequence.append(&ids) {
+            Ok(()) => {
+                self.expected_ids.extend(&ids);
+                write(&self.sequence, count);
+                return;
+            }
+            Err(CacheError::ContextFull { tokens, .. }) => assert!(tokens > CONTEXT),
+            Err(error) => assert!(matches!(error, CacheError::CacheFull { .. }) && !has_room, "{error}"),
+        }
+        assert_eq!(pages(&self.sequence), before);
+    }
+
+    /// Truncates the sequence. If the cache refuses it, checks that pages of a window were
+    /// released.
+    fn truncate(&mut self, length: usize) {
+        let before = self.sequence.clone();
+        if self.sequence.truncate(length) {
+            self.expected_ids.truncate(length)
+        } else {
+            let has_released = |(table, window): (&page_table::PageTable, Option<usize>)| {
+                window.is_some_and(|window| table.first() * PAGE > (length + 1).saturating_sub(window))
+            };
+            assert!(before.tables.iter().zip(WINDOWS).any(has_released));
+        }
+    }
+
+    fn clear(&mut self) {
+        self.sequence.clear();
+        self.expected_ids.clear();
     }
 }
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
     #[test]
-    fn sequences_have_what_was_written_for_them(actions in prop::collection::vec(action(), 1..40)) {
+    fn cells_have_the_values_of_their_tokens(actions in prop::collection::vec(action(), 1..40)) {
         let cache = cache(2);
-        let mut sequences: Vec<Modelled> = vec![(Sequence::new(&cache), Vec::new())];
+        let mut cases = vec![Case::new(&cache)];
         for action in actions {
-            let at = |sequence: usize, all: &[Modelled]| sequence % all.len();
+            let existing = cases.len();
             match action {
-                Action::Append { sequence, count, id } => {
-                    let at = at(sequence, &sequences);
-                    append(&mut sequences[at], count, id);
-                }
-                Action::Truncate { sequence, length } => {
-                    let at = at(sequence, &sequences);
-                    truncate(&mut sequences[at], length);
-                }
+                Action::Append { sequence, count, id } => cases[sequence % existing].append(count, id),
+                Action::Truncate { sequence, length } => cases[sequence % existing].truncate(length),
                 Action::Fork { sequence } => {
-                    let fork = sequences[at(sequence, &sequences)].clone();
-                    sequences.push(fork);
+                    let fork = cases[sequence % existing].clone();
+                    cases.push(fork);
                 }
-                Action::Drop { sequence } if sequences.len() > 1 => {
-                    let at = at(sequence, &sequences);
-                    sequences.swap_remove(at);
+                Action::Drop { sequence } if existing > 1 => {
+                    cases.swap_remove(sequence % existing);
                 }
                 Action::Drop { .. } => {}
-                Action::Clear { sequence } => {
-                    let at = at(sequence, &sequences);
-                    sequences[at].0.clear();
-                    sequences[at].1.clear();
-                }
+                Action::Clear { sequence } => cases[sequence % existing].clear(),
             }
-            for (sequence, ids) in &sequences {
-                prop_assert_eq!(sequence.ids(), ids);
+            for Case { sequence, expected_ids } in &cases {
+                prop_assert_eq!(sequence.ids(), expected_ids);
                 check(sequence);
             }
-            check_pages(&cache, sequences.iter().map(|(sequence, _)| sequence));
+            check_pages(&cache, cases.iter().map(|case| &case.sequence));
         }
-        drop(sequences);
+        drop(cases);
         prop_assert!(cache.free_pages().into_iter().all(|[free, all]| free == all), "a page leaked");
     }
 }
@@ -222,40 +234,44 @@ fn grow(sequence: &mut Sequence, length: usize, step: usize) {
 fn windowed_groups_have_the_pages_that_the_plan_computed() {
     let cache = cache(1);
     let mut sequence = Sequence::new(&cache);
-    // 700 positions; 40 + 16 + 150 and one page more; the window of 200 saves nothing.
+    // 700 positions without a window. With one: window + 16 + 150 positions, and one page more.
     assert_eq!(cache.free_pages(), [[6, 6], [3, 3], [4, 4]]);
-    let mut most = [0; 3];
+    let mut max_used = [0; 3];
     for step in [STEP, 1, 7, 128] {
         sequence.clear();
         while sequence.len() + step <= CONTEXT {
             let length = sequence.len() + step;
             grow(&mut sequence, length, step);
             check(&sequence);
-            for (most, [free, all]) in most.iter_mut().zip(cache.free_pages()) {
-                *most = all.saturating_sub(free).max(*most);
+            for (max, [free, all]) in max_used.iter_mut().zip(cache.free_pages()) {
+                *max = all.saturating_sub(free).max(*max);
             }
         }
     }
-    assert!(most[0] == 6 && most[1] <= 3 && most[2] <= 4, "{most:?}");
+    let [full, short, long] = max_used;
+    assert!(full == 6 && short <= 3 && long <= 4, "{max_used:?}");
 }
 
-/// Gemma 3 1B: every sixth of 26 layers has no window of 512.
+/// Gemma 3 1B: of 26 layers, every sixth has full attention, the others have a window of 512.
 #[test]
 fn gemmas_cache_shrinks_as_computed() {
-    let group = |full: bool| LayerGroup {
-        layers: (0..26).filter(|layer| (layer % 6 == 5) == full).collect(),
+    let group = |is_full: bool| LayerGroup {
+        layers: (0..26).filter(|layer| (layer % 6 == 5) == is_full).collect(),
         kv_heads: 1,
         head_dim: 256,
-        window: (!full).then_some(512),
+        window: (!is_full).then_some(512),
     };
     let groups = [group(false), group(true)];
-    let page = PAGE * 256 * 2 * size_of::<u16>();
-    // 512 + 16 positions and a step of 512 are 10 pages, two snapshots 6 each; 64 or 256 pages of
-    // the context, and two copies of its last.
+    let page_bytes = PAGE * 256 * 2 * size_of::<u16>();
+    // With a window: 10 pages for 512 + 16 positions and a step of 512, and 6 for each of two
+    // snapshots. Without: 64 or 256 pages for the context, and two copies of its last page.
     for (context, local, full) in [(8192, 10 + 2 * 6, 64 + 2), (32_768, 10 + 2 * 6, 256 + 2)] {
         let size = CacheSize::chat(context, &groups);
         let bytes = |group: &LayerGroup| group.layers.len() * group.cpu_bytes(KvFormat::F16, &size);
-        assert_eq!(groups.each_ref().map(bytes), [22 * local * page, 4 * full * page]);
+        assert_eq!(
+            groups.each_ref().map(bytes),
+            [22 * local * page_bytes, 4 * full * page_bytes]
+        );
         let cache = Cache::new(&groups, KvFormat::F16, size);
         assert_eq!(cache.free_pages(), [[local; 2], [full; 2]]);
     }
@@ -289,14 +305,14 @@ fn a_longer_step_than_planned_is_refused() {
 }
 
 #[test]
-fn a_snapshot_returns_behind_a_window() {
+fn a_snapshot_restores_positions_behind_a_window() {
     let cache = cache(2);
     let mut sequence = Sequence::new(&cache);
     grow(&mut sequence, 300, 100);
     let snapshot = sequence.clone();
     grow(&mut sequence, 600, 100);
     assert!(!sequence.can_truncate(300) && !sequence.clone().truncate(300));
-    // As many as do not fill a tile can be taken back without one.
+    // A tile of tokens can be removed without a snapshot.
     assert!(sequence.can_truncate(600 - KvLayer::TILE));
     sequence = snapshot;
     check(&sequence);
@@ -308,7 +324,7 @@ fn a_snapshot_returns_behind_a_window() {
 fn a_borrower_reads_its_sources_cells_and_never_changes_them() {
     let source = cache(2);
     let draft = Cache::borrowing(&source, &[0, 1, 2]).expect("layers of the source");
-    // Transitively, and in another order.
+    // A cache that borrows from a borrower, with the layers in another order.
     let second = Cache::borrowing(&draft, &[2, 0]).expect("layers of the draft");
     assert_eq!([draft.context(), second.context()], [CONTEXT; 2]);
     assert!(matches!(
@@ -317,28 +333,30 @@ fn a_borrower_reads_its_sources_cells_and_never_changes_them() {
     ));
     let mut target = Sequence::new(&source);
     grow(&mut target, 200, 100);
-    let mut drafted = target.borrowed_by(&draft).expect("a cache that borrows from it");
-    check(&drafted);
-    drafted.append(&[7; 30]).expect("room");
-    write(&drafted, 30);
-    let chained = drafted.borrowed_by(&second).expect("a cache that borrows from it");
-    assert_eq!(chained.ids(), drafted.ids());
+    let mut draft_sequence = target.borrowed_by(&draft).expect("a cache that borrows from it");
+    check(&draft_sequence);
+    draft_sequence.append(&[7; 30]).expect("room");
+    write(&draft_sequence, 30);
+    let chained = draft_sequence
+        .borrowed_by(&second)
+        .expect("a cache that borrows from it");
+    assert_eq!(chained.ids(), draft_sequence.ids());
     let cell = |sequence: &Sequence, group: usize| sequence.cells(group, 210..211).next();
-    // Layer 0 of the second is layer 2 of the draft, in its third group.
+    // Layer 0 of `second` is layer 2 of `draft`, which is in the third group of `draft`.
     assert_eq!(
         [cell(&chained, 0), cell(&chained, 1)],
-        [cell(&drafted, 2), cell(&drafted, 0)]
+        [cell(&draft_sequence, 2), cell(&draft_sequence, 0)]
     );
     assert_eq!(target.borrowed_by(&second).err(), Some(CacheError::OtherCache));
     check(&target);
     grow(&mut target, 400, 100);
     check(&target);
-    check(&drafted);
-    // The draft cannot take a page that the target has.
-    while drafted.append(&[1; 50]).is_ok() {
-        write(&drafted, 50);
+    check(&draft_sequence);
+    // The draft appends until no page is free. It never takes a page of the target.
+    while draft_sequence.append(&[1; 50]).is_ok() {
+        write(&draft_sequence, 50);
     }
     check(&target);
-    drop((target, drafted, chained));
+    drop((target, draft_sequence, chained));
     assert!(source.free_pages().into_iter().all(|[free, all]| free == all));
 }

@@ -1,45 +1,51 @@
-//! NVIDIA's library of math functions, `libdevice.10.bc`, with which CubeCL links kernels that use
-//! a sine or an exponential. It comes with the CUDA toolkit, not with the driver; a copy beside the
-//! executable is used too.
+//! Finds libdevice (`libdevice.10.bc`), NVIDIA's library of math functions, which CubeCL links into
+//! kernels that use a sine or an exponential. It comes with the CUDA toolkit, not with the driver,
+//! so a copy next to the executable is used too.
 
 use std::env;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-/// The environment variable with a toolkit's folder.
-const VARIABLE: &str = "CUDA_PATH";
+/// The environment variable with the toolkit's folder.
+const CUDA_PATH: &str = "CUDA_PATH";
 
-/// Where CubeCL 0.11 looks without the variable (`nvptx/libdevice.rs` in cubecl-llvm).
-const ROOTS: [&str; 4] = ["/usr/local/cuda", "/opt/cuda", "/usr/lib/cuda", "/usr"];
+/// The folders that CubeCL 0.11 searches if `CUDA_PATH` is not set (`nvptx/libdevice.rs` in
+/// cubecl-llvm).
+const DEFAULT_ROOTS: [&str; 4] = ["/usr/local/cuda", "/opt/cuda", "/usr/lib/cuda", "/usr"];
 
-/// Returns whether the library is found.
+/// Whether CubeCL finds libdevice.
 pub fn is_available() -> bool {
-    root(env::var_os(VARIABLE)).is_some_and(|root| file(&root).is_file())
+    toolkit_root(env::var_os(CUDA_PATH)).is_some_and(|root| libdevice(&root).is_file())
 }
 
-/// Points CubeCL at the copy beside the executable, if the library is nowhere else.
+/// Points CubeCL at the copy next to the executable, if CubeCL finds no other.
 ///
 /// # Safety
 ///
-/// No other thread may read or write the environment meanwhile: call this first in `main`.
+/// No other thread may access the environment during this call. Call it first in `main`.
 pub unsafe fn find_beside_executable() {
-    let beside = env::current_exe()
+    let folder = env::current_exe()
         .ok()
-        .and_then(|program| Some(program.parent()?.to_owned()));
-    if let Some(beside) = beside.filter(|beside| !is_available() && file(beside).is_file()) {
-        // SAFETY: as above.
-        unsafe { env::set_var(VARIABLE, beside) };
+        .and_then(|executable| Some(executable.parent()?.to_owned()));
+    if let Some(folder) = folder.filter(|folder| !is_available() && libdevice(folder).is_file()) {
+        // SAFETY: the caller guarantees that no other thread accesses the environment.
+        unsafe { env::set_var(CUDA_PATH, folder) };
     }
 }
 
-fn root(named: Option<OsString>) -> Option<PathBuf> {
-    let known = || ROOTS.iter().map(PathBuf::from);
-    match named {
-        Some(named) => Some(named.into()),
-        None => known().find(|root| root.join("nvvm/libdevice").is_dir()),
+/// The toolkit's folder: the value of `CUDA_PATH` if it is set, otherwise the first default that
+/// has `nvvm/libdevice`.
+fn toolkit_root(cuda_path: Option<OsString>) -> Option<PathBuf> {
+    match cuda_path {
+        Some(path) => Some(path.into()),
+        None => DEFAULT_ROOTS
+            .iter()
+            .map(PathBuf::from)
+            .find(|root| root.join("nvvm/libdevice").is_dir()),
     }
 }
 
-fn file(root: &Path) -> PathBuf {
+/// The path of libdevice in a toolkit's folder.
+fn libdevice(root: &Path) -> PathBuf {
     root.join("nvvm").join("libdevice").join("libdevice.10.bc")
 }

@@ -8,19 +8,21 @@ use burn::tensor::Device;
 use libloading::{Library, Symbol};
 use std::ffi::{CStr, c_char, c_int};
 
-/// File names of the driver's library.
+/// File names of the driver library.
 const LIBRARIES: &[&str] = if cfg!(windows) {
     &["nvcuda.dll"]
 } else {
     &["libcuda.so.1", "libcuda.so"]
 };
 
-/// `CU_DEVICE_ATTRIBUTE_…` of a card's PCI address.
-const PCI_BUS: c_int = 33;
-const PCI_DEVICE: c_int = 34;
-const PCI_DOMAIN: c_int = 50;
+/// `CU_DEVICE_ATTRIBUTE_PCI_BUS_ID`.
+const PCI_BUS_ID: c_int = 33;
+/// `CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID`.
+const PCI_DEVICE_ID: c_int = 34;
+/// `CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID`.
+const PCI_DOMAIN_ID: c_int = 50;
 
-/// One card, in CUDA's order.
+/// A GPU that CUDA lists.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Card {
     /// The product name.
@@ -31,14 +33,13 @@ pub struct Card {
     pub memory: Option<u64>,
 }
 
-/// All cards; empty if there is no working driver.
+/// All cards in CUDA's order. Empty if there is no working driver.
 pub fn cards() -> Vec<Card> {
-    // SAFETY: the driver's library is loaded, and its functions are called as its documentation
-    // declares them.
+    // SAFETY: libraries with these names are NVIDIA's driver.
     unsafe { query() }.unwrap_or_default()
 }
 
-/// Opens the card of this number in [`cards`].
+/// Opens the card at this index in [`cards`].
 ///
 /// # Errors
 /// If there is no such card; the text is a sentence without its full stop. If the driver fails
@@ -51,57 +52,58 @@ pub fn open(number: usize) -> Result<Device, String> {
     }
 }
 
+/// Lists the cards; `None` if there is no working driver.
+///
 /// # Safety
 ///
 /// A library found under one of the names must be NVIDIA's.
 unsafe fn query() -> Option<Vec<Card>> {
-    type Ordinals = unsafe extern "C" fn(*mut c_int, c_int) -> c_int;
     // SAFETY: NVIDIA's library can be loaded without preconditions.
     let library = LIBRARIES.iter().find_map(|name| unsafe { Library::new(*name) }.ok())?;
     // SAFETY: each function is declared as in `cuda.h`, and its pointers outlive the call.
     unsafe {
         let init: Symbol<unsafe extern "C" fn(u32) -> c_int> = library.get(b"cuInit").ok()?;
-        let count_of: Symbol<unsafe extern "C" fn(*mut c_int) -> c_int> = library.get(b"cuDeviceGetCount").ok()?;
-        let get: Symbol<Ordinals> = library.get(b"cuDeviceGet").ok()?;
-        let name_of: Symbol<unsafe extern "C" fn(*mut c_char, c_int, c_int) -> c_int> =
+        let get_count: Symbol<unsafe extern "C" fn(*mut c_int) -> c_int> = library.get(b"cuDeviceGetCount").ok()?;
+        let get_device: Symbol<unsafe extern "C" fn(*mut c_int, c_int) -> c_int> = library.get(b"cuDeviceGet").ok()?;
+        let get_name: Symbol<unsafe extern "C" fn(*mut c_char, c_int, c_int) -> c_int> =
             library.get(b"cuDeviceGetName").ok()?;
-        let attribute: Symbol<unsafe extern "C" fn(*mut c_int, c_int, c_int) -> c_int> =
+        let get_attribute: Symbol<unsafe extern "C" fn(*mut c_int, c_int, c_int) -> c_int> =
             library.get(b"cuDeviceGetAttribute").ok()?;
-        let memory_of: Symbol<unsafe extern "C" fn(*mut usize, c_int) -> c_int> =
+        let get_memory: Symbol<unsafe extern "C" fn(*mut usize, c_int) -> c_int> =
             library.get(b"cuDeviceTotalMem_v2").ok()?;
 
         let mut count = 0;
-        if init(0) != 0 || count_of(&mut count) != 0 {
+        if init(0) != 0 || get_count(&mut count) != 0 {
             return None;
         }
         let mut cards = Vec::new();
         for ordinal in 0..count {
-            let mut card = 0;
-            if get(&mut card, ordinal) != 0 {
-                // A card's number is its index in this list, so the list ends at the first gap.
+            let mut device = 0;
+            if get_device(&mut device, ordinal) != 0 {
+                // Callers address a card by its index in this list, so the list ends at a gap.
                 break;
             }
             let mut name = [0 as c_char; 256];
-            let named = name_of(name.as_mut_ptr(), name.len() as c_int - 1, card) == 0;
-            let place = |which| {
+            let has_name = get_name(name.as_mut_ptr(), name.len() as c_int - 1, device) == 0;
+            let attribute = |id| {
                 let mut value = 0;
-                (attribute(&mut value, which, card) == 0).then_some(value as u32)
+                (get_attribute(&mut value, id, device) == 0).then_some(value as u32)
             };
             let mut memory = 0;
             cards.push(Card {
-                name: if named {
+                name: if has_name {
                     CStr::from_ptr(name.as_ptr()).to_string_lossy().into_owned()
                 } else {
                     "NVIDIA graphics card".to_owned()
                 },
-                slot: place(PCI_DOMAIN)
-                    .zip(place(PCI_BUS))
-                    .zip(place(PCI_DEVICE))
+                slot: attribute(PCI_DOMAIN_ID)
+                    .zip(attribute(PCI_BUS_ID))
+                    .zip(attribute(PCI_DEVICE_ID))
                     .map(|((domain, bus), device)| [domain, bus, device]),
-                memory: (memory_of(&mut memory, card) == 0).then_some(memory as u64),
+                memory: (get_memory(&mut memory, device) == 0).then_some(memory as u64),
             });
         }
-        // Never unloaded: Burn loads the driver again, and unloading it in between breaks that.
+        // Burn loads the driver again, and fails if it was unloaded in between.
         std::mem::forget(library);
         Some(cards)
     }

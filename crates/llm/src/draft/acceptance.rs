@@ -1,43 +1,46 @@
-//! The measured share of drafted tokens that were accepted.
+//! The acceptance rate of drafted tokens, measured.
 
-/// Tokens are counted apart by how sure the draft was. The last bucket counts all of them.
+/// The number of buckets. The last one counts all drafted tokens, each of the others the tokens of
+/// a range of the draft's confidence.
 pub const BUCKETS: usize = 7;
 
 /// Weight of the prior, in tokens.
 const PRIOR_TOKENS: f64 = 4.0;
-/// Weight of earlier tokens after another one: about the last 50 count.
+/// Factor of the counts for each verified token, so that about the last 50 tokens count.
 const DECAY: f64 = 0.98;
-/// Weight of the evidence after a draft was declined: after about a hundred of them the prior
-/// decides, and the draft is tried again.
+/// Factor of the counts for each declined draft. After about a hundred the prior dominates, and the
+/// draft is tried again.
 const DECLINED_DECAY: f64 = 0.985;
 
-/// The share of accepted tokens in each bucket: a prior, and the tokens seen lately.
+/// The acceptance rate of each bucket: a prior, and exponentially decaying counts.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Acceptance {
     priors: [f64; BUCKETS],
+    /// Accepted tokens.
     accepted: [f64; BUCKETS],
-    seen: [f64; BUCKETS],
+    /// Verified tokens, accepted or rejected.
+    verified: [f64; BUCKETS],
 }
 
 impl Acceptance {
     /// The bucket that counts all tokens.
     pub const ALL: usize = BUCKETS - 1;
 
-    /// Nothing seen yet.
+    /// Acceptance rates before any token was verified.
     pub fn new(priors: [f64; BUCKETS]) -> Self {
         Self {
             priors,
             accepted: [0.0; BUCKETS],
-            seen: [0.0; BUCKETS],
+            verified: [0.0; BUCKETS],
         }
     }
 
     /// Records a verified token.
     pub fn record(&mut self, bucket: usize, accepted: bool) {
         let all = (bucket != Self::ALL).then_some(Self::ALL);
-        for at in std::iter::once(bucket).chain(all).filter(|at| *at < BUCKETS) {
-            self.accepted[at] = self.accepted[at] * DECAY + f64::from(u8::from(accepted));
-            self.seen[at] = self.seen[at] * DECAY + 1.0;
+        for index in std::iter::once(bucket).chain(all).filter(|index| *index < BUCKETS) {
+            self.accepted[index] = self.accepted[index] * DECAY + f64::from(u8::from(accepted));
+            self.verified[index] = self.verified[index] * DECAY + 1.0;
         }
     }
 
@@ -45,14 +48,14 @@ impl Acceptance {
     pub fn record_declined(&mut self, bucket: usize) {
         if bucket < BUCKETS {
             self.accepted[bucket] *= DECLINED_DECAY;
-            self.seen[bucket] *= DECLINED_DECAY;
+            self.verified[bucket] *= DECLINED_DECAY;
         }
     }
 
-    /// The expected share of accepted tokens of a bucket, from 0 to 1.
+    /// The expected acceptance rate of a bucket, from 0 to 1.
     pub fn share(&self, bucket: usize) -> f64 {
-        let at = bucket.min(Self::ALL);
-        (self.accepted[at] + self.priors[at] * PRIOR_TOKENS) / (self.seen[at] + PRIOR_TOKENS)
+        let index = bucket.min(Self::ALL);
+        (self.accepted[index] + self.priors[index] * PRIOR_TOKENS) / (self.verified[index] + PRIOR_TOKENS)
     }
 }
 
@@ -61,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_share_moves_from_the_prior_to_what_was_seen_and_back() {
+    fn the_share_follows_verified_tokens_and_decays_to_the_prior() {
         let mut acceptance = Acceptance::new([0.5; BUCKETS]);
         assert_eq!(acceptance.share(2), 0.5);
         for _ in 0..200 {

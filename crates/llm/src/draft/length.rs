@@ -1,63 +1,64 @@
-//! The length of a draft: as many tokens as are expected to pay.
+//! The length of a draft, chosen for the highest expected speed.
 
 use super::acceptance::Acceptance;
 use super::costs::StepCosts;
 
-/// A draft is verified if a step with one answer is expected to be this much faster than without
-/// it, as a share; with several answers, each has its part of that.
+/// Minimum expected gain in speed by a draft, as a fraction, in a step with one row. In a step with
+/// several rows, the minimum is divided by their number.
 const MIN_GAIN: f64 = 0.02;
 
 /// Chooses the draft length from the measured acceptance rate and step times.
 #[derive(Debug, Clone, Copy)]
 pub struct Budget<'a> {
-    /// The share of accepted tokens.
+    /// The acceptance rate.
     pub acceptance: &'a Acceptance,
-    /// The times of steps.
+    /// The times of steps and of drafting.
     pub costs: &'a StepCosts,
-    /// Rows of the step without this draft, the sequence's own one included.
+    /// Rows of the step without this draft, including the row of the sequence.
     pub rows: usize,
-    /// Most tokens.
+    /// Maximum tokens of the draft.
     pub most: usize,
-    /// Whether to draft `most` tokens, whatever they cost: for tests and measurements.
+    /// Whether to draft `most` tokens at any cost, for tests and measurements.
     pub is_forced: bool,
 }
 
 impl Budget<'_> {
-    /// The best length of a draft whose tokens are all of one bucket, each of which takes `draft`
-    /// seconds; 0 if no length pays.
+    /// The length with the highest expected speed, for a draft whose tokens are all of one bucket
+    /// and take `draft` seconds each; 0 if no length pays.
     pub fn length(&self, bucket: usize, draft: f64) -> usize {
         if self.is_forced {
             return self.most;
         }
         let share = self.acceptance.share(bucket);
-        let mut best = (0, (1.0 + MIN_GAIN / self.rows.max(1) as f64) * self.speed(0, 0.0, 0.0));
-        let (mut reached, mut expected) = (1.0, 0.0);
+        let (mut best_length, mut best_speed) =
+            (0, (1.0 + MIN_GAIN / self.rows.max(1) as f64) * self.speed(0, 0.0, 0.0));
+        let (mut probability, mut expected) = (1.0, 0.0);
         for length in 1..=self.most {
-            // A token counts if all before it are accepted.
-            reached *= share;
-            expected += reached;
+            // A token is accepted only if all tokens before it are.
+            probability *= share;
+            expected += probability;
             let speed = self.speed(length, expected, draft * length as f64);
-            if speed > best.1 {
-                best = (length, speed);
+            if speed > best_speed {
+                (best_length, best_speed) = (length, speed);
             }
         }
-        best.0
+        best_length
     }
 
-    /// Whether verifying one more token pays, which is accepted with probability `reached`, behind
-    /// `before` others, of which `expected` are accepted. It takes `draft` seconds to draft it
-    /// first.
-    pub fn pays(&self, before: usize, expected: f64, reached: f64, draft: f64) -> bool {
-        let rows = self.rows + before;
+    /// Whether to verify one more token, which takes `draft` seconds to draft and is accepted with
+    /// this probability. The draft has `length` tokens before it, of which `expected` are expected
+    /// to be accepted.
+    pub fn pays(&self, length: usize, expected: f64, probability: f64, draft: f64) -> bool {
+        let rows = self.rows + length;
         let seconds = (self.costs.step(rows + 1) - self.costs.step(rows)).max(0.0) + draft;
-        // More tokens must not lower the speed that is reached so far.
-        let so_far = self.speed(before, expected, self.costs.draft() * before as f64);
-        let speed = so_far.max(self.speed(0, 0.0, 0.0));
-        before < self.most && (self.is_forced || reached >= seconds * speed)
+        // The token must not lower the speed of the draft so far, or without a draft.
+        let draft_speed = self.speed(length, expected, self.costs.draft() * length as f64);
+        let speed = draft_speed.max(self.speed(0, 0.0, 0.0));
+        length < self.most && (self.is_forced || probability >= seconds * speed)
     }
 
-    /// Tokens per second of a step that verifies `length` drafted tokens, of which `expected` are
-    /// accepted.
+    /// Tokens per second of a step that verifies `length` tokens, of which `expected` are expected
+    /// to be accepted. `drafting` is the time of drafting them in seconds.
     fn speed(&self, length: usize, expected: f64, drafting: f64) -> f64 {
         let rows = self.rows.max(1);
         (rows as f64 + expected) / (self.costs.step(rows + length) + drafting).max(f64::MIN_POSITIVE)
@@ -69,6 +70,8 @@ mod tests {
     use super::super::BUCKETS;
     use super::*;
 
+    /// The length with an acceptance rate of `share`, if a step takes 1 s and `further_row` seconds
+    /// more per further row.
     fn length(share: f64, further_row: f64, draft: f64, rows: usize) -> usize {
         let acceptance = Acceptance::new([share; BUCKETS]);
         let mut costs = StepCosts::new(0.0);
@@ -85,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn a_draft_is_as_long_as_it_pays() {
+    fn the_length_follows_acceptance_and_costs() {
         assert_eq!(length(1.0, 0.1, 0.0, 1), 32, "always accepted, and rows are cheap");
         assert_eq!(length(0.0, 0.1, 0.0, 1), 0, "never accepted");
         assert_eq!(length(0.5, 1.0, 0.0, 1), 0, "a row takes as long as a step");
@@ -98,12 +101,12 @@ mod tests {
         assert!(length(0.7, 0.1, 0.1, 1) < length(0.7, 0.1, 0.0, 1));
         assert!(
             length(0.6, 0.2, 0.0, 8) <= length(0.6, 0.2, 0.0, 1),
-            "a batch is faster per row"
+            "in a batch, a further row gains less"
         );
     }
 
     #[test]
-    fn a_token_pays_if_its_row_is_cheaper_than_a_step_times_its_chance() {
+    fn a_token_pays_if_its_probability_exceeds_the_relative_cost_of_its_row() {
         let acceptance = Acceptance::new([0.5; BUCKETS]);
         let mut costs = StepCosts::new(0.0);
         costs.record(1, 1.0);
@@ -119,7 +122,7 @@ mod tests {
         assert!(budget.pays(3, 0.0, 0.11, 0.0) && !budget.pays(4, 0.0, 1.0, 0.0));
         assert!(
             !budget.pays(3, 3.0, 0.11, 0.0),
-            "three accepted tokens are faster without it"
+            "the step with three accepted tokens is faster without the fourth"
         );
         assert!(!budget.pays(0, 0.0, 0.2, 0.15));
         let forced = Budget {

@@ -1,15 +1,15 @@
-//! Speculative decoding: a draft proposes tokens, and one step of the model verifies them all
-//! (Leviathan, Kalman and Matias, "Fast Inference from Transformers via Speculative Decoding",
+//! Speculative decoding: a draft proposes tokens, and one step of the target model verifies them
+//! all (Leviathan, Kalman and Matias, "Fast Inference from Transformers via Speculative Decoding",
 //! 2023, <https://arxiv.org/abs/2211.17192>).
 //!
-//! A proposed token is accepted if the sampler draws it from the target's logits, as it would have
-//! without a draft: same random number, same filters, same penalties. So an answer does not depend
-//! on its draft, nor on the lengths of drafts, which follow measured times. A draft draws from its
-//! own logits with the same numbers, so that similar distributions mostly give equal tokens
-//! (Daliri, Musco and Suresh, "Coupling without Communication and Drafter-Invariant Speculative
-//! Decoding", 2024, <https://arxiv.org/abs/2408.07978>).
+//! A proposed token is accepted if the sampler draws it from the target's logits with the random
+//! number, filters and penalties that it uses without a draft. So an answer depends neither on its
+//! draft nor on the draft's length, which follows measured times. A draft draws from its own logits
+//! with the same random numbers, so that similar distributions mostly give equal tokens (Daliri,
+//! Musco and Suresh, "Coupling without Communication and Drafter-Invariant Speculative Decoding",
+//! 2024, <https://arxiv.org/abs/2408.07978>).
 //!
-//! A later kind of draft (prediction layers, an assistant) implements [`Drafter`].
+//! Further kinds of drafts, such as layers for multi-token prediction, can implement [`Drafter`].
 
 mod acceptance;
 mod costs;
@@ -36,68 +36,68 @@ use crate::sample::Sampler;
 use crate::session::Session;
 use std::ops::ControlFlow;
 
-/// Called before a layer with its number; breaks to cancel.
+/// Called before a layer with its index; breaks to cancel.
 pub type OnLayer<'a> = dyn FnMut(usize) -> ControlFlow<()> + 'a;
 
-/// Most tokens of a draft.
+/// Maximum tokens of a draft.
 pub const MAX_DRAFTED: usize = 32;
 
-/// Proposes tokens that may follow sequences.
+/// A source of drafts.
 pub trait Drafter: Send {
-    /// Proposes tokens for each request, in [`DraftRequest::drafted`]; none if it has nothing to
-    /// propose, or its budget says that it would not pay.
+    /// Proposes tokens for each request in [`DraftRequest::drafted`]: none if there is nothing to
+    /// propose, or if no token pays by the request's budget.
+    ///
+    /// `on_layer` is called before each layer of a draft model. If it breaks, the tokens drafted so
+    /// far are proposed.
     ///
     /// # Errors
-    /// If a GPU failed. A draft that runs out of room or context proposes nothing instead.
-    ///
-    /// `on_layer` is called before each layer of a draft's model; if it breaks, what was drafted so
-    /// far is proposed.
+    /// If a GPU failed. A draft that does not fit its cache or context proposes nothing instead.
     fn propose(&mut self, requests: &mut [DraftRequest], on_layer: &mut OnLayer) -> Result<DraftTime, SessionError>;
 
-    /// The answer `id` has ended, so that its state can be dropped or reused.
+    /// Ends the answer `id`: its state can be dropped or reused.
     fn end(&mut self, id: u64);
 
     /// Drops all state.
     fn clear(&mut self);
 
-    /// The expected share of accepted tokens in each bucket, before anything was measured.
+    /// The expected acceptance rate of each bucket before measurements.
     fn priors(&self) -> [f64; BUCKETS];
 
-    /// The expected time of drafting a token, as a share of a step of the target with one row.
+    /// The expected time of drafting a token, as a fraction of a step of the target with one row.
     fn relative_cost(&self) -> f64;
 }
 
-/// A sequence that could use a draft.
+/// A request for a draft of one answer.
 pub struct DraftRequest<'a> {
-    /// Id of the answer; its tokens only grow between calls.
+    /// Id of the answer. Between calls, tokens are only appended to it.
     pub id: u64,
-    /// All tokens; the last one is not in the cache yet.
+    /// All tokens of the prompt and the answer. The last one is not in the target's cache yet.
     pub ids: &'a [u32],
     /// The target's session, which has all tokens but the last.
     pub target: &'a Session,
-    /// The answer's sampler, a fork of which draws for a draft. `None` means greedy.
+    /// The answer's sampler, of which a fork draws the draft's tokens. `None` means greedy.
     pub sampler: Option<&'a Sampler>,
     /// Chooses the draft length.
     pub budget: Budget<'a>,
     /// The proposed tokens.
     pub drafted: Vec<Drafted>,
-    /// The bucket of tokens that were there but would not have paid. `None` means that some were
-    /// proposed, or that there was nothing to propose.
+    /// The bucket of a possible draft that was declined because it does not pay. `None` means that
+    /// tokens were proposed, or that there was nothing to propose.
     pub declined: Option<usize>,
-    /// The bucket of a token that was computed, but would not have paid.
+    /// The bucket of a token that was computed but not proposed, because it does not pay.
     pub unpaid: Option<usize>,
 }
 
 impl DraftRequest<'_> {
-    /// Declines the draft of a model if no length pays at the acceptance of all tokens; returns
-    /// whether it does.
-    fn declines(&mut self) -> bool {
+    /// Declines the draft of a model if no length pays at the overall acceptance rate. Returns
+    /// whether it was declined.
+    fn decline_if_unpaid(&mut self) -> bool {
         let budget = self.budget;
-        let declines = budget.length(Acceptance::ALL, budget.costs.draft()) == 0;
-        if declines {
+        let is_declined = budget.length(Acceptance::ALL, budget.costs.draft()) == 0;
+        if is_declined {
             self.declined = (budget.most > 0).then_some(Acceptance::ALL);
         }
-        declines
+        is_declined
     }
 }
 
@@ -106,6 +106,6 @@ impl DraftRequest<'_> {
 pub struct Drafted {
     /// The token, in the target's vocabulary.
     pub token: u32,
-    /// The draft's confidence: an index below [`BUCKETS`].
+    /// The bucket of the draft's confidence, below [`BUCKETS`].
     pub bucket: usize,
 }

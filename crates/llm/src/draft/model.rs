@@ -1,6 +1,6 @@
 //! A smaller model as a draft, with a separate KV cache.
 
-use super::rounds::{self, DraftTime, Line};
+use super::rounds::{self, ActiveDraft, DraftTime};
 use super::{BUCKETS, DraftRequest, Drafter, OnLayer, TokenMap};
 use crate::cache::{Cache, CacheSize, Sequence};
 use crate::chunk::Chunk;
@@ -15,14 +15,15 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// Tokens that are read together with the first drafted one; more are read in chunks first.
+/// Maximum tokens that are prefilled in the step that drafts the first token. More are prefilled in
+/// chunks before it.
 const MAX_CATCH_UP: usize = 16;
-/// Most tokens of a draft by a model with windows: its cache releases pages with each token, and
-/// can take as many back without reading them again.
+/// Maximum tokens of a draft by a model with sliding windows. Its cache releases pages with each
+/// token, and can be truncated by this many tokens without prefilling again.
 const MAX_WINDOWED: usize = 16;
-/// Most sequences of ended answers that are cached for the next message of their conversation.
+/// Maximum sequences of ended answers that are cached for the next message of their conversation.
 const MAX_IDLE: usize = 16;
-/// The shortest prefix for which the sequence of an ended answer is continued.
+/// Minimum shared prefix for which the sequence of an ended answer is continued, in tokens.
 const MIN_SHARED_PREFIX: usize = 16;
 
 /// Drafts by a smaller model.
@@ -36,20 +37,21 @@ pub struct ModelDrafter {
     sequences: Vec<DraftSequence>,
 }
 
-/// The draft's sequence for an answer.
+/// The draft model's sequence for an answer.
 struct DraftSequence {
-    /// `None` means that its answer has ended.
+    /// The id of the answer; `None` means that it has ended.
     answer: Option<u64>,
     sequence: Sequence,
-    /// The answer's tokens in the draft's vocabulary, and how many of the target's they are.
+    /// The answer's tokens in the draft's vocabulary.
     ids: Vec<u32>,
+    /// The number of the target's tokens in `ids`.
     mapped: usize,
 }
 
 impl ModelDrafter {
-    /// A draft for contexts of `context` tokens, the target's own. Tokens of another vocabulary
-    /// are translated by `map`. Drafting a token is expected to take `relative_cost` of a step of
-    /// the target.
+    /// Creates the draft's cache, with the context length of the target. `map` translates tokens
+    /// between two different vocabularies. Drafting a token is expected to take the fraction
+    /// `relative_cost` of a step of the target.
     pub fn new(model: Arc<Model>, format: KvFormat, context: usize, map: Option<TokenMap>, relative_cost: f64) -> Self {
         let size = CacheSize::draft(context, model.groups());
         Self {
@@ -67,126 +69,130 @@ impl ModelDrafter {
         &self.cache
     }
 
-    /// Puts the sequence of a request's answer last, with the answer's tokens; it may be new.
+    /// Moves the sequence of a request's answer to the end, or adds one, and updates its tokens.
     fn prepare(&mut self, request: &DraftRequest) {
-        let own = self.sequences.iter().position(|held| held.answer == Some(request.id));
-        let mut held = match own {
-            Some(at) => self.sequences.remove(at),
+        let index = self.sequences.iter().position(|draft| draft.answer == Some(request.id));
+        let mut draft = match index {
+            Some(index) => self.sequences.remove(index),
             None => DraftSequence::new(request.id, &self.cache),
         };
-        held.map(request.ids, self.map.as_ref(), self.cache.context());
-        if own.is_none() {
-            // One of an earlier answer of the same conversation.
-            let shared = |(at, idle): (usize, &DraftSequence)| {
-                let shared = common_prefix(idle.sequence.ids(), &held.ids);
-                (idle.answer.is_none() && shared >= MIN_SHARED_PREFIX).then_some((shared, at))
+        draft.map_tokens(request.ids, self.map.as_ref(), self.cache.context());
+        if index.is_none() {
+            // The sequence of an earlier answer of the same conversation has most of the tokens.
+            let shared_prefix = |(index, idle): (usize, &DraftSequence)| {
+                let shared = common_prefix(idle.sequence.ids(), &draft.ids);
+                (idle.answer.is_none() && shared >= MIN_SHARED_PREFIX).then_some((shared, index))
             };
-            if let Some((_, at)) = self.sequences.iter().enumerate().filter_map(shared).max() {
-                held.sequence = self.sequences.remove(at).sequence;
+            if let Some((_, index)) = self.sequences.iter().enumerate().filter_map(shared_prefix).max() {
+                draft.sequence = self.sequences.remove(index).sequence;
             }
         }
-        held.rewind();
-        self.sequences.push(held);
+        draft.rewind();
+        self.sequences.push(draft);
     }
 
     /// Makes room for the last sequence by dropping sequences of ended answers. Returns whether
     /// there is room.
     fn make_room(&mut self) -> bool {
         loop {
-            let Some(held) = self.sequences.last() else {
+            let Some(draft) = self.sequences.last() else {
                 return false;
             };
-            if held
+            if draft
                 .sequence
-                .has_room((held.ids.len() + super::MAX_DRAFTED).min(self.cache.context()))
+                .has_room((draft.ids.len() + super::MAX_DRAFTED).min(self.cache.context()))
             {
-                return held.ids.len() <= self.cache.context();
+                return draft.ids.len() <= self.cache.context();
             }
-            match self.sequences.iter().position(|held| held.answer.is_none()) {
+            match self.sequences.iter().position(|draft| draft.answer.is_none()) {
                 Some(idle) => drop(self.sequences.remove(idle)),
                 None => return false,
             }
         }
     }
 
-    /// Reads a chunk of what the last sequence lacks; returns whether only a few tokens are left.
-    fn read(&mut self, left: &mut usize, on_layer: &mut OnLayer) -> Result<bool, SessionError> {
-        let Some(held) = self.sequences.last_mut() else {
+    /// Prefills at most `budget` missing tokens of the last sequence, and subtracts their number
+    /// from `budget`. Returns whether the sequence can draft: at most [`MAX_CATCH_UP`] tokens are
+    /// missing.
+    fn prefill(&mut self, budget: &mut usize, on_layer: &mut OnLayer) -> Result<bool, SessionError> {
+        let Some(draft) = self.sequences.last_mut() else {
             return Ok(false);
         };
-        let missing = held.ids.len() - held.sequence.len();
-        // The last tokens are read with the first drafted one.
-        let tokens = missing.saturating_sub(1).min(*left);
+        let missing = draft.ids.len() - draft.sequence.len();
+        // The last tokens are prefilled in the step that drafts the first token.
+        let tokens = missing.saturating_sub(1).min(*budget);
         if missing <= MAX_CATCH_UP || tokens == 0 {
-            // A text of which the draft has no token gives it nothing to begin with.
+            // No token is missing if the draft's vocabulary spells none of the target's tokens.
             return Ok((1..=MAX_CATCH_UP).contains(&missing));
         }
-        let (began, done) = (Instant::now(), held.sequence.len());
-        let ids = &held.ids[done..done + tokens];
-        let mut rows = [Rows::last(&mut held.sequence, &self.model, ids, Want::Nothing)];
+        let (start, cached) = (Instant::now(), draft.sequence.len());
+        let ids = &draft.ids[cached..cached + tokens];
+        let mut rows = [Rows::last(&mut draft.sequence, &self.model, ids, Want::Nothing)];
         match step(&mut rows, MatmulPrecision::Int8Activations, on_layer) {
             Ok(ControlFlow::Continue(_)) => {}
             Ok(ControlFlow::Break(())) => return Ok(false),
-            Err(error) if !rounds::is_of_device(&error) => return Ok(false),
+            Err(error) if !rounds::is_device_failure(&error) => return Ok(false),
             Err(error) => return Err(error),
         }
-        // Answers wait for a draft.
+        // Answers wait for this step.
         self.chunk
-            .adapt(tokens, began.elapsed(), Chunk::step_time(&self.model, true));
-        *left -= tokens;
+            .adapt(tokens, start.elapsed(), Chunk::step_time(&self.model, true));
+        *budget -= tokens;
         Ok(missing - tokens <= MAX_CATCH_UP)
     }
 }
 
 impl Drafter for ModelDrafter {
     fn propose(&mut self, requests: &mut [DraftRequest], on_layer: &mut OnLayer) -> Result<DraftTime, SessionError> {
-        let mut left = self.chunk.tokens();
+        let mut prefill_budget = self.chunk.tokens();
+        // The indices of requests whose sequences can draft.
         let mut ready = Vec::with_capacity(requests.len());
-        for (at, request) in requests.iter_mut().enumerate() {
+        for (index, request) in requests.iter_mut().enumerate() {
             if self.cache.is_windowed() {
                 request.budget.most = request.budget.most.min(MAX_WINDOWED);
             }
-            if request.declines() {
+            if request.decline_if_unpaid() {
                 continue;
             }
             self.prepare(request);
-            if self.make_room() && self.read(&mut left, on_layer)? {
-                ready.push((at, request.id));
+            if self.make_room() && self.prefill(&mut prefill_budget, on_layer)? {
+                ready.push(index);
             }
         }
-        let mut lines = Vec::with_capacity(ready.len());
+        let mut drafts = Vec::with_capacity(ready.len());
         let mut sequences: Vec<&mut DraftSequence> = self.sequences.iter_mut().collect();
-        for (at, request) in requests.iter_mut().enumerate() {
-            let Some(&(_, id)) = ready.iter().find(|(ready, _)| *ready == at) else {
+        for (index, request) in requests.iter_mut().enumerate() {
+            if !ready.contains(&index) {
+                continue;
+            }
+            let id = request.id;
+            let Some(position) = sequences.iter().position(|draft| draft.answer == Some(id)) else {
                 continue;
             };
-            let Some(own) = sequences.iter().position(|held| held.answer == Some(id)) else {
-                continue;
-            };
-            let held = sequences.swap_remove(own);
+            let draft = sequences.swap_remove(position);
             // The logits of another vocabulary do not fit the sampler's penalties.
             let sampler = request.sampler.filter(|_| self.map.is_none());
-            lines.push(Line {
+            drafts.push(ActiveDraft {
                 sampler: sampler.map(Sampler::fork),
                 request,
-                next: held.ids[held.sequence.len()..].to_vec(),
-                sequence: &mut held.sequence,
+                next: draft.ids[draft.sequence.len()..].to_vec(),
+                sequence: &mut draft.sequence,
                 model: &self.model,
                 map: self.map.as_ref(),
-                reached: 1.0,
+                probability: 1.0,
                 expected: 0.0,
             });
         }
-        rounds::draft(lines, on_layer)
+        rounds::draft(drafts, on_layer)
     }
 
     fn end(&mut self, id: u64) {
-        for held in &mut self.sequences {
-            held.answer.take_if(|answer| *answer == id);
+        for draft in &mut self.sequences {
+            draft.answer.take_if(|answer| *answer == id);
         }
-        let idle = self.sequences.iter().filter(|held| held.answer.is_none()).count();
+        let idle = self.sequences.iter().filter(|draft| draft.answer.is_none()).count();
         if idle > MAX_IDLE
-            && let Some(oldest) = self.sequences.iter().position(|held| held.answer.is_none())
+            && let Some(oldest) = self.sequences.iter().position(|draft| draft.answer.is_none())
         {
             self.sequences.remove(oldest);
         }
@@ -215,8 +221,8 @@ impl DraftSequence {
         }
     }
 
-    /// Adds the answer's new tokens, up to one more than `context`: then the draft has no room.
-    fn map(&mut self, ids: &[u32], map: Option<&TokenMap>, context: usize) {
+    /// Adds the answer's new tokens. Stops beyond `context` tokens, for which there is no room.
+    fn map_tokens(&mut self, ids: &[u32], map: Option<&TokenMap>, context: usize) {
         for &token in ids.get(self.mapped..).unwrap_or_default() {
             if self.ids.len() > context {
                 break;
@@ -229,7 +235,8 @@ impl DraftSequence {
         self.mapped = ids.len();
     }
 
-    /// Removes tokens that were drafted and not accepted, and one that must be computed again.
+    /// Truncates the sequence to the accepted tokens, without the last one, whose logits are needed
+    /// again.
     fn rewind(&mut self) {
         let shared = common_prefix(self.sequence.ids(), &self.ids);
         let length = shared.min(self.ids.len().saturating_sub(1));

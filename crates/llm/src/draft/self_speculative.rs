@@ -1,8 +1,8 @@
-//! The target's own first layers as a draft, with its output layer (Zhang et al., "Draft & Verify",
-//! ACL 2024, without the search for layers). It shares the target's KV pages of those layers, and
-//! copies only the last page of a sequence.
+//! Self-speculative decoding: drafts by the target's first layers, followed by its output layer
+//! (Zhang et al., "Draft & Verify", ACL 2024, without the search for layers). The drafts share the
+//! target's KV cells of these layers, and copy only the last page of a sequence.
 
-use super::rounds::{self, DraftTime, Line};
+use super::rounds::{self, ActiveDraft, DraftTime};
 use super::{BUCKETS, DraftRequest, Drafter, OnLayer};
 use crate::cache::{Cache, Sequence};
 use crate::error::{CacheError, SessionError};
@@ -12,20 +12,31 @@ use std::sync::Arc;
 
 /// Drafts by the first layers of the target.
 pub struct SelfSpeculativeDrafter {
+    /// The number of the target's first layers.
     layers: usize,
     relative_cost: f64,
-    /// The cache that borrows the first layers of the target's.
-    cache: Option<(Arc<Cache>, Arc<Cache>)>,
-    /// Targets, which differ in adapters, and their first layers.
-    models: Vec<(Arc<Model>, Arc<Model>)>,
+    cache: Option<BorrowedCache>,
+    models: Vec<DraftModel>,
+}
+
+/// A cache of the target, and the cache that borrows its first layers.
+struct BorrowedCache {
+    target: Arc<Cache>,
+    draft: Arc<Cache>,
+}
+
+/// A target, and the model of its first layers. Targets differ in adapters.
+struct DraftModel {
+    target: Arc<Model>,
+    draft: Arc<Model>,
 }
 
 impl SelfSpeculativeDrafter {
-    /// A draft by the first `layers` layers; at least one, and at most all but one. Drafting a
-    /// token is expected to take `relative_cost` of a step of the target.
+    /// A drafter with the first `layers` layers of the target: at least one, and not all. Drafting
+    /// a token is expected to take the fraction `relative_cost` of a step of the target.
     ///
     /// # Errors
-    /// If the model has no layer to leave out.
+    /// If `layers` is 0, or not less than the target's number of layers.
     pub fn new(target: &Model, layers: usize, relative_cost: f64) -> Result<Self, CacheError> {
         let all = target.decoder().layers().len();
         if layers == 0 || layers >= all {
@@ -42,67 +53,77 @@ impl SelfSpeculativeDrafter {
         })
     }
 
-    /// The cache that borrows the first layers of a target's.
-    fn cache(&mut self, target: &Arc<Cache>) -> Result<Arc<Cache>, CacheError> {
-        if let Some((of, borrowed)) = &self.cache
-            && Arc::ptr_eq(of, target)
+    /// The cache that borrows the first layers of a target's cache.
+    fn draft_cache(&mut self, target: &Arc<Cache>) -> Result<Arc<Cache>, CacheError> {
+        if let Some(cache) = &self.cache
+            && Arc::ptr_eq(&cache.target, target)
         {
-            return Ok(Arc::clone(borrowed));
+            return Ok(Arc::clone(&cache.draft));
         }
         let layers: Vec<usize> = (0..self.layers).collect();
-        let borrowed = Cache::borrowing(target, &layers)?;
-        self.cache = Some((Arc::clone(target), Arc::clone(&borrowed)));
-        Ok(borrowed)
+        let draft = Cache::borrowing(target, &layers)?;
+        self.cache = Some(BorrowedCache {
+            target: Arc::clone(target),
+            draft: Arc::clone(&draft),
+        });
+        Ok(draft)
     }
 
-    /// The first layers of a target.
-    fn first_layers(&mut self, target: &Arc<Model>) -> Arc<Model> {
-        if let Some((_, first)) = self.models.iter().find(|(of, _)| Arc::ptr_eq(of, target)) {
-            return Arc::clone(first);
+    /// The model of a target's first layers.
+    fn draft_model(&mut self, target: &Arc<Model>) -> Arc<Model> {
+        if let Some(model) = self.models.iter().find(|model| Arc::ptr_eq(&model.target, target)) {
+            return Arc::clone(&model.draft);
         }
-        let first = Arc::new(target.first_layers(self.layers));
-        self.models.push((Arc::clone(target), Arc::clone(&first)));
-        first
+        let draft = Arc::new(target.first_layers(self.layers));
+        self.models.push(DraftModel {
+            target: Arc::clone(target),
+            draft: Arc::clone(&draft),
+        });
+        draft
     }
 }
 
 impl Drafter for SelfSpeculativeDrafter {
     fn propose(&mut self, requests: &mut [DraftRequest], on_layer: &mut OnLayer) -> Result<DraftTime, SessionError> {
-        // Adapters that no answer uses any more are dropped.
-        let is_used = |of: &Arc<Model>| requests.iter().any(|request| Arc::ptr_eq(of, request.target.model()));
-        self.models.retain(|(of, _)| is_used(of));
-        // Forks of the targets' sequences: they read the same cells, and write to copies of the
-        // last pages. Dropping them gives those pages back.
+        // Models with adapters that no answer uses any more are dropped.
+        let is_used = |target: &Arc<Model>| {
+            requests
+                .iter()
+                .any(|request| Arc::ptr_eq(target, request.target.model()))
+        };
+        self.models.retain(|model| is_used(&model.target));
+        // Forks of the targets' sequences. They read the same cells, and write to copies of the
+        // last pages, which are freed when the forks are dropped.
         let mut forks: Vec<(usize, Sequence, Arc<Model>)> = Vec::with_capacity(requests.len());
-        for (at, request) in requests.iter_mut().enumerate() {
-            if request.declines() {
+        for (index, request) in requests.iter_mut().enumerate() {
+            if request.decline_if_unpaid() {
                 continue;
             }
             if request.ids.len() != request.target.tokens().len() + 1 {
                 continue;
             }
-            let cache = self.cache(request.target.cache())?;
+            let cache = self.draft_cache(request.target.cache())?;
             let fork = request.target.sequence.borrowed_by(&cache)?;
-            forks.push((at, fork, self.first_layers(request.target.model())));
+            forks.push((index, fork, self.draft_model(request.target.model())));
         }
         let mut forks = forks.iter_mut().peekable();
-        let mut lines = Vec::new();
-        for (at, request) in requests.iter_mut().enumerate() {
-            let Some((_, sequence, model)) = forks.next_if(|(of, ..)| *of == at) else {
+        let mut drafts = Vec::new();
+        for (index, request) in requests.iter_mut().enumerate() {
+            let Some((_, sequence, model)) = forks.next_if(|(fork_index, ..)| *fork_index == index) else {
                 continue;
             };
-            lines.push(Line {
+            drafts.push(ActiveDraft {
                 next: request.ids[request.ids.len() - 1..].to_vec(),
                 sampler: request.sampler.map(Sampler::fork),
                 request,
                 sequence,
                 model,
                 map: None,
-                reached: 1.0,
+                probability: 1.0,
                 expected: 0.0,
             });
         }
-        rounds::draft(lines, on_layer)
+        rounds::draft(drafts, on_layer)
     }
 
     fn end(&mut self, _id: u64) {}

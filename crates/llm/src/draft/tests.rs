@@ -1,5 +1,5 @@
-//! Drafts that share the cells of their target, against the cases in which llama.cpp's overran them
-//! (<https://github.com/ggml-org/llama.cpp/pull/24267>).
+//! Tests drafts that share the cells of their target, in the cases in which drafts of llama.cpp
+//! overwrote them (<https://github.com/ggml-org/llama.cpp/pull/24267>).
 
 use super::*;
 use crate::cache::{Cache, CacheSize, LayerGroup, Sequence};
@@ -84,20 +84,21 @@ fn the_plan_has_pages_for_a_draft_at_the_end_of_a_context() {
     }
 }
 
-/// Layers with a window go back from any draft without a snapshot: a step releases only what was
-/// behind the window of its first row.
+/// Layers with a window can be truncated after any draft without a snapshot: a step releases only
+/// positions behind the window of its first row.
 #[test]
 fn rows_that_were_not_accepted_are_taken_back_in_windowed_layers() {
     for window in [1, 8, 40, 128, 200] {
         let groups = groups(Some(window));
         let cache = Cache::new(&groups, KvFormat::F16, CacheSize::chat(2000, &groups));
         let mut sequence = Sequence::new(&cache);
-        let mut state = 1_u32;
+        // A linear congruential generator.
+        let mut random = 1_u32;
         while sequence.len() + MAX_DRAFTED < 2000 {
-            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-            let (drafted, length) = ((state >> 16) as usize % (MAX_DRAFTED + 1), sequence.len());
+            random = random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            let (drafted, length) = ((random >> 16) as usize % (MAX_DRAFTED + 1), sequence.len());
             sequence.append(&vec![5; 1 + drafted]).expect("room");
-            let accepted = (state >> 8) as usize % (drafted + 1);
+            let accepted = (random >> 8) as usize % (drafted + 1);
             assert!(
                 sequence.truncate(length + 1 + accepted),
                 "window {window}, position {length}"
@@ -106,7 +107,6 @@ fn rows_that_were_not_accepted_are_taken_back_in_windowed_layers() {
     }
 }
 
-/// Sequences leave a draft its pages, however many there are.
 #[test]
 fn other_sequences_leave_a_draft_its_pages() {
     let source = cache(PAGE * 4, None, KvFormat::F16, 1);
@@ -126,5 +126,5 @@ fn other_sequences_leave_a_draft_its_pages() {
     assert_eq!(others.len(), 3);
     let mut draft = target.borrowed_by(&borrower).expect("its source");
     draft.append(&[3; MAX_DRAFTED]).expect("the pages of a draft");
-    assert!(target.append(&[1; PAGE]).is_err(), "they are not the target's");
+    assert!(target.append(&[1; PAGE]).is_err(), "the target cannot take them");
 }

@@ -1,8 +1,8 @@
-//! The backward of every operation, registered with Burn's tape.
+//! The operations on Burn's autodiff backend: they record their backward on the tape.
 //!
 //! A forward saves its inputs, and the expensive intermediates of attention and feed-forward (see
-//! [`OpsBackward`]); the backward recomputes the rest. Burn requires a fixed number of
-//! parents for a step, so a linear without an adapter passes two constants instead.
+//! [`OpsBackward`]). The backward recomputes the others. A step on Burn's tape has a fixed number
+//! of parents, so a linear layer without an adapter passes two constants instead of `a` and `b`.
 
 use super::inputs::checked;
 use super::{
@@ -19,36 +19,39 @@ use burn::backend::tensor::{FloatTensor, IntTensor};
 use burn::backend::{Autodiff, AutodiffBackend, Backend as BurnBackend, Shape};
 use std::sync::Arc;
 
-type Tracked<B, C> = FloatTensor<Autodiff<B, C>>;
+/// A tensor of the autodiff backend, with its node on the tape.
+type AutodiffTensor<B, C> = FloatTensor<Autodiff<B, C>>;
 
-type Replayed<B, const N: usize> = dyn Fn(FloatTensor<B>) -> [Option<FloatTensor<B>>; N] + Send + Sync;
+/// Maps the gradient of the output to the gradients of `N` parents.
+type BackwardFn<B, const N: usize> = dyn Fn(FloatTensor<B>) -> [Option<FloatTensor<B>>; N] + Send + Sync;
 
-/// Computes the gradients of `N` parents from the gradient of the output; `None` for a constant.
-struct Rule<B: BurnBackend, const N: usize>(Arc<Replayed<B, N>>);
+/// The backward of an operation with `N` parents, as `grad_fn` in PyTorch. The gradient of a
+/// constant is `None`.
+struct GradFn<B: BurnBackend, const N: usize>(Arc<BackwardFn<B, N>>);
 
-impl<B: BurnBackend, const N: usize> Clone for Rule<B, N> {
+impl<B: BurnBackend, const N: usize> Clone for GradFn<B, N> {
     fn clone(&self) -> Self {
         Self(self.0.clone())
     }
 }
 
-impl<B: BurnBackend, const N: usize> std::fmt::Debug for Rule<B, N> {
+impl<B: BurnBackend, const N: usize> std::fmt::Debug for GradFn<B, N> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Rule<{N}>")
+        write!(f, "GradFn<{N}>")
     }
 }
 
-/// The step on the tape: runs the rule and passes each parent its gradient.
+/// The step on Burn's tape: runs a [`GradFn`] and registers the gradient of each parent.
 #[derive(Debug)]
-struct Replay;
+struct RunGradFn;
 
-impl<B: BurnBackend, const N: usize> Backward<B, N> for Replay {
-    type State = Rule<B, N>;
+impl<B: BurnBackend, const N: usize> Backward<B, N> for RunGradFn {
+    type State = GradFn<B, N>;
 
-    fn backward(self, step: Step<Rule<B, N>, N>, gradients: &mut Gradients, _: &mut Checkpointer) {
+    fn backward(self, step: Step<GradFn<B, N>, N>, gradients: &mut Gradients, _: &mut Checkpointer) {
         let gradient = gradients.consume::<B>(&step.node);
-        let of_parents = (step.state.0)(gradient);
-        for (parent, gradient) in step.parents.into_iter().zip(of_parents) {
+        let parent_gradients = (step.state.0)(gradient);
+        for (parent, gradient) in step.parents.into_iter().zip(parent_gradients) {
             if let (Some(parent), Some(gradient)) = (parent, gradient) {
                 gradients.register::<B>(parent.id, gradient);
             }
@@ -56,28 +59,29 @@ impl<B: BurnBackend, const N: usize> Backward<B, N> for Replay {
     }
 }
 
-/// Runs an operation, and records it on the tape if a parent is tracked: `run` receives this flag
-/// and returns the output and, if set, the rule.
+/// Runs an operation, and records it on the tape if a parent is tracked. `run` receives this flag,
+/// and returns the output and, if the flag is set, the [`GradFn`].
 fn record<B: BurnBackend, C: CheckpointStrategy, const N: usize>(
     parents: [NodeGuard; N],
-    run: impl FnOnce(bool) -> (FloatTensor<B>, Option<Rule<B, N>>),
-) -> Tracked<B, C> {
-    match Replay.prepare::<C>(parents).compute_bound().stateful() {
+    run: impl FnOnce(bool) -> (FloatTensor<B>, Option<GradFn<B, N>>),
+) -> AutodiffTensor<B, C> {
+    match RunGradFn.prepare::<C>(parents).compute_bound().stateful() {
         OpsKind::Tracked(step) => match run(true) {
-            (output, Some(rule)) => step.finish(rule, output),
-            // Unreachable: an operation with tracked parents returns a rule.
+            (output, Some(grad_fn)) => step.finish(grad_fn, output),
+            // Unreachable: an operation with tracked parents returns a `GradFn`.
             (output, None) => <Autodiff<B, C> as AutodiffBackend>::from_inner(output),
         },
         OpsKind::UnTracked(step) => step.finish(run(false).0),
     }
 }
 
-fn rule<B: BurnBackend, const N: usize>(
-    rule: impl Fn(FloatTensor<B>) -> [Option<FloatTensor<B>>; N] + Send + Sync + 'static,
-) -> Option<Rule<B, N>> {
-    Some(Rule(Arc::new(rule)))
+fn grad_fn<B: BurnBackend, const N: usize>(
+    backward: impl Fn(FloatTensor<B>) -> [Option<FloatTensor<B>>; N] + Send + Sync + 'static,
+) -> Option<GradFn<B, N>> {
+    Some(GradFn(Arc::new(backward)))
 }
 
+/// An untracked node, in place of the adapter of a linear layer without one.
 fn constant<B: BurnBackend, C: CheckpointStrategy>(like: &FloatTensor<B>) -> NodeGuard {
     <Autodiff<B, C> as AutodiffBackend>::from_inner(like.clone()).node()
 }
@@ -96,7 +100,7 @@ fn inner_optional_norm<B: BurnBackend, C: CheckpointStrategy>(norm: OptionalNorm
     }
 }
 
-/// The linear without its tape, and the nodes of its adapter.
+/// A linear layer with tensors of the inner backend, and the tape nodes of its adapter.
 fn inner_linear<B: BurnBackend, C: CheckpointStrategy>(
     linear: Linear<Autodiff<B, C>>,
     like: &FloatTensor<B>,
@@ -123,7 +127,8 @@ fn inner_linear<B: BurnBackend, C: CheckpointStrategy>(
     )
 }
 
-fn split<B: BurnBackend>(gradient: AdapterGradient<B>) -> [Option<FloatTensor<B>>; 2] {
+/// The gradients of an adapter's `a` and `b`, as gradients of two parents.
+fn parent_gradients<B: BurnBackend>(gradient: AdapterGradient<B>) -> [Option<FloatTensor<B>>; 2] {
     match gradient {
         Some((a, b)) => [Some(a), Some(b)],
         None => [None, None],
@@ -143,20 +148,24 @@ impl<B: OpsBackward, C: CheckpointStrategy> Ops for Autodiff<B, C> {
     ) -> FloatTensor<Self> {
         let (x, x_node) = x.into_parts();
         let norm = inner_norm(norm);
-        let take = |linear| inner_linear(linear, &x);
-        let none = || [constant::<B, C>(&x), constant::<B, C>(&x)];
+        let inner = |linear| inner_linear(linear, &x);
+        let constants = || [constant::<B, C>(&x), constant::<B, C>(&x)];
         let (linears, [[a0, b0], [a1, b1], [a2, b2]]) = match linears {
-            Linears::One(l) => {
-                let (l, nodes) = take(l);
-                (Linears::One(l), [nodes, none(), none()])
+            Linears::One(linear) => {
+                let (linear, nodes) = inner(linear);
+                (Linears::One(linear), [nodes, constants(), constants()])
             }
-            Linears::Two(l, m) => {
-                let ((l, l_nodes), (m, m_nodes)) = (take(l), take(m));
-                (Linears::Two(l, m), [l_nodes, m_nodes, none()])
+            Linears::Two(first, second) => {
+                let ((first, first_nodes), (second, second_nodes)) = (inner(first), inner(second));
+                (Linears::Two(first, second), [first_nodes, second_nodes, constants()])
             }
-            Linears::Three(l, m, n) => {
-                let ((l, l_nodes), (m, m_nodes), (n, n_nodes)) = (take(l), take(m), take(n));
-                (Linears::Three(l, m, n), [l_nodes, m_nodes, n_nodes])
+            Linears::Three(first, second, third) => {
+                let ((first, first_nodes), (second, second_nodes)) = (inner(first), inner(second));
+                let (third, third_nodes) = inner(third);
+                (
+                    Linears::Three(first, second, third),
+                    [first_nodes, second_nodes, third_nodes],
+                )
             }
         };
         record::<B, C, 7>([x_node, a0, b0, a1, b1, a2, b2], |tracked| {
@@ -165,15 +174,15 @@ impl<B: OpsBackward, C: CheckpointStrategy> Ops for Autodiff<B, C> {
             }
             let saved = B::save(&x, precision);
             let out = B::norm_linears(x, norm.clone(), linears.clone(), precision);
-            let rule = rule(move |gradient| {
+            let grad_fn = grad_fn(move |gradient| {
                 let (dx, adapters) =
                     B::norm_linears_backward(B::restore(&saved), norm.clone(), linears.clone(), precision, gradient);
-                let mut adapters = adapters.into_iter().map(split::<B>);
+                let mut adapters = adapters.into_iter().map(parent_gradients::<B>);
                 let mut next = || adapters.next().unwrap_or([None, None]);
                 let ([a0, b0], [a1, b1], [a2, b2]) = (next(), next(), next());
                 [Some(dx), a0, b0, a1, b1, a2, b2]
             });
-            (out, rule)
+            (out, grad_fn)
         })
     }
 
@@ -197,12 +206,12 @@ impl<B: OpsBackward, C: CheckpointStrategy> Ops for Autodiff<B, C> {
             }
             checked(batch.ends().map_or(Ok(()), |_| Err(CacheError::NotCausal)));
             let (out, saved) = B::attend_with_saved(qkv, q_norm.clone(), k_norm.clone(), spec.clone(), batch.clone());
-            let rule = rule(move |gradient| {
+            let grad_fn = grad_fn(move |gradient| {
                 let (q_norm, k_norm) = (q_norm.clone(), k_norm.clone());
                 let (spec, batch) = (spec.clone(), batch.clone());
                 [Some(B::attend_backward(q_norm, k_norm, spec, batch, &saved, gradient))]
             });
-            (out, rule)
+            (out, grad_fn)
         })
     }
 
@@ -222,7 +231,7 @@ impl<B: OpsBackward, C: CheckpointStrategy> Ops for Autodiff<B, C> {
             }
             let saved = B::save(&h, precision);
             let out = B::linear_add(residual, h, linear.clone(), norm.clone(), precision);
-            let rule = rule(move |gradient: FloatTensor<B>| {
+            let grad_fn = grad_fn(move |gradient: FloatTensor<B>| {
                 let (dh, adapter) = B::linear_add_backward(
                     B::restore(&saved),
                     linear.clone(),
@@ -230,10 +239,10 @@ impl<B: OpsBackward, C: CheckpointStrategy> Ops for Autodiff<B, C> {
                     precision,
                     gradient.clone(),
                 );
-                let [da, db] = split::<B>(adapter);
+                let [da, db] = parent_gradients::<B>(adapter);
                 [Some(gradient), Some(dh), da, db]
             });
-            (out, rule)
+            (out, grad_fn)
         })
     }
 
@@ -261,13 +270,13 @@ impl<B: OpsBackward, C: CheckpointStrategy> Ops for Autodiff<B, C> {
                 return (B::feed_forward(x, gated, down, after, precision), None);
             }
             let (out, saved) = B::feed_forward_with_saved(x, gated.clone(), down.clone(), after.clone(), precision);
-            let rule = rule(move |gradient| {
+            let grad_fn = grad_fn(move |gradient| {
                 let (gated, down, after) = (gated.clone(), down.clone(), after.clone());
                 let (dx, adapters) = B::feed_forward_backward(gated, down, after, precision, &saved, gradient);
-                let [[gate_a, gate_b], [up_a, up_b], [down_a, down_b]] = adapters.map(split::<B>);
+                let [[gate_a, gate_b], [up_a, up_b], [down_a, down_b]] = adapters.map(parent_gradients::<B>);
                 [Some(dx), gate_a, gate_b, up_a, up_b, down_a, down_b]
             });
-            (out, rule)
+            (out, grad_fn)
         })
     }
 
@@ -287,14 +296,13 @@ impl<B: OpsBackward, C: CheckpointStrategy> Ops for Autodiff<B, C> {
             if !tracked {
                 return (B::cross_entropy(x, norm, output, targets, scale, precision), None);
             }
-            // The logits are the most expensive part of a step: computed once for the loss and its
-            // gradient.
+            // The logits are expensive, so they are computed once, for the loss and its gradient.
             let (loss, dx) = B::cross_entropy_with_gradient(x, norm, output, targets, scale, precision);
-            let rule = rule(move |gradient| {
+            let grad_fn = grad_fn(move |gradient| {
                 let gradient = B::float_reshape(gradient, Shape::from([1, 1]));
                 [Some(B::float_mul(dx.clone(), gradient))]
             });
-            (loss, rule)
+            (loss, grad_fn)
         })
     }
 
@@ -302,8 +310,8 @@ impl<B: OpsBackward, C: CheckpointStrategy> Ops for Autodiff<B, C> {
         B::argmax(x.into_primitive())
     }
 
-    fn memory(like: FloatTensor<Self>, found: Arc<MemoryUse>) -> FloatTensor<Self> {
-        B::memory(like.clone().into_primitive(), found);
+    fn memory(like: FloatTensor<Self>, memory_use: Arc<MemoryUse>) -> FloatTensor<Self> {
+        B::memory(like.clone().into_primitive(), memory_use);
         like
     }
 

@@ -1,12 +1,12 @@
-//! The operations on the CPU: Burn's Flex tensors, handed as slices to the loops of
-//! `hearth-kernels`.
+//! The operations on the CPU. They pass the elements of Burn's Flex tensors as slices to the loops
+//! of `hearth-kernels`.
 //!
 //! Shapes are checked when a model is loaded, so a mismatch here is a bug: the op panics, and the
 //! engine catches and reports it.
 
 use super::inputs::{checked, floats};
 use super::pooled::tensor;
-use super::saved_activations::{Saved, SavedAttention, SavedFeedForward};
+use super::saved_activations::{SavedAttention, SavedFeedForward, SavedTensor};
 use super::{
     Adapter, AdapterGradient, AttentionSpec, Bias, Gated, Linear, Linears, MatmulPrecision, MatrixSpec, MemoryUse,
     Norm, Ops, OpsBackward, OptionalNorm,
@@ -24,7 +24,7 @@ use hearth_kernels::scratch::Scratch;
 use hearth_kernels::{Matrix, ShapeError, fused};
 use std::sync::Arc;
 
-/// The tensor itself if contiguous, else a contiguous copy.
+/// The tensor if it is contiguous, otherwise a contiguous copy.
 fn contiguous(tensor: FlexTensor) -> FlexTensor {
     if tensor.is_contiguous() {
         tensor
@@ -33,9 +33,9 @@ fn contiguous(tensor: FlexTensor) -> FlexTensor {
     }
 }
 
-/// The tensor with unshared storage, for writing in place: a slice of another tensor is copied,
-/// since Flex returns the whole storage.
-fn unshared(tensor: FlexTensor) -> FlexTensor {
+/// The tensor if it fills its storage, otherwise a copy that does. For writing in place: Flex
+/// returns the whole storage, also for a slice of a larger tensor.
+fn whole_storage(tensor: FlexTensor) -> FlexTensor {
     let tensor = contiguous(tensor);
     let elements: usize = tensor.shape().iter().product();
     if tensor.bytes().len() == elements * size_of::<f32>() {
@@ -47,8 +47,8 @@ fn unshared(tensor: FlexTensor) -> FlexTensor {
     }
 }
 
-/// A small, long-lived tensor.
-fn small<const D: usize>(values: Vec<f32>, shape: [usize; D]) -> FlexTensor {
+/// A tensor that is not from the pool, because it is small or long-lived.
+fn unpooled<const D: usize>(values: Vec<f32>, shape: [usize; D]) -> FlexTensor {
     FlexTensor::from_data(TensorData::new(values, shape))
 }
 
@@ -62,6 +62,7 @@ fn matrix<'a>(weight: &'a FlexTensor, spec: &MatrixSpec) -> Result<Matrix<'a>, S
     Matrix::new(spec.quant, spec.layout, spec.rows, spec.cols, weight.bytes())
 }
 
+/// A linear layer as an operand of kernels.
 fn kernel_linear(linear: &Linear<Flex>) -> linear::Linear<'_> {
     let lora = match &linear.adapter {
         Adapter::None => None,
@@ -102,7 +103,7 @@ fn kernel_optional_norm(norm: &OptionalNorm<Flex>) -> Option<linear::Norm<'_>> {
     }
 }
 
-/// The linear with a contiguous adapter.
+/// The linear layer with a contiguous adapter.
 fn contiguous_linear(mut linear: Linear<Flex>) -> Linear<Flex> {
     if let Adapter::Lora { a, b, .. } = &mut linear.adapter {
         *a = contiguous(a.clone());
@@ -115,31 +116,33 @@ fn contiguous_linears(linears: Linears<Flex>) -> Vec<Linear<Flex>> {
     linears.into_vec().into_iter().map(contiguous_linear).collect()
 }
 
+/// A kernel's adapter gradient as tensors of Burn.
 fn adapter_gradient(linear: &Linear<Flex>, gradient: Option<LoraGradient>) -> AdapterGradient<Flex> {
     let rank = match &linear.adapter {
         Adapter::None => return None,
         Adapter::Lora { a, .. } => size(a)[0],
     };
     let (rows, cols) = (linear.spec.rows, linear.spec.cols);
-    gradient.map(|gradient| (small(gradient.a, [rank, cols]), small(gradient.b, [rows, rank])))
+    gradient.map(|gradient| (unpooled(gradient.a, [rank, cols]), unpooled(gradient.b, [rows, rank])))
 }
 
-/// Returns whether backward needs the raw Q, K and V: without head norms RoPE can be inverted.
-fn is_normed(q_norm: &OptionalNorm<Flex>, k_norm: &OptionalNorm<Flex>) -> bool {
+/// Whether Q or K has a head norm. Only then does the backward need the values before
+/// [`rotated_qkv`], since RoPE alone can be inverted.
+fn has_head_norms(q_norm: &OptionalNorm<Flex>, k_norm: &OptionalNorm<Flex>) -> bool {
     [q_norm, k_norm]
         .into_iter()
         .any(|norm| matches!(norm, OptionalNorm::Norm(..)))
 }
 
-/// Q, K and V after head norms (if any) and RoPE.
-fn prepared(
+/// Q, K and V, with head norms, if the model has them, and RoPE applied to Q and K.
+fn rotated_qkv(
     qkv: FlexTensor,
     spec: &AttentionSpec,
     positions: &[u32],
     q_norm: &OptionalNorm<Flex>,
     k_norm: &OptionalNorm<Flex>,
 ) -> FlexTensor {
-    let mut qkv = unshared(qkv);
+    let mut qkv = whole_storage(qkv);
     let (q_norm, k_norm) = (kernel_optional_norm(q_norm), kernel_optional_norm(k_norm));
     let rows = qkv.storage_mut::<f32>();
     checked(attention::qk_norm_rope_in_place(
@@ -190,10 +193,10 @@ impl Ops for Flex {
     ) -> FloatTensor<Self> {
         let heads = &spec.heads;
         let mut out = Scratch::new(size(&qkv)[0] * heads.out_width());
-        let qkv = prepared(qkv, &spec, batch.positions(), &q_norm, &k_norm);
+        let qkv = rotated_qkv(qkv, &spec, batch.positions(), &q_norm, &k_norm);
         match checked(batch.keys(layer)) {
             LayerKeys::Batch(starts) => checked(attention::attend_batch(floats(&qkv), heads, starts, &mut out)),
-            LayerKeys::BothWays(starts, ends) => {
+            LayerKeys::Bidirectional(starts, ends) => {
                 let attend = attention::attend_batch_both_ways;
                 checked(attend(floats(&qkv), heads, starts, ends, &mut out));
             }
@@ -215,8 +218,8 @@ impl Ops for Flex {
         norm: OptionalNorm<Self>,
         precision: MatmulPrecision,
     ) -> FloatTensor<Self> {
-        let (mut residual, h, linear) = (unshared(residual), contiguous(h), contiguous_linear(linear));
-        // In place if the residual is not shared; Flex copies it otherwise.
+        let (mut residual, h, linear) = (whole_storage(residual), contiguous(h), contiguous_linear(linear));
+        // In place if the residual is not shared. Otherwise Flex copies it here.
         let stream = residual.storage_mut::<f32>();
         let norm = kernel_optional_norm(&norm);
         checked(fused::linear_add_in_place(
@@ -271,9 +274,11 @@ impl Ops for Flex {
     fn argmax(x: FloatTensor<Self>) -> IntTensor<Self> {
         let x = contiguous(x);
         let [rows, cols] = size(&x);
-        let found = floats(&x).chunks_exact(cols.max(1));
-        let found: Vec<u32> = found.map(|row| greedy(row).unwrap_or(u32::MAX)).collect();
-        FlexTensor::from_data(TensorData::new(found, [rows]))
+        let indices: Vec<u32> = floats(&x)
+            .chunks_exact(cols.max(1))
+            .map(|row| greedy(row).unwrap_or(u32::MAX))
+            .collect();
+        FlexTensor::from_data(TensorData::new(indices, [rows]))
     }
 
     /// Host memory is not counted.
@@ -289,15 +294,15 @@ impl Ops for Flex {
 }
 
 impl OpsBackward for Flex {
-    type Saved = Saved;
+    type SavedTensor = SavedTensor;
     type SavedAttention = SavedAttention;
     type SavedFeedForward = SavedFeedForward;
 
-    fn save(x: &FloatTensor<Self>, precision: MatmulPrecision) -> Saved {
-        Saved::new(x, precision)
+    fn save(x: &FloatTensor<Self>, precision: MatmulPrecision) -> SavedTensor {
+        SavedTensor::new(x, precision)
     }
 
-    fn restore(saved: &Saved) -> FloatTensor<Self> {
+    fn restore(saved: &SavedTensor) -> FloatTensor<Self> {
         saved.restore()
     }
 
@@ -336,15 +341,15 @@ impl OpsBackward for Flex {
         batch: Arc<Batch>,
     ) -> (FloatTensor<Self>, SavedAttention) {
         let (heads, tokens) = (&spec.heads, size(&qkv)[0]);
-        let raw = is_normed(&q_norm, &k_norm).then(|| qkv.clone());
-        let ready = prepared(qkv, &spec, batch.positions(), &q_norm, &k_norm);
+        let raw = has_head_norms(&q_norm, &k_norm).then(|| qkv.clone());
+        let rotated = rotated_qkv(qkv, &spec, batch.positions(), &q_norm, &k_norm);
         let (mut out, mut lse) = (
             Scratch::new(tokens * heads.out_width()),
             vec![0.0; tokens * heads.heads],
         );
         let starts = batch.starts();
         checked(attention::attend_batch_with_lse(
-            floats(&ready),
+            floats(&rotated),
             heads,
             starts,
             &mut out,
@@ -352,7 +357,7 @@ impl OpsBackward for Flex {
         ));
         let out = tensor(out, [tokens, heads.out_width()]);
         let saved = SavedAttention {
-            qkv: raw.unwrap_or(ready),
+            qkv: raw.unwrap_or(rotated),
             out: out.clone(),
             lse: Arc::new(lse),
         };
@@ -369,15 +374,15 @@ impl OpsBackward for Flex {
     ) -> FloatTensor<Self> {
         let (qkv, gradient) = (contiguous(saved.qkv.clone()), contiguous(gradient));
         let positions = batch.positions();
-        let ready = if is_normed(&q_norm, &k_norm) {
-            prepared(qkv.clone(), &spec, positions, &q_norm, &k_norm)
+        let rotated = if has_head_norms(&q_norm, &k_norm) {
+            rotated_qkv(qkv.clone(), &spec, positions, &q_norm, &k_norm)
         } else {
             qkv.clone()
         };
         let mut d_qkv = Scratch::new(floats(&qkv).len());
         let (heads, starts) = (&spec.heads, batch.starts());
         checked(attention::attend_batch_backward(
-            floats(&ready),
+            floats(&rotated),
             heads,
             starts,
             [floats(&saved.out), &saved.lse],
@@ -426,22 +431,22 @@ impl OpsBackward for Flex {
     ) -> (FloatTensor<Self>, SavedFeedForward) {
         let x = contiguous(x);
         let mut h = Scratch::new(size(&x)[0] * gated.gate.spec.rows);
-        let [gates, ups] = match precision {
-            MatmulPrecision::Bf16 => gated_halves(&x, gated, precision, &mut h, |half, size| {
-                Saved::Half(Arc::new(half), size)
+        let [gate, up] = match precision {
+            MatmulPrecision::Bf16 => gated_with_saved(&x, gated, precision, &mut h, |values, size| {
+                SavedTensor::Bf16(Arc::new(values), size)
             }),
             MatmulPrecision::F32 | MatmulPrecision::Int8Activations => {
-                gated_halves(&x, gated, precision, &mut h, |whole, size| {
-                    Saved::Whole(tensor(whole, size))
+                gated_with_saved(&x, gated, precision, &mut h, |values, size| {
+                    SavedTensor::F32(tensor(values, size))
                 })
             }
         };
         let saved = SavedFeedForward {
-            x: Saved::new(&x, precision),
-            gates,
-            ups,
+            x: SavedTensor::new(&x, precision),
+            gate,
+            up,
         };
-        let h = tensor(h, saved.gates.size());
+        let h = tensor(h, saved.gate.size());
         (Self::linear_add(x, h, down, after, precision), saved)
     }
 
@@ -454,7 +459,7 @@ impl OpsBackward for Flex {
         gradient: FloatTensor<Self>,
     ) -> (FloatTensor<Self>, [AdapterGradient<Self>; 3]) {
         let gradient = contiguous(gradient);
-        let (dh, of_down) =
+        let (dh, down_adapter) =
             Self::linear_add_backward(saved.h(gated.activation), down, after, precision, gradient.clone());
         let (x, gate, up) = (
             saved.x.restore(),
@@ -466,20 +471,20 @@ impl OpsBackward for Flex {
         let [kernel_gate, kernel_up] = [kernel_linear(&gate), kernel_linear(&up)];
         let (x_values, dh) = (floats(&x), floats(&dh));
         let activation = gated.activation;
-        let gradients = match (&saved.gates, &saved.ups) {
-            (Saved::Half(gates, _), Saved::Half(ups, _)) => fused::gated_backward_from_saved(
+        let gradients = match (&saved.gate, &saved.up) {
+            (SavedTensor::Bf16(saved_gate, _), SavedTensor::Bf16(saved_up, _)) => fused::gated_backward_from_saved(
                 x_values,
                 norm,
                 &kernel_gate,
                 &kernel_up,
                 activation,
                 precision,
-                [gates, ups],
+                [saved_gate, saved_up],
                 dh,
                 &mut dx,
             ),
-            (gates, ups) => {
-                let [gates, ups] = [gates, ups].map(Saved::restore);
+            (saved_gate, saved_up) => {
+                let [saved_gate, saved_up] = [saved_gate, saved_up].map(SavedTensor::restore);
                 fused::gated_backward_from_saved(
                     x_values,
                     norm,
@@ -487,15 +492,19 @@ impl OpsBackward for Flex {
                     &kernel_up,
                     activation,
                     precision,
-                    [floats(&gates), floats(&ups)],
+                    [floats(&saved_gate), floats(&saved_up)],
                     dh,
                     &mut dx,
                 )
             }
         };
-        let [of_gate, of_up] = checked(gradients);
+        let [gate_gradient, up_gradient] = checked(gradients);
         checked(fused::add_in_place(&mut dx, floats(&gradient)));
-        let adapters = [adapter_gradient(&gate, of_gate), adapter_gradient(&up, of_up), of_down];
+        let adapters = [
+            adapter_gradient(&gate, gate_gradient),
+            adapter_gradient(&up, up_gradient),
+            down_adapter,
+        ];
         (tensor(dx, size(&x)), adapters)
     }
 
@@ -515,14 +524,15 @@ impl OpsBackward for Flex {
     }
 }
 
-/// The first half of a feed-forward, written to `h`, and the saved gate and up.
-fn gated_halves<K: fused::SavedElement>(
+/// Writes the first half of a feed-forward to `h`. Returns the saved outputs of gate and up, which
+/// `save` wraps.
+fn gated_with_saved<K: fused::SavedElement>(
     x: &FlexTensor,
     gated: Gated<Flex>,
     precision: MatmulPrecision,
     h: &mut [f32],
-    save: fn(Scratch<K>, [usize; 2]) -> Saved,
-) -> [Saved; 2] {
+    save: fn(Scratch<K>, [usize; 2]) -> SavedTensor,
+) -> [SavedTensor; 2] {
     let (gate, up) = (contiguous_linear(gated.gate), contiguous_linear(gated.up));
     let mut saved = [(); 2].map(|()| Scratch::new(h.len()));
     checked(fused::gated_with_saved(
@@ -532,14 +542,14 @@ fn gated_halves<K: fused::SavedElement>(
         &kernel_linear(&up),
         gated.activation,
         precision,
-        saved.each_mut().map(|saved| &mut saved[..]),
+        saved.each_mut().map(|values| &mut values[..]),
         h,
     ));
-    saved.map(|saved| save(saved, [size(x)[0], gate.spec.rows]))
+    saved.map(|values| save(values, [size(x)[0], gate.spec.rows]))
 }
 
-/// `scale` times the sum of the losses, as `[1]`; their gradient, times `scale` too, if
-/// requested.
+/// `scale` times the summed cross-entropy of hidden states, as `[1]`. Writes its gradient to `dx`
+/// if that is set.
 fn loss(
     x: &FlexTensor,
     norm: linear::Norm,
@@ -564,5 +574,5 @@ fn loss(
         &mut losses,
         dx,
     ));
-    small(vec![(f64::from(scale) * loss.sum) as f32], [1])
+    unpooled(vec![(f64::from(scale) * loss.sum) as f32], [1])
 }

@@ -1,11 +1,12 @@
-//! Inputs of operations. They are checked when a model is loaded, so a mismatch is a bug.
+//! Checks of operations' inputs. Shapes are checked when a model is loaded, so a mismatch here is a
+//! bug.
 
 use burn_flex::FlexTensor;
 
-/// The result of a kernel.
+/// Unwraps the result of a kernel.
 ///
 /// # Panics
-/// If its inputs do not fit each other; the engine catches and reports it.
+/// If the inputs of the kernel do not match. The engine catches and reports the panic.
 pub(super) fn checked<T, E: std::fmt::Display>(result: Result<T, E>) -> T {
     match result {
         Ok(value) => value,

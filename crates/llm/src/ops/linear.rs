@@ -1,4 +1,4 @@
-//! Parts of a linear: a frozen weight and its optional scale, adapter and bias.
+//! Linear layers: a frozen weight with an optional scale, adapter and bias.
 
 use burn::backend::tensor::{FloatTensor, IntTensor};
 use burn::backend::{Backend, ExtensionType};
@@ -15,11 +15,11 @@ pub struct MatrixSpec {
     pub quant: Quant,
     /// The layout of the blocks: plain, or packed for this CPU.
     pub layout: Layout,
-    /// Outputs.
+    /// Output features.
     pub rows: usize,
-    /// Inputs.
+    /// Input features.
     pub cols: usize,
-    /// The weight's own scale, applied after the product; 1 if it has none.
+    /// The weight's own scale, applied after the product; 1 if the file has none.
     pub scale: f32,
 }
 
@@ -28,14 +28,14 @@ pub struct MatrixSpec {
 pub struct Norm<B: Backend> {
     /// `[D]`; frozen.
     pub weight: FloatTensor<B>,
-    /// Added under the root; avoids division by zero.
+    /// Added under the root to avoid a division by zero.
     pub eps: f32,
 }
 
 /// An optional norm.
 #[derive(Debug, Clone, ExtensionType)]
 pub enum OptionalNorm<B: Backend> {
-    /// None here.
+    /// No norm.
     None,
     /// A norm with this weight and epsilon.
     Norm(FloatTensor<B>, f32),
@@ -43,20 +43,20 @@ pub enum OptionalNorm<B: Backend> {
 
 /// LoRA: adds `scale * (x a^T) b^T`. <https://arxiv.org/abs/2106.09685>
 ///
-/// Stacked adapters are one adapter of the sum of their ranks, with their scales folded into `b`.
+/// Several adapters are one adapter of the sum of their ranks, with their scales folded into `b`.
 #[derive(Debug, Clone, ExtensionType)]
 pub enum Adapter<B: Backend> {
     /// No adapter.
     None,
-    /// An adapter of some rank.
+    /// An adapter.
     Lora {
         /// `[rank, in]`.
         a: FloatTensor<B>,
         /// `[out, rank]`.
         b: FloatTensor<B>,
-        /// alpha / rank, or alpha / sqrt(rank) for rsLoRA.
+        /// `alpha / rank`, or `alpha / sqrt(rank)` for rsLoRA.
         scale: f32,
-        /// Dropout of its input; training only.
+        /// Dropout of the adapter's input, in training only.
         dropout: Option<Dropout>,
     },
 }
@@ -64,7 +64,7 @@ pub enum Adapter<B: Backend> {
 /// An optional bias.
 #[derive(Debug, Clone, ExtensionType)]
 pub enum Bias<B: Backend> {
-    /// None here.
+    /// No bias.
     None,
     /// `[out]`; frozen.
     Add(FloatTensor<B>),
@@ -73,14 +73,14 @@ pub enum Bias<B: Backend> {
 /// `y = scale * (x W^T) + lora(x) + bias`, in this order.
 #[derive(Debug, Clone, ExtensionType)]
 pub struct Linear<B: Backend> {
-    /// The bytes of the blocks (u8 on a CPU, u32 words on a GPU).
+    /// The blocks: as bytes (u8) on a CPU, as 32-bit words (u32) on a GPU.
     pub weight: IntTensor<B>,
-    /// Their format and shape.
+    /// The format and shape of the weight.
     pub spec: MatrixSpec,
-    /// LoRA adapter.
+    /// The LoRA adapter.
     #[extension_type]
     pub adapter: Adapter<B>,
-    /// Bias from the file.
+    /// The bias of the file.
     #[extension_type]
     pub bias: Bias<B>,
 }
@@ -88,25 +88,25 @@ pub struct Linear<B: Backend> {
 /// The first half of a feed-forward: `activation(gate(norm(x))) * up(norm(x))`.
 #[derive(Debug, Clone, ExtensionType)]
 pub struct Gated<B: Backend> {
-    /// The norm before both linears.
+    /// The norm of the input.
     #[extension_type]
     pub norm: Norm<B>,
-    /// Input of the activation.
+    /// Its output is the input of the activation.
     #[extension_type]
     pub gate: Linear<B>,
-    /// Multiplied with the activation.
+    /// Its output is multiplied with the activation.
     #[extension_type]
     pub up: Linear<B>,
-    /// Activation of the gate.
+    /// The activation.
     pub activation: Activation,
 }
 
-/// One to three linears over the same input.
+/// One to three linear layers with a common input.
 #[derive(Debug, Clone, ExtensionType)]
 pub enum Linears<B: Backend> {
     /// One, such as the output layer.
     One(#[extension_type] Linear<B>),
-    /// Two of them.
+    /// Two, such as gate and up.
     Two(#[extension_type] Linear<B>, #[extension_type] Linear<B>),
     /// Q, K and V.
     Three(
@@ -117,21 +117,21 @@ pub enum Linears<B: Backend> {
 }
 
 impl<B: Backend> Linears<B> {
-    /// The linears, in order.
+    /// The linear layers, in order.
     pub fn into_vec(self) -> Vec<Linear<B>> {
         match self {
-            Self::One(a) => vec![a],
-            Self::Two(a, b) => vec![a, b],
-            Self::Three(a, b, c) => vec![a, b, c],
+            Self::One(first) => vec![first],
+            Self::Two(first, second) => vec![first, second],
+            Self::Three(first, second, third) => vec![first, second, third],
         }
     }
 
-    /// The width of their concatenated outputs.
+    /// The number of output features of all of them.
     pub fn out_features(&self) -> usize {
         match self {
-            Self::One(a) => a.spec.rows,
-            Self::Two(a, b) => a.spec.rows + b.spec.rows,
-            Self::Three(a, b, c) => a.spec.rows + b.spec.rows + c.spec.rows,
+            Self::One(first) => first.spec.rows,
+            Self::Two(first, second) => first.spec.rows + second.spec.rows,
+            Self::Three(first, second, third) => first.spec.rows + second.spec.rows + third.spec.rows,
         }
     }
 }

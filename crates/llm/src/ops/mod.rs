@@ -1,15 +1,15 @@
-//! Hearth's own operations: fused parts of a transformer layer, declared once, run on every device.
+//! Fused operations of transformer layers, as an extension of Burn's backends.
 //!
-//! A transformer layer is four of them ([`attention in`](Ops::norm_linears),
-//! [`attention`](Ops::attend), [`projection out`](Ops::linear_add),
-//! [`feed-forward`](Ops::feed_forward)), so a decode step crosses from Burn into a kernel four
-//! times a layer and everything between stays fused.
+//! A transformer layer is four operations: norm with Q, K and V ([`Ops::norm_linears`]), attention
+//! ([`Ops::attend`]), the output projection with the residual ([`Ops::linear_add`]) and the
+//! feed-forward ([`Ops::feed_forward`]). So a layer has only four calls from Burn into kernels.
 //!
-//! * [`flex`] runs them on the CPU with the loops of `hearth-kernels`;
-//! * [`cube`] runs them on a GPU with the kernels of `hearth-kernels::gpu`;
-//! * [`autodiff`] puts the backward of either, derived by hand, on Burn's tape.
+//! * [`flex`] runs them on the CPU with the loops of `hearth-kernels`.
+//! * [`cube`] runs them on a GPU with the kernels of `hearth-kernels::gpu`.
+//! * [`autodiff`] records their hand-derived backward on Burn's tape.
 //!
-//! Shapes: `T` tokens, `D` the model's width, `in` and `out` a weight's.
+//! Shapes: `T` is the number of tokens, `D` the width of the model, `in` and `out` the input and
+//! output features of a weight.
 
 mod attention;
 mod autodiff;
@@ -34,39 +34,39 @@ use burn::backend::tensor::{FloatTensor, IntTensor};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-/// The target of a row that is not trained.
+/// The target of a row without a loss.
 pub const NOT_TRAINED: u32 = hearth_kernels::softmax::IGNORE_INDEX;
 
-/// Approximate bytes of logits in GPU memory at once.
+/// Approximate bytes of the logits that are in GPU memory at a time.
 const LOGIT_BYTES: usize = 64 << 20;
-/// Rows of logits are rounded down to a multiple of this.
-const LOGIT_ROWS: usize = 64;
+/// The number of rows of logits is a multiple of this.
+const LOGIT_ROW_STEP: usize = 64;
 
-/// Rows of logits that [`Ops::cross_entropy`] has on a GPU at once, of a vocabulary of this size.
+/// The number of rows of logits that [`Ops::cross_entropy`] computes at a time on a GPU.
 pub fn logit_rows(vocab: usize) -> usize {
-    (LOGIT_BYTES / (size_of::<f32>() * vocab.max(1)) / LOGIT_ROWS).max(1) * LOGIT_ROWS
+    (LOGIT_BYTES / (size_of::<f32>() * vocab.max(1)) / LOGIT_ROW_STEP).max(1) * LOGIT_ROW_STEP
 }
 
-/// Device memory of this process in bytes, as reported by the device.
+/// Device memory of this process in bytes, as reported by CubeCL's allocator.
 #[derive(Debug, Default)]
 pub struct MemoryUse {
     /// Bytes in use.
     pub used: AtomicU64,
-    /// Bytes reserved by the allocator, including those in use.
+    /// Bytes reserved by the allocator, including the bytes in use.
     pub reserved: AtomicU64,
 }
 
 /// Fused operations over quantized weights.
 ///
-/// Float tensors are f32. A frozen weight is an integer tensor of the file's bytes (see
-/// [`MatrixSpec`]); it is not differentiated. The order of every linear is product, the weight's
-/// own scale, LoRA, bias.
+/// Float tensors are f32. A weight is frozen: an integer tensor of quantized blocks, described by a
+/// [`MatrixSpec`], without a gradient. A linear layer computes product, the weight's own scale,
+/// LoRA, bias, in this order.
 #[backend_extension(Autodiff, Flex, Cube: cfg(feature = "gpu"))]
 pub trait Ops: burn::backend::Backend {
     /// Rows `ids` of a table `[vocab, D]`, times `scale`: `[T, D]`.
     fn embed(table: IntTensor<Self>, spec: MatrixSpec, ids: Arc<[u32]>, scale: f32) -> FloatTensor<Self>;
 
-    /// Several linears over one normalized input: `x [T, D]` to `[T, sum of out]`, the outputs
+    /// Linear layers with a common input: `x [T, D]`, normalized, to `[T, sum of out]`, the outputs
     /// concatenated per row.
     fn norm_linears(
         x: FloatTensor<Self>,
@@ -78,7 +78,7 @@ pub trait Ops: burn::backend::Backend {
     /// Attention: `qkv [T, (heads + 2 kv_heads) * head_dim]` to `[T, heads * head_dim]`.
     ///
     /// Applies head norms (if any) and RoPE to Q and K, writes K and V to the cells of `layer` if
-    /// the batch continues cached sequences, and attends causally.
+    /// the batch continues cached sequences, and attends with the batch's mask.
     fn attend(
         qkv: FloatTensor<Self>,
         #[extension_type] q_norm: OptionalNorm<Self>,
@@ -88,8 +88,8 @@ pub trait Ops: burn::backend::Backend {
         layer: usize,
     ) -> FloatTensor<Self>;
 
-    /// `residual + norm(linear(h))`: `residual [T, D]`, `h [T, in]`; in place if `residual` is not
-    /// shared.
+    /// `residual + norm(linear(h))`, for `residual [T, D]` and `h [T, in]`. In place if `residual`
+    /// is not shared.
     fn linear_add(
         residual: FloatTensor<Self>,
         h: FloatTensor<Self>,
@@ -98,8 +98,8 @@ pub trait Ops: burn::backend::Backend {
         precision: MatmulPrecision,
     ) -> FloatTensor<Self>;
 
-    /// `x + norm(down(activation(gate(norm(x))) * up(norm(x))))`: `x [T, D]`; in place if `x` is
-    /// not shared.
+    /// `x + after(down(activation(gate(norm(x))) * up(norm(x))))`, for `x [T, D]`. In place if `x`
+    /// is not shared.
     fn feed_forward(
         x: FloatTensor<Self>,
         #[extension_type] gated: Gated<Self>,
@@ -120,41 +120,41 @@ pub trait Ops: burn::backend::Backend {
         precision: MatmulPrecision,
     ) -> FloatTensor<Self>;
 
-    /// Argmax over the finite elements of each row, the first of equals: `x [rows, out]` to
-    /// `[rows]`. `u32::MAX` for a row without finite elements.
+    /// Argmax over the finite elements of each row: `x [rows, out]` to `[rows]`. Of equal elements
+    /// the first; `u32::MAX` for a row without finite elements.
     fn argmax(x: FloatTensor<Self>) -> IntTensor<Self>;
 
-    /// Stores the memory use of this process on the device of `like` in `found`; returns `like`
-    /// unchanged.
-    fn memory(like: FloatTensor<Self>, found: Arc<MemoryUse>) -> FloatTensor<Self>;
+    /// Stores the memory use of this process on the device of `like` in `memory_use`. Returns
+    /// `like` unchanged.
+    fn memory(like: FloatTensor<Self>, memory_use: Arc<MemoryUse>) -> FloatTensor<Self>;
 
-    /// A weight in f32, `[out, in]`: for tests.
+    /// Dequantizes a weight to f32, `[out, in]`. For tests.
     fn dequantize(weight: IntTensor<Self>, spec: MatrixSpec) -> FloatTensor<Self>;
 }
 
-/// Gradient of an adapter: of `a [rank, in]` and `b [out, rank]`.
+/// The gradients of an adapter's `a [rank, in]` and `b [out, rank]`; `None` without an adapter.
 pub type AdapterGradient<B> = Option<(FloatTensor<B>, FloatTensor<B>)>;
 
-/// The hand-derived backward of [`Ops`]: of the product that the forward took, with
-/// [`MatmulPrecision::F32`] in place of [`MatmulPrecision::Int8Activations`].
+/// The hand-derived backward of [`Ops`]. GEMMs have the precision of the forward, except that
+/// [`MatmulPrecision::Int8Activations`] is replaced by [`MatmulPrecision::F32`].
 ///
-/// Each takes the inputs of its forward and the gradient of its output, and recomputes what it
-/// needs of the forward.
+/// Each function takes the inputs or saved activations of its forward and the gradient of the
+/// output, and recomputes the other intermediates.
 pub trait OpsBackward: Ops {
     /// A saved activation: a matrix, in f32 or bf16.
-    type Saved: Clone + Send + Sync + 'static;
+    type SavedTensor: Clone + Send + Sync + 'static;
     /// Saved activations of attention.
     type SavedAttention: Clone + Send + Sync + 'static;
     /// Saved activations of a feed-forward: `x`, `gate(norm(x))` and `up(norm(x))`.
     type SavedFeedForward: Clone + Send + Sync + 'static;
 
-    /// Saves `x [rows, cols]` for the backward of this product.
-    fn save(x: &FloatTensor<Self>, precision: MatmulPrecision) -> Self::Saved;
+    /// Saves `x [rows, cols]` for the backward of a GEMM in this precision.
+    fn save(x: &FloatTensor<Self>, precision: MatmulPrecision) -> Self::SavedTensor;
 
-    /// The saved matrix in f32.
-    fn restore(saved: &Self::Saved) -> FloatTensor<Self>;
+    /// Returns the saved matrix in f32.
+    fn restore(saved: &Self::SavedTensor) -> FloatTensor<Self>;
 
-    /// Backward of [`Ops::norm_linears`]: the gradient of `x`, and of each linear's adapter.
+    /// Backward of [`Ops::norm_linears`]: the gradients of `x` and of each adapter.
     fn norm_linears_backward(
         x: FloatTensor<Self>,
         norm: Norm<Self>,
@@ -163,7 +163,7 @@ pub trait OpsBackward: Ops {
         gradient: FloatTensor<Self>,
     ) -> (FloatTensor<Self>, Vec<AdapterGradient<Self>>);
 
-    /// [`Ops::attend`] of a batch without a cache, and its saved activations.
+    /// [`Ops::attend`] for a batch without a cache, and its saved activations.
     fn attend_with_saved(
         qkv: FloatTensor<Self>,
         q_norm: OptionalNorm<Self>,
@@ -203,8 +203,8 @@ pub trait OpsBackward: Ops {
     ) -> (FloatTensor<Self>, Self::SavedFeedForward);
 
     /// Backward of [`Ops::feed_forward`] from the activations saved by
-    /// [`OpsBackward::feed_forward_with_saved`]: the gradients of `x`, all of it, and of the
-    /// adapters of gate, up and down.
+    /// [`OpsBackward::feed_forward_with_saved`]: the gradient of `x`, including the residual, and
+    /// the gradients of the adapters of gate, up and down.
     fn feed_forward_backward(
         gated: Gated<Self>,
         down: Linear<Self>,
@@ -214,7 +214,7 @@ pub trait OpsBackward: Ops {
         gradient: FloatTensor<Self>,
     ) -> (FloatTensor<Self>, [AdapterGradient<Self>; 3]);
 
-    /// [`Ops::cross_entropy`] and the gradient of `x`, from one set of logits.
+    /// [`Ops::cross_entropy`] and the gradient of `x`, from the same logits.
     fn cross_entropy_with_gradient(
         x: FloatTensor<Self>,
         norm: Norm<Self>,

@@ -1,4 +1,4 @@
-//! The operations as functions on Burn's tensors, for model files.
+//! The operations as functions on Burn's tensors, for decoders and layers.
 
 use super::inputs::checked;
 use super::{AttentionSpec, Gated, Linear, Linears, MatmulPrecision, MatrixSpec, MemoryUse, Norm, Ops, OptionalNorm};
@@ -30,7 +30,7 @@ pub fn norm_linears(
 /// See [`Ops::attend`].
 ///
 /// # Panics
-/// If the rows, heads or layer do not fit the batch (see [`Batch::check`]) or shapes do not match.
+/// If the rows, heads or layer do not fit the batch (see [`Batch::check`]), or shapes do not match.
 pub fn attend(
     qkv: Tensor<2>,
     q_norm: &OptionalNorm<Dispatch>,
@@ -110,8 +110,8 @@ pub fn argmax(x: Tensor<2>) -> Tensor<1, Int> {
 }
 
 /// See [`Ops::memory`].
-pub fn memory(like: Tensor<1>, found: Arc<MemoryUse>) {
-    <Dispatch as Ops>::memory(like.into_dispatch(), found);
+pub fn memory(like: Tensor<1>, memory_use: Arc<MemoryUse>) {
+    <Dispatch as Ops>::memory(like.into_dispatch(), memory_use);
 }
 
 /// See [`Ops::dequantize`].

@@ -1,8 +1,8 @@
-//! A mapped file of packed weights.
+//! A memory-mapped file of packed weights.
 //!
-//! A [`Header`], then the matrices, each at a multiple of [`ALIGN`] bytes, then the table as text:
-//! the key, then one line per matrix with its offset, length, the checksums of its ranges, and its
-//! name.
+//! The file is a [`Header`], then the matrices, each at a multiple of [`ALIGN`] bytes, then the
+//! table as text: the key, then one line per matrix with its offset, its length, the checksums of
+//! its ranges, and its name.
 
 use bytes::Bytes;
 use hearth_kernels::team;
@@ -14,22 +14,22 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::SystemTime;
 
-/// Alignment of matrices: a cache line, which is also enough for vectors.
+/// Alignment of matrices in bytes: a cache line, which is also enough for SIMD loads.
 pub const ALIGN: u64 = 64;
 
-/// Bytes per checksum.
-const SUMMED: usize = 1 << 20;
+/// Bytes of a range with one checksum.
+const RANGE_BYTES: usize = 1 << 20;
 
 /// Magic bytes; the last is the format version.
 const MAGIC: &[u8; 8] = b"hearth:3";
 
-/// The header, little-endian.
+/// The header, stored in little-endian byte order.
 #[derive(Clone, Copy)]
 pub struct Header {
     /// Offset of the table, which extends to the end of the file.
-    pub table_at: u64,
-    /// Checksum of the table.
-    pub table_sum: u32,
+    pub table_offset: u64,
+    /// CRC-32 of the table.
+    pub table_checksum: u32,
 }
 
 impl Header {
@@ -39,18 +39,18 @@ impl Header {
     pub fn to_bytes(self) -> [u8; Self::BYTES] {
         let mut bytes = [0; Self::BYTES];
         bytes[..8].copy_from_slice(MAGIC);
-        bytes[8..16].copy_from_slice(&self.table_at.to_le_bytes());
-        bytes[16..20].copy_from_slice(&self.table_sum.to_le_bytes());
+        bytes[8..16].copy_from_slice(&self.table_offset.to_le_bytes());
+        bytes[16..20].copy_from_slice(&self.table_checksum.to_le_bytes());
         bytes
     }
 
     fn read(file: &[u8]) -> Option<Self> {
         let (magic, rest) = file.split_first_chunk()?;
-        let (table_at, rest) = rest.split_first_chunk()?;
-        let (table_sum, _) = rest.split_first_chunk()?;
+        let (table_offset, rest) = rest.split_first_chunk()?;
+        let (table_checksum, _) = rest.split_first_chunk()?;
         (magic == MAGIC).then(|| Self {
-            table_at: u64::from_le_bytes(*table_at),
-            table_sum: u32::from_le_bytes(*table_sum),
+            table_offset: u64::from_le_bytes(*table_offset),
+            table_checksum: u32::from_le_bytes(*table_checksum),
         })
     }
 }
@@ -60,57 +60,63 @@ impl Header {
 pub struct Entry {
     pub start: u64,
     pub length: u64,
-    pub sums: Vec<u32>,
+    /// The CRC-32 of each range of [`RANGE_BYTES`].
+    pub checksums: Vec<u32>,
 }
 
 impl Entry {
-    /// Appends its line to a table.
+    /// Appends the line of this entry to a table.
     pub fn write(&self, name: &str, table: &mut String) {
-        let sums: Vec<String> = self.sums.iter().map(|sum| format!("{sum:x}")).collect();
+        let checksums: Vec<String> = self.checksums.iter().map(|sum| format!("{sum:x}")).collect();
         // Writing to a string cannot fail.
-        let _ = writeln!(table, "{} {} {} {name}", self.start, self.length, sums.join(","));
+        let _ = writeln!(table, "{} {} {} {name}", self.start, self.length, checksums.join(","));
     }
 
+    /// Parses a line of the table: the name of a matrix and its entry.
     fn read(line: &str) -> Option<(String, Self)> {
         let mut words = line.splitn(4, ' ');
         let start = words.next()?.parse().ok()?;
         let length = words.next()?.parse().ok()?;
-        let sums = words.next()?.split(',').map(|sum| u32::from_str_radix(sum, 16).ok());
-        let sums = sums.collect::<Option<_>>()?;
-        Some((words.next()?.to_owned(), Self { start, length, sums }))
+        let checksums = words.next()?.split(',').map(|sum| u32::from_str_radix(sum, 16).ok());
+        let checksums = checksums.collect::<Option<_>>()?;
+        let entry = Self {
+            start,
+            length,
+            checksums,
+        };
+        Some((words.next()?.to_owned(), entry))
     }
 }
 
-/// The checksums of a matrix, computed by all threads.
-pub fn sums(bytes: &[u8]) -> Vec<u32> {
-    let mut sums = vec![0; bytes.len().div_ceil(SUMMED)];
-    team::run_over(&mut sums, 1, &|range, out| {
-        let at = range * SUMMED;
-        out[0] = crc32fast::hash(&bytes[at..bytes.len().min(at + SUMMED)]);
+/// Computes the checksums of a matrix on all threads.
+pub fn checksums(bytes: &[u8]) -> Vec<u32> {
+    let mut checksums = vec![0; bytes.len().div_ceil(RANGE_BYTES)];
+    team::run_over(&mut checksums, 1, &|range, out| {
+        let start = range * RANGE_BYTES;
+        out[0] = crc32fast::hash(&bytes[start..bytes.len().min(start + RANGE_BYTES)]);
     });
-    sums
+    checksums
 }
 
-/// A mapped file of packed weights with a valid table.
+/// A memory-mapped file of packed weights with a valid table.
 pub struct PackedFile {
     bytes: Bytes,
     entries: HashMap<String, Entry>,
 }
 
 impl PackedFile {
-    /// Maps the file; `None` if it does not exist, is truncated, or has another key.
+    /// Maps a file. `None` if it does not exist, is truncated or corrupt, or has another key.
     pub fn open(path: &Path, key: &str) -> Option<Self> {
-        // Opened for writing if possible, so that its modification time can mark it as used.
+        // Opened for writing if possible, to set the modification time to the time of last use.
         let writable = File::options().read(true).append(true).open(path);
         let file = writable.or_else(|_| File::open(path)).ok()?;
-        // SAFETY: the map is read-only and private to this process. Hearth never writes to such a
-        // file once it has its final name; writes by other programs cannot be prevented, as with
-        // the model's own file.
+        // SAFETY: the map is read-only and private to this process. Hearth does not write to a file
+        // with a final name. Writes by other programs cannot be prevented, as for the model's file.
         let map = unsafe { Mmap::map(&file) }.ok()?;
         let bytes = Bytes::from_owner(map);
         let header = Header::read(&bytes)?;
-        let table = bytes.get(usize::try_from(header.table_at).ok()?..)?;
-        if crc32fast::hash(table) != header.table_sum {
+        let table = bytes.get(usize::try_from(header.table_offset).ok()?..)?;
+        if crc32fast::hash(table) != header.table_checksum {
             return None;
         }
         let mut lines = std::str::from_utf8(table).ok()?.lines();
@@ -120,29 +126,30 @@ impl PackedFile {
         let entries = lines.map(Entry::read).collect::<Option<HashMap<_, _>>>()?;
         let fits = |entry: &Entry| {
             let end = entry.start.checked_add(entry.length);
-            let ranges = usize::try_from(entry.length).map(|length| length.div_ceil(SUMMED));
-            end.is_some_and(|end| end <= header.table_at) && ranges == Ok(entry.sums.len())
+            let ranges = usize::try_from(entry.length).map(|length| length.div_ceil(RANGE_BYTES));
+            end.is_some_and(|end| end <= header.table_offset) && ranges == Ok(entry.checksums.len())
         };
         if !entries.values().all(fits) {
             return None;
         }
-        // If this fails, the file only seems older than it is.
+        // If this fails, the file may be deleted earlier than others.
         let _ = file.set_modified(SystemTime::now());
         Some(Self { bytes, entries })
     }
 
-    /// A matrix of `length` bytes; `None` if it is missing or corrupt.
+    /// Returns a matrix of `length` bytes; `None` if it is missing, has another length or is
+    /// corrupt.
     pub fn get(&self, name: &str, length: usize) -> Option<Bytes> {
         let entry = self.entries.get(name).filter(|entry| entry.length == length as u64)?;
         let start = entry.start as usize;
         let bytes = self.bytes.slice(start..start + length);
-        let valid = AtomicBool::new(true);
-        team::run(entry.sums.len(), &|range| {
-            let at = range * SUMMED;
-            if crc32fast::hash(&bytes[at..length.min(at + SUMMED)]) != entry.sums[range] {
-                valid.store(false, Ordering::Relaxed);
+        let is_valid = AtomicBool::new(true);
+        team::run(entry.checksums.len(), &|range| {
+            let start = range * RANGE_BYTES;
+            if crc32fast::hash(&bytes[start..length.min(start + RANGE_BYTES)]) != entry.checksums[range] {
+                is_valid.store(false, Ordering::Relaxed);
             }
         });
-        valid.into_inner().then_some(bytes)
+        is_valid.into_inner().then_some(bytes)
     }
 }

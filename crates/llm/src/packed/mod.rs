@@ -1,10 +1,10 @@
 //! Packed weights: matrices repacked for this CPU, cached on disk between loads.
 //!
 //! Packing (or copying, in the plain layout) takes as long as the rest of a load. So the result is
-//! written to a file, one per model and packed layout, which later loads map: the tensors are in
-//! the page cache, read-only, shared by all processes that run the model, and the system can drop
-//! the pages without writing them back. The first load maps the file that it writes. A failure
-//! costs only time: matrices that the file does not provide are packed in memory.
+//! written to a file, one per model and packed layout, which later loads map. The weights are then
+//! read-only in the page cache and shared by all processes that run the model, and the system can
+//! drop the pages without writing them back. The first load maps the file that it writes. A failure
+//! costs only time: matrices that are not in the file are packed in memory.
 
 mod file;
 mod folder;
@@ -21,7 +21,7 @@ use writer::Writer;
 
 /// A matrix of the model file.
 #[derive(Clone, Copy)]
-pub(crate) struct Unpacked<'a> {
+pub(crate) struct UnpackedMatrix<'a> {
     pub name: &'a str,
     pub quant: Quant,
     pub rows: usize,
@@ -35,18 +35,18 @@ pub(crate) enum PackedWeights {
     Cached {
         file: PackedFile,
         path: PathBuf,
-        /// Whether all matrices requested so far were present and valid.
-        valid: bool,
+        /// Whether the file had all matrices that were requested.
+        is_complete: bool,
     },
-    /// Packed into a new file, for later loads.
-    Written(Writer),
+    /// A new file, which later loads use.
+    New(Writer),
     /// Packed in memory.
     InMemory,
 }
 
 impl PackedWeights {
-    /// The packed weights of this model, cached in `folder`; not cached without a folder, or if the
-    /// model is not a file.
+    /// The packed weights of a model, cached in `folder`. They are not cached if there is no
+    /// folder, or if the model is not a file.
     pub fn new(gguf: &Gguf, folder: Option<&Path>) -> Self {
         let matrices = gguf.tensors().filter(|tensor| tensor.shape.len() == 2);
         let size = matrices.map(|tensor| tensor.byte_len as u64).sum();
@@ -59,10 +59,10 @@ impl PackedWeights {
             Some(file) => Self::Cached {
                 file,
                 path,
-                valid: true,
+                is_complete: true,
             },
             None => match Writer::new(path, key, size) {
-                Ok(writer) => Self::Written(writer),
+                Ok(writer) => Self::New(writer),
                 Err(error) => {
                     tracing::info!("packed weights cannot be cached in {}: {error}", folder.display());
                     Self::InMemory
@@ -71,27 +71,27 @@ impl PackedWeights {
         }
     }
 
-    /// A valid matrix of an earlier load's file, or `None`.
+    /// A valid matrix from the file of an earlier load; `None` if there is none.
     pub fn cached(&mut self, name: &str, length: usize) -> Option<Bytes> {
-        let Self::Cached { file, valid, .. } = self else {
+        let Self::Cached { file, is_complete, .. } = self else {
             return None;
         };
-        let found = file.get(name, length);
-        *valid &= found.is_some();
-        found
+        let matrix = file.get(name, length);
+        *is_complete &= matrix.is_some();
+        matrix
     }
 
     /// Packs a matrix, into the new file if possible.
     ///
     /// # Errors
     /// If the number of bytes does not match its shape.
-    pub fn pack(&mut self, matrix: &Unpacked) -> Result<Bytes, ShapeError> {
-        if let Self::Written(writer) = self {
+    pub fn pack(&mut self, matrix: &UnpackedMatrix) -> Result<Bytes, ShapeError> {
+        if let Self::New(writer) = self {
             match writer.put(matrix) {
                 Ok(packed) => return Ok(packed),
                 Err(error) => {
                     tracing::info!("packed weights are not cached: {error}");
-                    // Matrices written so far are mapped already, and stay valid.
+                    // The matrices written so far are mapped and remain valid.
                     *self = Self::InMemory;
                 }
             }
@@ -99,16 +99,20 @@ impl PackedWeights {
         pack_in_memory(matrix)
     }
 
-    /// Ends loading, after the last matrix: completes a new file, and deletes an invalid one, which
+    /// Ends loading after the last matrix. Completes a new file. Deletes an incomplete file, which
     /// is corrupt or was written with fewer layers on the CPU.
     pub fn finish(self) {
         match self {
-            Self::Cached { path, valid: false, .. } => {
+            Self::Cached {
+                path,
+                is_complete: false,
+                ..
+            } => {
                 tracing::info!("{} is incomplete; the next load writes it again", path.display());
-                // If it cannot be deleted, its valid matrices are still used.
+                // If it cannot be deleted, later loads use its valid matrices.
                 let _ = fs::remove_file(path);
             }
-            Self::Written(writer) => {
+            Self::New(writer) => {
                 if let Err(error) = writer.finish() {
                     tracing::info!("packed weights are not cached: {error}");
                 }
@@ -118,10 +122,9 @@ impl PackedWeights {
     }
 }
 
-/// Packs into page-aligned memory, as a mapped file has: kernels are faster if tiles are aligned to
-/// cache lines.
-fn pack_in_memory(matrix: &Unpacked) -> Result<Bytes, ShapeError> {
-    let Unpacked {
+/// Packs into page-aligned memory, because kernels are faster if tiles are aligned to cache lines.
+fn pack_in_memory(matrix: &UnpackedMatrix) -> Result<Bytes, ShapeError> {
+    let UnpackedMatrix {
         quant,
         rows,
         cols,
@@ -129,7 +132,7 @@ fn pack_in_memory(matrix: &Unpacked) -> Result<Bytes, ShapeError> {
         ..
     } = *matrix;
     if let Ok(mut map) = MmapMut::map_anon(bytes.len().max(1)) {
-        // If the advice is not taken, this costs only some speed.
+        // Without huge pages, kernels are only somewhat slower.
         #[cfg(target_os = "linux")]
         let _ = map.advise(memmap2::Advice::HugePage);
         matrix::pack_into(quant, rows, cols, bytes, &mut map[..bytes.len()])?;

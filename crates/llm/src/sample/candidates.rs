@@ -1,4 +1,4 @@
-//! The tokens that filters have left.
+//! The candidates: the tokens that the filters have not removed.
 
 use std::cmp::Ordering;
 
@@ -10,7 +10,7 @@ pub(super) struct Candidate {
 }
 
 impl Candidate {
-    /// Orders by descending logit, then ascending id. Only finite logits become candidates.
+    /// Orders by descending logit, then ascending id. The logits of candidates are finite.
     pub fn order(&self, other: &Self) -> Ordering {
         other
             .logit
@@ -20,54 +20,58 @@ impl Candidate {
     }
 }
 
-/// The tokens that filters have left. They are listed when a filter first needs a list: until then
-/// they are all tokens with finite logits, which may have been changed.
+/// The tokens that the filters have not removed. The first filter that needs a list creates it.
+/// Until then, the candidates are all tokens with finite logits.
 #[derive(Debug, Default)]
 pub(super) struct Candidates {
-    /// The logits of all tokens, if a filter changed any.
-    changed: Vec<f32>,
-    is_changed: bool,
+    /// The logits of all tokens if `is_modified` is set.
+    modified: Vec<f32>,
+    /// Whether a filter modified logits.
+    is_modified: bool,
+    /// The candidates if `is_listed` is set.
     list: Vec<Candidate>,
     is_listed: bool,
-    /// Divides the logits when they become probabilities; 0 leaves the first most likely.
+    /// Divides the logits before the softmax. With 0, the first of the most likely candidates is
+    /// certain.
     pub temperature: f32,
 }
 
 impl Candidates {
-    /// All tokens. The same logits are passed to every method.
+    /// Resets the candidates to all tokens. All other methods must be passed the same logits.
     pub fn begin(&mut self) {
-        (self.is_changed, self.is_listed, self.temperature) = (false, false, 1.0);
+        (self.is_modified, self.is_listed, self.temperature) = (false, false, 1.0);
     }
 
     /// The logits of all tokens.
     pub fn logits<'a>(&'a self, logits: &'a [f32]) -> &'a [f32] {
-        if self.is_changed { &self.changed } else { logits }
+        if self.is_modified { &self.modified } else { logits }
     }
 
-    /// The logits of all tokens, to change them before they are listed.
+    /// The logits of all tokens, for a filter that modifies them. Must be called before the
+    /// candidates are listed.
     pub fn logits_mut(&mut self, logits: &[f32]) -> &mut [f32] {
         debug_assert!(!self.is_listed, "a filter of logits runs before filters of candidates");
-        if !self.is_changed {
-            self.changed.clear();
-            self.changed.extend_from_slice(logits);
-            self.is_changed = true;
+        if !self.is_modified {
+            self.modified.clear();
+            self.modified.extend_from_slice(logits);
+            self.is_modified = true;
         }
-        &mut self.changed
+        &mut self.modified
     }
 
-    /// Whether they were listed.
+    /// Whether the candidates were listed.
     pub fn is_listed(&self) -> bool {
         self.is_listed
     }
 
-    /// Lists what `select` chooses from the logits of all tokens.
+    /// Lists the candidates that `select` chooses from the logits of all tokens.
     pub fn list_with(&mut self, logits: &[f32], select: impl FnOnce(&[f32], &mut Vec<Candidate>)) {
         self.list.clear();
-        select(if self.is_changed { &self.changed } else { logits }, &mut self.list);
+        select(if self.is_modified { &self.modified } else { logits }, &mut self.list);
         self.is_listed = true;
     }
 
-    /// The list: of all tokens with finite logits by id, or what filters left of it in their order.
+    /// The list of candidates. If there is none yet, lists all tokens with finite logits by id.
     pub fn list(&mut self, logits: &[f32]) -> &mut Vec<Candidate> {
         if !self.is_listed {
             self.list_with(logits, |logits, list| {
@@ -79,15 +83,15 @@ impl Candidates {
     }
 }
 
-/// Keeps the first candidates in this order until their weights sum to enough, at least one, in
-/// order.
+/// Sorts the candidates in this order, and keeps the shortest prefix of at least one whose weights
+/// sum to enough.
 pub(super) fn keep_mass(
     candidates: &mut Vec<Candidate>,
     order: impl Fn(&Candidate, &Candidate) -> Ordering,
     weight: impl Fn(&Candidate) -> f64,
     is_enough: impl Fn(f64) -> bool,
 ) {
-    // Usually few are needed: sorts a growing prefix instead of the whole vocabulary.
+    // Sorts a growing prefix instead of the whole vocabulary, since usually few are kept.
     let mut sorted = 64;
     loop {
         if sorted < candidates.len() {
@@ -95,12 +99,12 @@ pub(super) fn keep_mass(
         }
         sorted = sorted.min(candidates.len());
         candidates[..sorted].sort_unstable_by(&order);
-        let mut reached = 0.0;
-        let cut = candidates[..sorted].iter().position(|c| {
-            reached += weight(c);
-            is_enough(reached)
+        let mut sum = 0.0;
+        let last_kept = candidates[..sorted].iter().position(|candidate| {
+            sum += weight(candidate);
+            is_enough(sum)
         });
-        match cut {
+        match last_kept {
             Some(last) => return candidates.truncate(last + 1),
             None if sorted == candidates.len() => return,
             None => sorted *= 8,

@@ -1,13 +1,14 @@
-//! The distribution after the filters: tokens and their probabilities.
+//! The distribution of the next token after all filters.
 
 use super::candidates::Candidates;
 use super::greedy::greedy;
 
-/// Tokens and their probabilities. Tokens that it does not name have the probability 0.
+/// Tokens and their probabilities. Tokens that are not listed have the probability 0.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Distribution {
-    /// Token and weight, in the order of the draw; the weights sum to `total`.
+    /// Tokens and their weights, in the order of the draw.
     tokens: Vec<(u32, f64)>,
+    /// The sum of the weights.
     total: f64,
 }
 
@@ -19,26 +20,28 @@ impl Distribution {
 
     /// The probability of a token.
     pub fn probability(&self, id: u32) -> f64 {
-        let of = self.probabilities().find(|(token, _)| *token == id);
-        of.map_or(0.0, |(_, probability)| probability)
+        self.probabilities()
+            .find(|(token, _)| *token == id)
+            .map_or(0.0, |(_, probability)| probability)
     }
 
-    /// The token at `unit`, from 0 to 1, of the cumulated probabilities; `None` if there are no
-    /// tokens.
+    /// The token at which the cumulative probability exceeds `unit`, a number in 0..1; `None` if
+    /// there are no tokens.
     pub fn draw(&self, unit: f64) -> Option<u32> {
-        let mut left = unit * self.total;
+        let mut remaining = unit * self.total;
         for (id, weight) in &self.tokens {
-            left -= weight;
-            if left < 0.0 {
+            remaining -= weight;
+            if remaining < 0.0 {
                 return Some(*id);
             }
         }
-        // Rounding can move a draw past the last token that has a probability.
-        let possible = self.tokens.iter().rev().find(|(_, weight)| *weight > 0.0);
-        possible.map(|(id, _)| *id)
+        // Rounding can move a draw past the last token with a probability.
+        let last = self.tokens.iter().rev().find(|(_, weight)| *weight > 0.0);
+        last.map(|(id, _)| *id)
     }
 
-    /// Sets it to what filters left; returns whether there is any token.
+    /// Sets the distribution to the softmax of the candidates' logits. Returns whether there are
+    /// candidates.
     pub(super) fn set(&mut self, candidates: &mut Candidates, logits: &[f32]) -> bool {
         self.tokens.clear();
         let temperature = f64::from(candidates.temperature);
@@ -51,8 +54,8 @@ impl Distribution {
             self.tokens.extend(first.map(|id| (id, 1.0)));
         } else {
             let list = candidates.list(logits);
-            let peak = list.iter().map(|c| c.logit).reduce(f32::max).unwrap_or(0.0);
-            let weight = |logit: f32| (f64::from(logit - peak) / temperature).exp();
+            let max = list.iter().map(|c| c.logit).reduce(f32::max).unwrap_or(0.0);
+            let weight = |logit: f32| (f64::from(logit - max) / temperature).exp();
             self.tokens.extend(list.iter().map(|c| (c.id, weight(c.logit))));
         }
         self.total = self.tokens.iter().map(|(_, weight)| weight).sum();

@@ -1,7 +1,7 @@
-//! Random numbers for draws.
+//! The random number generator of the sampler.
 
-/// Random numbers in 0..1: SplitMix64 (Steele, Lea and Flood, 2014), which gives the same result on
-/// every platform.
+/// Random numbers in 0..1 from SplitMix64 (Steele, Lea and Flood, 2014), which gives the same
+/// results on every platform.
 #[derive(Debug, Clone)]
 pub(super) struct Draws {
     state: u64,
@@ -19,7 +19,7 @@ impl Draws {
         mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         mixed ^= mixed >> 31;
-        // The 53 bits that an f64 holds exactly.
+        // The upper 53 bits, which an f64 represents exactly.
         (mixed >> 11) as f64 / (1_u64 << 53) as f64
     }
 }
@@ -28,9 +28,8 @@ impl Draws {
 mod tests {
     use super::*;
 
-    /// The generator's published first outputs, so that a seed always gives the same draws.
     #[test]
-    fn a_seed_means_the_same_for_ever() {
+    fn draws_match_the_published_outputs_of_splitmix64() {
         let mut draws = Draws::new(1_234_567);
         let expected = [
             6_457_827_717_110_365_317_u64,

@@ -12,44 +12,44 @@ use std::sync::Arc;
 
 /// Lowers the logits of tokens that would continue a repetition.
 ///
-/// If the last n tokens have occurred before, the token that followed them there is lowered by
-/// multiplier · base^(n − allowed length), for the largest n that is at least the allowed length.
-/// A repetition does not reach back over a sequence breaker, and a token that completes one is not
-/// lowered. Breakers are found in the text, so it does not matter how tokens cut them.
+/// If the last n tokens have occurred before, the logit of the token that followed them is lowered
+/// by multiplier · base^(n − allowed length), for the largest n that is at least the allowed
+/// length. A repetition does not extend over a sequence breaker, and a token that completes a
+/// breaker is not penalized. Breakers are found in the text, also across token boundaries.
 #[derive(Debug, Clone)]
 pub(super) struct Dry {
     multiplier: f64,
     base: f64,
     allowed_length: usize,
-    /// The window.
+    /// The number of recent tokens that are searched for repetitions.
     last_n: usize,
     recent: VecDeque<u32>,
-    /// Tokens after the last breaker.
-    unbroken: usize,
+    /// The number of tokens since the last breaker.
+    since_breaker: usize,
     breakers: Option<Breakers>,
-    scratch: Scratch,
+    buffers: Buffers,
 }
 
 /// The sequence breakers.
 #[derive(Debug, Clone)]
 struct Breakers {
-    search: StringMatcher,
+    matcher: StringMatcher,
     vocabulary: Arc<dyn Vocabulary>,
     state: StateID,
 }
 
-/// Buffers that are reused for each token.
+/// Buffers that are reused for each token. A clone has empty ones.
 #[derive(Debug, Default)]
-struct Scratch {
+struct Buffers {
     /// The recent tokens, the last one first.
     reversed: Vec<u32>,
-    /// See [`shared_lengths`].
-    lengths: Vec<usize>,
-    /// The longest repetition that each token would continue.
+    /// The [`z_function`] of `reversed`.
+    z: Vec<usize>,
+    /// The length of the longest repetition that each token would continue.
     longest: HashMap<u32, usize>,
 }
 
-impl Clone for Scratch {
+impl Clone for Buffers {
     fn clone(&self) -> Self {
         Self::default()
     }
@@ -60,23 +60,23 @@ impl Dry {
     /// If there are too many breakers, or one is too long.
     pub fn from_params(
         params: &SamplingParams,
-        texts: Option<&StringParams>,
+        strings: Option<&StringParams>,
     ) -> Result<Option<Box<dyn Filter>>, SamplingError> {
         if !params.has_dry() {
             return Ok(None);
         }
-        Ok(Some(Box::new(Self::new(params, texts)?)))
+        Ok(Some(Box::new(Self::new(params, strings)?)))
     }
 
-    fn new(params: &SamplingParams, texts: Option<&StringParams>) -> Result<Self, SamplingError> {
+    fn new(params: &SamplingParams, strings: Option<&StringParams>) -> Result<Self, SamplingError> {
         let mut breakers = None;
-        if let Some(texts) = texts
-            && let Some(search) = StringMatcher::new("dry_breakers", &texts.dry_breakers)?
+        if let Some(strings) = strings
+            && let Some(matcher) = StringMatcher::new("dry_breakers", &strings.dry_breakers)?
         {
             breakers = Some(Breakers {
-                state: search.start(),
-                search,
-                vocabulary: Arc::clone(&texts.vocabulary),
+                state: matcher.start(),
+                matcher,
+                vocabulary: Arc::clone(&strings.vocabulary),
             });
         }
         Ok(Self {
@@ -85,55 +85,51 @@ impl Dry {
             allowed_length: params.dry_allowed_length,
             last_n: params.dry_last_n,
             recent: VecDeque::new(),
-            unbroken: 0,
+            since_breaker: 0,
             breakers,
-            scratch: Scratch::default(),
+            buffers: Buffers::default(),
         })
     }
 
     /// Finds the longest repetition that each token would continue.
-    fn find(&mut self) {
-        let Scratch {
-            reversed,
-            lengths,
-            longest,
-        } = &mut self.scratch;
+    fn find_repetitions(&mut self) {
+        let Buffers { reversed, z, longest } = &mut self.buffers;
         longest.clear();
-        if self.unbroken < self.allowed_length {
+        if self.since_breaker < self.allowed_length {
             return;
         }
         reversed.clear();
         reversed.extend(self.recent.iter().rev());
-        shared_lengths(reversed, lengths);
-        for (at, shared) in lengths.iter().enumerate().skip(1) {
-            let shared = (*shared).min(self.unbroken);
-            if shared >= self.allowed_length {
-                // The token after the earlier occurrence.
-                let most = longest.entry(reversed[at - 1]).or_default();
-                *most = shared.max(*most);
+        z_function(reversed, z);
+        for (position, length) in z.iter().enumerate().skip(1) {
+            let length = (*length).min(self.since_breaker);
+            if length >= self.allowed_length {
+                // The token that followed the earlier occurrence.
+                let max = longest.entry(reversed[position - 1]).or_default();
+                *max = length.max(*max);
             }
         }
         if let Some(Breakers {
-            search,
+            matcher,
             vocabulary,
             state,
         }) = &self.breakers
         {
-            longest.retain(|token, _| !search.would_match(*state, vocabulary.bytes(*token)));
+            longest.retain(|token, _| !matcher.would_match(*state, vocabulary.bytes(*token)));
         }
     }
 }
 
 impl Filter for Dry {
     fn apply(&mut self, logits: &[f32], candidates: &mut Candidates, _draws: &mut Draws) {
-        self.find();
-        if self.scratch.longest.is_empty() {
+        self.find_repetitions();
+        if self.buffers.longest.is_empty() {
             return;
         }
-        let changed = candidates.logits_mut(logits);
-        for (&id, &length) in &self.scratch.longest {
-            if let Some(logit) = changed.get_mut(id as usize).filter(|logit| logit.is_finite()) {
-                // It stays finite, so that a token that would repeat can still be drawn.
+        let logits = candidates.logits_mut(logits);
+        for (&id, &length) in &self.buffers.longest {
+            if let Some(logit) = logits.get_mut(id as usize).filter(|logit| logit.is_finite()) {
+                // The logit remains finite, so that the token can still be drawn.
                 let penalty = penalty(self.multiplier, self.base, length - self.allowed_length);
                 *logit = (*logit - penalty).max(f32::MIN);
             }
@@ -145,13 +141,13 @@ impl Filter for Dry {
             self.recent.pop_front();
         }
         self.recent.push_back(token);
-        self.unbroken += 1;
+        self.since_breaker += 1;
         if let Some(breakers) = &mut self.breakers {
-            let text = breakers.vocabulary.bytes(token);
-            let (state, is_broken) = breakers.search.advance(breakers.state, text);
+            let bytes = breakers.vocabulary.bytes(token);
+            let (state, completes_breaker) = breakers.matcher.advance(breakers.state, bytes);
             breakers.state = state;
-            if is_broken {
-                self.unbroken = 0;
+            if completes_breaker {
+                self.since_breaker = 0;
             }
         }
     }
@@ -161,28 +157,36 @@ impl Filter for Dry {
     }
 }
 
-/// The penalty of a repetition that is `excess` tokens too long.
+/// The penalty of a repetition that is `excess` tokens longer than allowed.
 fn penalty(multiplier: f64, base: f64, excess: usize) -> f32 {
     let exponent = i32::try_from(excess).unwrap_or(i32::MAX);
     (multiplier * base.powi(exponent)).min(f32::MAX.into()) as f32
 }
 
-/// For each position but the first, how many tokens from there on are those from the beginning on:
-/// the Z function (Gusfield, "Algorithms on Strings, Trees and Sequences", 1997), in linear time.
-fn shared_lengths(tokens: &[u32], lengths: &mut Vec<usize>) {
-    lengths.clear();
-    lengths.resize(tokens.len(), 0);
-    // The range that was compared furthest, which equals the beginning.
+/// The Z function, in linear time: for each position but the first, the length of the longest
+/// common prefix of `tokens` and of its suffix from this position on (Gusfield, "Algorithms on
+/// Strings, Trees and Sequences", 1997).
+fn z_function(tokens: &[u32], z: &mut Vec<usize>) {
+    z.clear();
+    z.resize(tokens.len(), 0);
+    // The match with the furthest end so far.
     let (mut start, mut end) = (0, 0);
-    for at in 1..tokens.len() {
-        let mut shared = if at < end { lengths[at - start].min(end - at) } else { 0 };
-        while tokens.get(at + shared).is_some_and(|token| *token == tokens[shared]) {
-            shared += 1;
+    for position in 1..tokens.len() {
+        let mut length = if position < end {
+            z[position - start].min(end - position)
+        } else {
+            0
+        };
+        while tokens
+            .get(position + length)
+            .is_some_and(|token| *token == tokens[length])
+        {
+            length += 1;
         }
-        if at + shared > end {
-            (start, end) = (at, at + shared);
+        if position + length > end {
+            (start, end) = (position, position + length);
         }
-        lengths[at] = shared;
+        z[position] = length;
     }
 }
 
@@ -203,7 +207,7 @@ mod tests {
         }
     }
 
-    fn words(words: &[&str], breakers: &[&str]) -> StringParams {
+    fn string_params(words: &[&str], breakers: &[&str]) -> StringParams {
         StringParams {
             vocabulary: Arc::new(Words(words.iter().map(|word| word.as_bytes().to_vec()).collect())),
             dry_breakers: breakers.iter().map(|text| (*text).to_owned()).collect(),
@@ -211,9 +215,9 @@ mod tests {
         }
     }
 
-    /// The penalties on the logits of four tokens, after these tokens.
-    fn subtracted(params: &SamplingParams, texts: Option<&StringParams>, tokens: &[u32]) -> Vec<f32> {
-        let mut filter = Dry::new(params, texts).unwrap();
+    /// The penalties of four tokens after `tokens`.
+    fn penalties(params: &SamplingParams, strings: Option<&StringParams>, tokens: &[u32]) -> Vec<f32> {
+        let mut filter = Dry::new(params, strings).unwrap();
         tokens.iter().for_each(|token| filter.accept(*token));
         let mut candidates = Candidates::default();
         candidates.begin();
@@ -224,9 +228,9 @@ mod tests {
 
     #[test]
     fn penalties_grow_with_the_repetition() {
-        let check = |allowed, last_n, tokens: &[u32], expected: [f32; 4]| {
+        let check = |allowed_length, last_n, tokens: &[u32], expected: [f32; 4]| {
             assert_eq!(
-                subtracted(&params(allowed, last_n), None, tokens),
+                penalties(&params(allowed_length, last_n), None, tokens),
                 expected,
                 "{tokens:?}"
             );
@@ -237,22 +241,22 @@ mod tests {
         check(2, 64, &[0, 1, 2, 0, 1], [0.0, 0.0, 0.5, 0.0]);
         check(1, 64, &[0, 1, 2, 0, 1], [0.0, 0.0, 1.0, 0.0]);
         check(2, 64, &[3, 0, 1, 2, 3, 0, 1], [0.0, 0.0, 1.0, 0.0]);
-        // Overlapping: 1 1 1 repeats itself.
+        // The occurrences of 1 1 1 overlap.
         check(2, 64, &[1, 1, 1, 1], [0.0, 1.0, 0.0, 0.0]);
-        // The window has the last four.
+        // The first token is outside of the window.
         check(2, 4, &[0, 1, 2, 0, 1], [0.0; 4]);
-        // The longest of several.
+        // The longest of several repetitions counts.
         check(1, 64, &[0, 1, 2, 3, 1, 2, 3, 0, 1], [0.0, 0.0, 1.0, 0.0]);
-        // Without an allowed length, each token of the window that follows another.
+        // With an allowed length of 0, each token of the window but the first is penalized.
         check(0, 64, &[0, 1, 2], [0.0, 0.5, 0.5, 0.0]);
     }
 
     #[test]
     fn the_window_and_the_multiplier_enable_it() {
-        let of = |params: &SamplingParams| Dry::from_params(params, None).unwrap().is_some();
-        assert!(of(&params(2, 64)));
-        assert!(!of(&params(2, 0)));
-        assert!(!of(&SamplingParams {
+        let is_enabled = |params: &SamplingParams| Dry::from_params(params, None).unwrap().is_some();
+        assert!(is_enabled(&params(2, 64)));
+        assert!(!is_enabled(&params(2, 0)));
+        assert!(!is_enabled(&SamplingParams {
             dry_multiplier: 0.0,
             ..params(2, 64)
         }));
@@ -261,9 +265,9 @@ mod tests {
     #[test]
     fn a_repetition_does_not_reach_over_a_breaker() {
         let check = |words: &[&str], breakers: &[&str], tokens: &[u32], expected: [f32; 4]| {
-            let texts = self::words(words, breakers);
+            let strings = string_params(words, breakers);
             assert_eq!(
-                subtracted(&params(1, 64), Some(&texts), tokens),
+                penalties(&params(1, 64), Some(&strings), tokens),
                 expected,
                 "{words:?} {breakers:?}"
             );
@@ -273,10 +277,10 @@ mod tests {
         check(&["a", "\n", "c", "d"], &["\n"], &tokens, [0.0, 0.0, 0.0, 0.5]);
         check(&["a", "x\n\ny", "c", "d"], &["", "\n"], &tokens, [0.0, 0.0, 0.0, 0.5]);
         check(&["a", "b", "\n", "d"], &["\n"], &tokens, [0.0; 4]);
-        // Two tokens are a breaker, and three.
+        // Breakers of two and of three tokens.
         check(&["a", "b", "c", "d"], &["ab"], &tokens, [0.0, 0.0, 0.0, 0.5]);
         check(&["xa", "b", "c", "d"], &["abc"], &tokens, [0.0; 4]);
-        // A token that completes a breaker may follow.
+        // A token that completes a breaker is not penalized.
         check(&["a", "b", "c", "d:"], &[":"], &tokens, [0.0; 4]);
     }
 
@@ -285,14 +289,14 @@ mod tests {
         let mut params = params(0, 100_000);
         (params.dry_multiplier, params.dry_base) = (100.0, 100.0);
         let tokens = vec![1; 100_000];
-        let actual = subtracted(&params, None, &tokens);
+        let actual = penalties(&params, None, &tokens);
         assert!(actual[1].is_finite() && actual[1] > 1e30, "{actual:?}");
         params.dry_base = 1.0;
-        assert_eq!(subtracted(&params, None, &tokens)[1], 100.0);
+        assert_eq!(penalties(&params, None, &tokens)[1], 100.0);
     }
 
     proptest! {
-        /// The specification: compare each earlier position with the end, token by token.
+        /// The reference compares each earlier position with the end, token by token.
         #[test]
         fn the_longest_repetitions_are_found(
             tokens in prop::collection::vec(0_u32..4, 0..60),
@@ -301,32 +305,32 @@ mod tests {
             breaker in prop::option::of(0_usize..4),
         ) {
             let letters = ["a", "b", "c", "d"];
-            let texts = words(&letters, breaker.map(|at| &letters[at..=at]).unwrap_or_default());
+            let strings = string_params(&letters, breaker.map(|index| &letters[index..=index]).unwrap_or_default());
             let window = &tokens[tokens.len().saturating_sub(last_n)..];
-            let breaker = breaker.map(|at| at as u32);
+            let breaker = breaker.map(|index| index as u32);
             let mut longest: BTreeMap<u32, i32> = BTreeMap::new();
-            for at in 0..window.len().saturating_sub(1) {
-                let shared = (0..=at)
+            for position in 0..window.len().saturating_sub(1) {
+                let length = (0..=position)
                     .take_while(|back| {
                         let last = window[window.len() - 1 - back];
-                        window[at - back] == last && Some(last) != breaker
+                        window[position - back] == last && Some(last) != breaker
                     })
                     .count();
-                let next = window[at + 1];
-                if shared >= allowed_length && Some(next) != breaker {
-                    let most = longest.entry(next).or_default();
-                    *most = (shared as i32).max(*most);
+                let next = window[position + 1];
+                if length >= allowed_length && Some(next) != breaker {
+                    let max = longest.entry(next).or_default();
+                    *max = (length as i32).max(*max);
                 }
             }
-            // Nothing is penalized if too little follows the last breaker.
-            let unbroken = tokens.iter().rev().take_while(|token| Some(**token) != breaker).count();
-            if unbroken < allowed_length {
+            // No token is penalized if too few follow the last breaker.
+            let since_breaker = tokens.iter().rev().take_while(|token| Some(**token) != breaker).count();
+            if since_breaker < allowed_length {
                 longest.clear();
             }
             let expected: Vec<f32> = (0..4)
-                .map(|id| longest.get(&id).map_or(0.0, |shared| 0.5 * 2.0_f32.powi(shared - allowed_length as i32)))
+                .map(|id| longest.get(&id).map_or(0.0, |length| 0.5 * 2.0_f32.powi(length - allowed_length as i32)))
                 .collect();
-            prop_assert_eq!(subtracted(&params(allowed_length, last_n), Some(&texts), &tokens), expected);
+            prop_assert_eq!(penalties(&params(allowed_length, last_n), Some(&strings), &tokens), expected);
         }
     }
 }

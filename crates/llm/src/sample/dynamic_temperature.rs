@@ -1,12 +1,12 @@
-//! Dynamic temperature: a temperature by the entropy of the candidates.
+//! Dynamic temperature: the temperature depends on the entropy of the candidates.
 
 use super::candidates::{Candidate, Candidates};
 use super::draws::Draws;
 use super::filter::Filter;
 use super::params::SamplingParams;
 
-/// Maps the entropy, as a share of the largest possible, to a temperature: from the temperature
-/// less the range (if the model is certain) to the temperature and the range.
+/// Maps the normalized entropy to a temperature: 0 to `temperature - range`, 1 to
+/// `temperature + range`.
 #[derive(Debug, Clone)]
 pub(super) struct DynamicTemperature {
     temperature: f32,
@@ -27,12 +27,12 @@ impl DynamicTemperature {
     }
 
     fn temperature(&self, candidates: &[Candidate]) -> f32 {
-        let Some(share) = entropy_share(candidates) else {
+        let Some(entropy) = normalized_entropy(candidates) else {
             return self.temperature;
         };
-        let least = (self.temperature - self.range).max(0.0);
-        let span = self.temperature + self.range - least;
-        least + span * (share as f32).powf(self.exponent)
+        let min = (self.temperature - self.range).max(0.0);
+        let max = self.temperature + self.range;
+        min + (max - min) * (entropy as f32).powf(self.exponent)
     }
 }
 
@@ -46,18 +46,18 @@ impl Filter for DynamicTemperature {
     }
 }
 
-/// The entropy as a share of the maximum, which equally likely candidates have; `None` if there are
-/// fewer than two candidates.
-fn entropy_share(candidates: &[Candidate]) -> Option<f64> {
-    let peak = candidates.iter().map(|c| c.logit).reduce(f32::max)?;
+/// The entropy divided by its maximum, which equally likely candidates have. `None` for fewer than
+/// two candidates.
+fn normalized_entropy(candidates: &[Candidate]) -> Option<f64> {
+    let max = candidates.iter().map(|c| c.logit).reduce(f32::max)?;
     if candidates.len() < 2 {
         return None;
     }
-    let below = |c: &Candidate| f64::from(c.logit) - f64::from(peak);
-    let total: f64 = candidates.iter().map(|c| below(c).exp()).sum();
-    // -Σ p ln p, with ln p = below - ln total.
-    let parts = candidates.iter().map(|c| below(c).exp() * below(c));
-    let entropy = total.ln() - parts.sum::<f64>() / total;
+    let relative = |c: &Candidate| f64::from(c.logit) - f64::from(max);
+    let total: f64 = candidates.iter().map(|c| relative(c).exp()).sum();
+    // -Σ p ln p, with ln p = relative - ln total.
+    let products = candidates.iter().map(|c| relative(c).exp() * relative(c));
+    let entropy = total.ln() - products.sum::<f64>() / total;
     Some((entropy / (candidates.len() as f64).ln()).clamp(0.0, 1.0))
 }
 
@@ -69,7 +69,7 @@ mod tests {
 
     #[test]
     fn the_temperature_follows_the_entropy() {
-        let of = |probabilities: &[f32], exponent| {
+        let temperature = |probabilities: &[f32], exponent| {
             let filter = DynamicTemperature {
                 temperature: 1.0,
                 range: 0.4,
@@ -77,35 +77,35 @@ mod tests {
             };
             filter.temperature(&ranked(&logits_of(probabilities)))
         };
-        let near = |actual: f32, expected: f32| assert!((actual - expected).abs() < 1e-5, "{actual} {expected}");
-        near(of(&[0.25; 4], 1.0), 1.4);
-        near(of(&[0.25; 4], 3.0), 1.4);
-        near(of(&[1.0, 1e-30], 1.0), 0.6);
-        near(of(&[1.0], 1.0), 1.0);
+        let assert_near = |actual: f32, expected: f32| assert!((actual - expected).abs() < 1e-5, "{actual} {expected}");
+        assert_near(temperature(&[0.25; 4], 1.0), 1.4);
+        assert_near(temperature(&[0.25; 4], 3.0), 1.4);
+        assert_near(temperature(&[1.0, 1e-30], 1.0), 0.6);
+        assert_near(temperature(&[1.0], 1.0), 1.0);
         // The entropy of 1/2, 1/4, 1/8, 1/8 is 1.75 of 2 bits.
-        near(of(&[0.5, 0.25, 0.125, 0.125], 1.0), 0.6 + 0.8 * 0.875);
-        near(of(&[0.5, 0.25, 0.125, 0.125], 2.0), 0.6 + 0.8 * 0.875 * 0.875);
-        let wide = DynamicTemperature {
+        assert_near(temperature(&[0.5, 0.25, 0.125, 0.125], 1.0), 0.6 + 0.8 * 0.875);
+        assert_near(temperature(&[0.5, 0.25, 0.125, 0.125], 2.0), 0.6 + 0.8 * 0.875 * 0.875);
+        let wide_range = DynamicTemperature {
             temperature: 0.5,
             range: 2.0,
             exponent: 1.0,
         };
-        near(wide.temperature(&ranked(&[0.0, -200.0])), 0.0);
-        near(wide.temperature(&ranked(&[f32::MAX, -f32::MAX])), 0.0);
-        near(wide.temperature(&[]), 0.5);
+        assert_near(wide_range.temperature(&ranked(&[0.0, -200.0])), 0.0);
+        assert_near(wide_range.temperature(&ranked(&[f32::MAX, -f32::MAX])), 0.0);
+        assert_near(wide_range.temperature(&[]), 0.5);
     }
 
     proptest! {
         #[test]
-        fn the_share_is_that_of_the_definition(logits in logits()) {
-            let all = ranked(&logits);
-            let total: f64 = all.iter().map(|c| f64::from(c.logit).exp()).sum();
-            let entropy: f64 = all.iter().map(|c| f64::from(c.logit).exp() / total).map(|p| -p * p.ln()).sum();
-            match entropy_share(&all) {
-                None => prop_assert!(all.len() < 2),
-                Some(share) => {
-                    let expected = entropy / (all.len() as f64).ln();
-                    prop_assert!((share - expected).abs() < 1e-6, "{} {}", share, expected);
+        fn the_normalized_entropy_matches_its_definition(logits in logits()) {
+            let candidates = ranked(&logits);
+            let total: f64 = candidates.iter().map(|c| f64::from(c.logit).exp()).sum();
+            let entropy: f64 = candidates.iter().map(|c| f64::from(c.logit).exp() / total).map(|p| -p * p.ln()).sum();
+            match normalized_entropy(&candidates) {
+                None => prop_assert!(candidates.len() < 2),
+                Some(actual) => {
+                    let expected = entropy / (candidates.len() as f64).ln();
+                    prop_assert!((actual - expected).abs() < 1e-6, "{} {}", actual, expected);
                 }
             }
         }

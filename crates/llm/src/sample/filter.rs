@@ -1,6 +1,6 @@
-//! The filters, in their order.
+//! The filters and their order.
 
-use super::banned::Banned;
+use super::banned_strings::BannedStrings;
 use super::candidates::Candidates;
 use super::distribution::Distribution;
 use super::draws::Draws;
@@ -19,42 +19,42 @@ use super::top_p::TopP;
 use super::typical_p::TypicalP;
 use super::xtc::Xtc;
 
-/// A step from the logits to the distribution that is drawn from.
+/// A step between the logits and the distribution of the next token.
 pub(super) trait Filter: std::fmt::Debug + Send {
-    /// Changes logits, or removes candidates; `logits` are the model's logits.
+    /// Changes logits or removes candidates. `logits` are the logits of the model.
     fn apply(&mut self, logits: &[f32], candidates: &mut Candidates, draws: &mut Draws);
 
     /// Records a token of the prompt or the answer.
     fn accept(&mut self, _token: u32) {}
 
-    /// The tokens so far were the prompt.
+    /// Records the end of the prompt.
     fn begin_answer(&mut self) {}
 
     /// Records that a token was drawn from a distribution.
-    fn drawn(&mut self, _token: u32, _from: &Distribution) {}
+    fn record_draw(&mut self, _token: u32, _distribution: &Distribution) {}
 
-    /// A copy.
+    /// A copy in the same state.
     fn boxed(&self) -> Box<dyn Filter>;
 }
 
-/// The filters that these parameters enable, in the order in which they run. Those that change
-/// logits come before those that remove candidates.
+/// The filters that these parameters enable, in the order in which they run. Filters that change
+/// logits run before filters that remove candidates.
 ///
 /// # Errors
-/// If there are too many texts, or one is too long.
-pub(super) fn all(
+/// If there are too many strings, or one is too long or not searchable.
+pub(super) fn enabled(
     params: &SamplingParams,
-    texts: Option<&StringParams>,
+    strings: Option<&StringParams>,
 ) -> Result<Vec<Box<dyn Filter>>, SamplingError> {
     let mut filters: Vec<Box<dyn Filter>> = Vec::new();
     let mut add = |filter: Option<Box<dyn Filter>>| filters.extend(filter);
     add(LogitBias::from_params(params));
-    if let Some(texts) = texts {
-        add(Banned::from_params(texts)?);
+    if let Some(strings) = strings {
+        add(BannedStrings::from_params(strings)?);
     }
     add(Penalties::from_params(params));
-    add(Dry::from_params(params, texts)?);
-    // Greedy: nothing but the most likely token matters. Mirostat: it replaces the others.
+    add(Dry::from_params(params, strings)?);
+    // Greedy sampling only needs the most likely token. Mirostat replaces these filters.
     if params.temperature > 0.0 && !params.mirostat {
         add(TopNSigma::from_params(params));
         add(TopK::from_params(params));

@@ -1,28 +1,28 @@
-//! The argmax.
+//! Greedy sampling: the argmax of the logits.
 
-/// Logits compared per iteration: the widest vectors' width.
+/// Logits that are compared per iteration: the f32 lanes of the widest SIMD registers.
 pub(super) const LANES: usize = 16;
 
-/// The argmax over finite logits; the lowest id of equals.
+/// The argmax over finite logits, and of equal logits the lowest id. `None` if no logit is finite.
 pub fn greedy(logits: &[f32]) -> Option<u32> {
-    let finite = |logit: f32| if logit.is_finite() { logit } else { f32::NEG_INFINITY };
-    let mut peaks = [f32::NEG_INFINITY; LANES];
+    let finite_or_min = |logit: f32| if logit.is_finite() { logit } else { f32::NEG_INFINITY };
+    let mut lane_maxima = [f32::NEG_INFINITY; LANES];
     let (chunks, rest) = logits.as_chunks::<LANES>();
     for chunk in chunks {
-        for (peak, &logit) in peaks.iter_mut().zip(chunk) {
-            let logit = finite(logit);
-            *peak = if logit > *peak { logit } else { *peak };
+        for (max, &logit) in lane_maxima.iter_mut().zip(chunk) {
+            let logit = finite_or_min(logit);
+            *max = if logit > *max { logit } else { *max };
         }
     }
-    let peak = rest
+    let max = rest
         .iter()
-        .map(|&logit| finite(logit))
-        .chain(peaks)
+        .map(|&logit| finite_or_min(logit))
+        .chain(lane_maxima)
         .fold(f32::NEG_INFINITY, f32::max);
-    if peak == f32::NEG_INFINITY {
+    if max == f32::NEG_INFINITY {
         return None;
     }
-    logits.iter().position(|&logit| logit == peak).map(|id| id as u32)
+    logits.iter().position(|&logit| logit == max).map(|id| id as u32)
 }
 
 #[cfg(test)]

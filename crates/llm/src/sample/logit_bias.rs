@@ -5,7 +5,7 @@ use super::draws::Draws;
 use super::filter::Filter;
 use super::params::SamplingParams;
 
-/// Adds to the logits of tokens; minus infinity bans one.
+/// Adds a bias to the logits of tokens. Minus infinity bans a token.
 #[derive(Debug, Clone)]
 pub(super) struct LogitBias(Vec<(u32, f32)>);
 
@@ -17,9 +17,9 @@ impl LogitBias {
 
 impl Filter for LogitBias {
     fn apply(&mut self, logits: &[f32], candidates: &mut Candidates, _draws: &mut Draws) {
-        let changed = candidates.logits_mut(logits);
+        let logits = candidates.logits_mut(logits);
         for &(id, bias) in &self.0 {
-            if let Some(logit) = changed.get_mut(id as usize) {
+            if let Some(logit) = logits.get_mut(id as usize) {
                 *logit += bias;
             }
         }

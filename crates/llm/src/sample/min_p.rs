@@ -5,7 +5,7 @@ use super::draws::Draws;
 use super::filter::Filter;
 use super::params::SamplingParams;
 
-/// Keeps candidates with at min_logit `min_p` times the probability of the most likely one.
+/// Keeps candidates that have at least `min_p` times the probability of the most likely one.
 #[derive(Debug, Clone)]
 pub(super) struct MinP(f32);
 

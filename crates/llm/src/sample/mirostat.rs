@@ -6,15 +6,15 @@ use super::draws::Draws;
 use super::filter::Filter;
 use super::params::SamplingParams;
 
-/// Removes candidates whose surprise is above a bound, which follows the surprise of the tokens
-/// drawn, so that their mean approaches a target. Runs after the temperature.
+/// Removes candidates whose surprise is above a bound. The bound is adapted after each draw, so
+/// that the mean surprise of the drawn tokens approaches a target. Runs after the temperature.
 #[derive(Debug, Clone)]
 pub(super) struct Mirostat {
-    /// The target, in bits.
+    /// The target surprise in bits.
     tau: f64,
     /// The learning rate.
     eta: f64,
-    /// The bound, in bits.
+    /// The upper bound of the surprise in bits.
     mu: f64,
 }
 
@@ -37,17 +37,17 @@ impl Filter for Mirostat {
     fn apply(&mut self, logits: &[f32], candidates: &mut Candidates, _draws: &mut Draws) {
         let temperature = f64::from(candidates.temperature);
         let list = candidates.list(logits);
-        let Some(first) = list.iter().copied().min_by(Candidate::order) else {
+        let Some(most_likely) = list.iter().copied().min_by(Candidate::order) else {
             return;
         };
-        let below = |c: &Candidate| (f64::from(c.logit) - f64::from(first.logit)) / temperature;
-        let total: f64 = list.iter().map(|c| below(c).exp()).sum();
-        let surprise = |c: &Candidate| (total.ln() - below(c)) / std::f64::consts::LN_2;
-        list.retain(|c| surprise(c) <= self.mu || c.id == first.id);
+        let relative = |c: &Candidate| (f64::from(c.logit) - f64::from(most_likely.logit)) / temperature;
+        let total: f64 = list.iter().map(|c| relative(c).exp()).sum();
+        let surprise = |c: &Candidate| (total.ln() - relative(c)) / std::f64::consts::LN_2;
+        list.retain(|c| surprise(c) <= self.mu || c.id == most_likely.id);
     }
 
-    fn drawn(&mut self, token: u32, from: &Distribution) {
-        let surprise = -from.probability(token).log2();
+    fn record_draw(&mut self, token: u32, distribution: &Distribution) {
+        let surprise = -distribution.probability(token).log2();
         if surprise.is_finite() {
             self.mu -= self.eta * (surprise - self.tau);
         }
@@ -65,7 +65,8 @@ mod tests {
     use crate::sample::tests::{logits, logits_of, ranked};
     use proptest::prelude::*;
 
-    fn left(filter: &mut Mirostat, logits: &[f32], temperature: f32) -> Vec<u32> {
+    /// The ids of the candidates that the filter keeps.
+    fn kept(filter: &mut Mirostat, logits: &[f32], temperature: f32) -> Vec<u32> {
         let mut candidates = Candidates::default();
         candidates.begin();
         candidates.temperature = temperature;
@@ -75,17 +76,18 @@ mod tests {
 
     #[test]
     fn surprising_tokens_are_removed() {
-        // Of 1, 2, 3 and 3 bits.
+        // The surprises are 1, 2, 3 and 3 bits.
         let logits = logits_of(&[0.5, 0.25, 0.125, 0.125]);
         let check = |mu, temperature, expected: &[u32]| {
             let mut filter = Mirostat { tau: 1.0, eta: 0.1, mu };
-            assert_eq!(left(&mut filter, &logits, temperature), expected, "{mu}");
+            assert_eq!(kept(&mut filter, &logits, temperature), expected, "{mu}");
         };
         check(2.5, 1.0, &[0, 1]);
         check(3.1, 1.0, &[0, 1, 2, 3]);
         check(0.1, 1.0, &[0]);
         check(-5.0, 1.0, &[0]);
-        // The squares: 16, 4, 1 and 1 of 22, that is 0.46, 2.46, 4.46 bits.
+        // Temperature 0.5 squares the probabilities: 16, 4, 1 and 1 of 22, or 0.46, 2.46, 4.46 and
+        // 4.46 bits.
         check(2.5, 0.5, &[0, 1]);
         check(2.4, 0.5, &[0]);
     }
@@ -99,11 +101,11 @@ mod tests {
         assert!(distribution.set(&mut candidates, &logits));
         let mut filter = Mirostat::new(3.0, 0.1);
         assert_eq!(filter.mu, 6.0);
-        filter.drawn(0, &distribution);
+        filter.record_draw(0, &distribution);
         assert!((filter.mu - 6.2).abs() < 1e-6, "{}", filter.mu);
-        filter.drawn(1, &distribution);
+        filter.record_draw(1, &distribution);
         assert!((filter.mu - 6.3).abs() < 1e-6, "{}", filter.mu);
-        filter.drawn(99, &distribution);
+        filter.record_draw(99, &distribution);
         assert!((filter.mu - 6.3).abs() < 1e-6, "a token that cannot be drawn");
     }
 
@@ -117,7 +119,7 @@ mod tests {
                 mirostat: true,
                 mirostat_tau: tau,
                 mirostat_eta: 0.1,
-                // Without effect.
+                // Mirostat replaces top-k.
                 top_k: 1,
                 ..SamplingParams::greedy()
             };
@@ -133,21 +135,21 @@ mod tests {
     }
 
     proptest! {
-        /// The specification sorts, and truncates at the first that is too surprising.
+        /// The reference sorts the candidates and truncates them at the first above the bound.
         #[test]
         fn it_is_a_prefix_of_the_sorted_candidates(
             logits in logits(), mu in -1.0_f64..20.0, temperature in 0.2_f32..3.0,
         ) {
-            let all = ranked(&logits);
+            let candidates = ranked(&logits);
             let weight = |c: &Candidate| (f64::from(c.logit) / f64::from(temperature)).exp();
-            let total: f64 = all.iter().map(weight).sum();
-            let surprises: Vec<f64> = all.iter().map(|c| -(weight(c) / total).log2()).collect();
+            let total: f64 = candidates.iter().map(weight).sum();
+            let surprises: Vec<f64> = candidates.iter().map(|c| -(weight(c) / total).log2()).collect();
             prop_assume!(surprises.iter().all(|surprise| (surprise - mu).abs() > 1e-6));
             let count = surprises.iter().take_while(|surprise| **surprise <= mu).count().max(1);
-            let mut expected: Vec<u32> = all.iter().take(count).map(|c| c.id).collect();
+            let mut expected: Vec<u32> = candidates.iter().take(count).map(|c| c.id).collect();
             expected.sort_unstable();
             let mut filter = Mirostat { tau: 5.0, eta: 0.1, mu };
-            prop_assert_eq!(left(&mut filter, &logits, temperature), expected);
+            prop_assert_eq!(kept(&mut filter, &logits, temperature), expected);
         }
     }
 }

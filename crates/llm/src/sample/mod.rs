@@ -1,17 +1,18 @@
 //! The sampler: chooses the next token from the logits.
 //!
-//! Filters run in the order of [`filter::all`], which is llama.cpp's: logit bias, banned strings,
-//! penalties, DRY, top-nσ, top-k, typical-p, top-p, min-p, XTC, temperature (dynamic or not). What
-//! they leave is a [`Distribution`], from which a token is drawn. All that remove tokens use the
-//! probabilities before the temperature, so a higher temperature never admits a token that they
-//! removed.
+//! Filters run in the order of [`filter::enabled`], as in llama.cpp: logit bias, banned strings,
+//! penalties, DRY, top-nσ, top-k, typical-p, top-p, min-p, XTC, temperature (dynamic or not). The
+//! token is drawn from the [`Distribution`] of the remaining candidates. Filters that remove tokens
+//! use the probabilities before the temperature, so the temperature does not change which tokens
+//! are removed.
 //!
-//! Mirostat 2 runs after the temperature and replaces top-nσ to XTC and the dynamic temperature.
-//! Temperature 0 is greedy: only the filters that change logits run, up to DRY.
+//! Mirostat 2 runs after the temperature, and replaces the filters from top-nσ to XTC and the
+//! dynamic temperature. Temperature 0 is greedy: only the filters up to DRY run, which change
+//! logits.
 //!
 //! A [`Constraint`] runs before all filters.
 
-mod banned;
+mod banned_strings;
 mod candidates;
 mod constraint;
 mod distribution;
@@ -45,7 +46,7 @@ use candidates::Candidates;
 use draws::Draws;
 use filter::Filter;
 
-/// A sampler with its random state and recent tokens.
+/// A sampler with the states of its random number generator and its filters.
 #[derive(Debug)]
 pub struct Sampler {
     constraint: Option<Box<dyn Constraint>>,
@@ -58,7 +59,7 @@ pub struct Sampler {
 }
 
 impl Sampler {
-    /// A new sampler, without DRY's breakers or banned strings.
+    /// A sampler without DRY's breakers and banned strings.
     ///
     /// # Errors
     /// [`SamplingError::Setting`] if a parameter is outside its range.
@@ -66,22 +67,23 @@ impl Sampler {
         Self::build(&params, None)
     }
 
-    /// A new sampler with DRY's breakers and banned strings.
+    /// A sampler with DRY's breakers and banned strings.
     ///
     /// # Errors
-    /// If a parameter is outside its range, or there are too many texts, or one is too long.
-    pub fn with_strings(params: SamplingParams, texts: &StringParams) -> Result<Self, SamplingError> {
-        Self::build(&params, Some(texts))
+    /// If a parameter is outside its range, there are too many strings, or one is too long or not
+    /// searchable.
+    pub fn with_strings(params: SamplingParams, strings: &StringParams) -> Result<Self, SamplingError> {
+        Self::build(&params, Some(strings))
     }
 
-    fn build(params: &SamplingParams, texts: Option<&StringParams>) -> Result<Self, SamplingError> {
+    fn build(params: &SamplingParams, strings: Option<&StringParams>) -> Result<Self, SamplingError> {
         params.check()?;
-        let bans = texts.is_some_and(|texts| texts.banned.iter().any(|text| !text.is_empty()));
+        let has_banned = strings.is_some_and(|strings| strings.banned.iter().any(|string| !string.is_empty()));
         Ok(Self {
             constraint: None,
-            filters: filter::all(params, texts)?,
+            filters: filter::enabled(params, strings)?,
             is_greedy: params.temperature == 0.0,
-            takes_argmax: params.is_greedy() && !bans,
+            takes_argmax: params.is_greedy() && !has_banned,
             draws: Draws::new(params.seed),
             candidates: Candidates::default(),
             distribution: Distribution::default(),
@@ -93,19 +95,19 @@ impl Sampler {
         self.takes_argmax && self.constraint.is_none()
     }
 
-    /// Restricts the tokens from here on.
+    /// Sets the constraint on the next tokens.
     pub fn constrain(&mut self, constraint: Box<dyn Constraint>) {
         self.constraint = Some(constraint);
     }
 
-    /// Whether its constraint lets nothing follow.
+    /// Whether the constraint allows no further token.
     pub fn is_complete(&self) -> bool {
         self.constraint
             .as_ref()
             .is_some_and(|constraint| constraint.is_complete())
     }
 
-    /// A sampler that will draw the same numbers and penalize the same tokens.
+    /// A sampler in the same state, which draws the same random numbers.
     #[must_use]
     pub fn fork(&self) -> Self {
         Self {
@@ -119,12 +121,12 @@ impl Sampler {
         }
     }
 
-    /// The probability of a token in the distribution that was drawn from last.
+    /// The probability of a token in the distribution of the last draw.
     pub fn last_probability(&self, token: u32) -> f64 {
         self.distribution.probability(token)
     }
 
-    /// Records a token of the prompt or the answer, for filters that depend on them.
+    /// Records a token of the prompt or the answer.
     pub fn accept(&mut self, token: u32) {
         if let Some(constraint) = &mut self.constraint {
             constraint.accept(token);
@@ -132,31 +134,26 @@ impl Sampler {
         self.filters.iter_mut().for_each(|filter| filter.accept(token));
     }
 
-    /// Ends the prompt: banned strings are searched for in the tokens accepted from here on.
+    /// Ends the prompt. Banned strings are only searched for in the tokens after it.
     pub fn begin_answer(&mut self) {
         self.filters.iter_mut().for_each(|filter| filter.begin_answer());
     }
 
-    /// Samples the next token from one logit per token of the vocabulary. Tokens without a finite
-    /// logit are never chosen.
+    /// Samples the next token. There is one logit per token of the vocabulary, and tokens without a
+    /// finite logit are never drawn.
     ///
     /// # Errors
-    /// [`SamplingError::NoLogits`] if none is finite, [`SamplingError::NothingLeft`] if the filters
-    /// leave none, [`SamplingError::Constraint`] if the constraint fails.
+    /// [`SamplingError::NoLogits`] if no logit is finite, [`SamplingError::NothingLeft`] if no
+    /// candidate is left, [`SamplingError::Constraint`] if the constraint fails.
     pub fn sample(&mut self, logits: &[f32]) -> Result<u32, SamplingError> {
-        // Filters draw before the token.
+        // Filters draw random numbers too, before the token is drawn.
         let mut draws = self.draws.clone();
         self.filter(logits, &mut draws)?;
-        let unit = if self.is_greedy {
-            // No number is drawn.
-            0.0
-        } else {
-            draws.unit()
-        };
+        let unit = if self.is_greedy { 0.0 } else { draws.unit() };
         self.draws = draws;
         let token = self.distribution.draw(unit).ok_or(SamplingError::NoLogits)?;
         for filter in &mut self.filters {
-            filter.drawn(token, &self.distribution);
+            filter.record_draw(token, &self.distribution);
         }
         Ok(token)
     }
@@ -171,6 +168,7 @@ impl Sampler {
         Ok(&self.distribution)
     }
 
+    /// Runs the constraint and all filters, and sets the distribution.
     fn filter(&mut self, logits: &[f32], draws: &mut Draws) -> Result<(), SamplingError> {
         self.candidates.begin();
         if let Some(constraint) = &mut self.constraint {

@@ -3,13 +3,13 @@
 use super::string_match::{MAX_STRING_BYTES, MAX_STRINGS};
 use thiserror::Error;
 
-/// Largest logit bias, up or down.
+/// Maximum absolute value of a finite logit bias.
 const MAX_BIAS: f32 = 1000.0;
 
 /// Sampling parameters.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SamplingParams {
-    /// Temperature: divides the logits before the draw; 0 is greedy.
+    /// Temperature: divides the logits before the softmax; 0 is greedy.
     pub temperature: f32,
     /// Top-k: keeps the k most likely tokens; 0 disables it.
     pub top_k: usize,
@@ -32,9 +32,9 @@ pub struct SamplingParams {
     /// Top-nσ: keeps tokens within n standard deviations of the highest logit; 0 or less disables
     /// it.
     pub top_n_sigma: f32,
-    /// XTC: the chance that the most likely tokens are excluded; 0 disables it.
+    /// XTC: the probability that the most likely tokens are excluded; 0 disables it.
     pub xtc_probability: f32,
-    /// XTC: the least probability of an excluded token; more than 0.5 disables it.
+    /// XTC: the minimum probability of an excluded token; more than 0.5 disables it.
     pub xtc_threshold: f32,
     /// DRY: scale of the penalty; 0 disables it.
     pub dry_multiplier: f32,
@@ -50,17 +50,17 @@ pub struct SamplingParams {
     pub mirostat_tau: f32,
     /// Mirostat: the learning rate.
     pub mirostat_eta: f32,
-    /// Dynamic temperature: how far the temperature varies up and down; 0 disables it.
+    /// Dynamic temperature: the maximum change of the temperature, up or down; 0 disables it.
     pub dynatemp_range: f32,
     /// Dynamic temperature: the exponent of the normalized entropy.
     pub dynatemp_exponent: f32,
-    /// Logit bias: tokens and what is added to their logits; minus infinity bans a token.
+    /// Logit bias: tokens and the numbers added to their logits; minus infinity bans a token.
     pub logit_bias: Vec<(u32, f32)>,
-    /// The seed; the same seed gives the same draws on every machine.
+    /// The seed of the random numbers, which are the same on every machine.
     pub seed: u64,
 }
 
-/// A sampling error.
+/// Invalid sampling parameters, or no token that can be sampled.
 #[derive(Debug, Clone, PartialEq, Error)]
 pub enum SamplingError {
     /// A parameter outside its range.
@@ -73,15 +73,15 @@ pub enum SamplingError {
         /// Its valid range.
         range: &'static str,
     },
-    /// Too many texts.
+    /// Too many strings.
     #[error("{name} has {count} texts, but must have at most {MAX_STRINGS}")]
     TooManyStrings {
         /// The parameter's name.
         name: &'static str,
-        /// Their number.
+        /// The number of strings.
         count: usize,
     },
-    /// A text that is too long.
+    /// A string that is too long.
     #[error("a text of {name} has {bytes} bytes, but must have at most {MAX_STRING_BYTES}")]
     LongString {
         /// The parameter's name.
@@ -89,16 +89,16 @@ pub enum SamplingError {
         /// Its length in bytes.
         bytes: usize,
     },
-    /// A banned string with U+FFFD, which also stands for invalid UTF-8.
+    /// A banned string with U+FFFD, which is also shown for invalid UTF-8.
     #[error("a text of banned_strings has the replacement character U+FFFD, which cannot be searched for")]
     ReplacementCharacter,
     /// No token is left: all are banned, or penalized to minus infinity.
     #[error("no token is left to draw; remove a banned string or a logit bias, or lower a penalty")]
     NothingLeft,
-    /// The constraint cannot decide which tokens may follow; its reason.
+    /// The constraint cannot decide which tokens may follow, for this reason.
     #[error("{0}")]
     Constraint(String),
-    /// No logit is finite: the weights must be corrupt.
+    /// No logit is finite, probably because the weights are corrupt.
     #[error("the model's logits are not finite; its file is probably corrupt, download it again")]
     NoLogits,
 }
@@ -133,27 +133,26 @@ impl SamplingParams {
         }
     }
 
-    /// Returns whether sampling is greedy and no parameter changes a logit, so that the argmax
-    /// suffices.
+    /// Whether sampling is greedy and no parameter changes a logit, so that the argmax suffices.
     pub fn is_greedy(&self) -> bool {
-        self.temperature == 0.0 && !self.penalizes() && !self.has_dry() && self.logit_bias.is_empty()
+        self.temperature == 0.0 && !self.has_penalties() && !self.has_dry() && self.logit_bias.is_empty()
     }
 
-    /// Whether DRY penalizes repetitions.
+    /// Whether DRY is enabled.
     pub(super) fn has_dry(&self) -> bool {
         self.dry_multiplier > 0.0 && self.dry_last_n > 0
     }
 
-    /// Whether penalties change any logit.
-    pub(super) fn penalizes(&self) -> bool {
+    /// Whether a repetition, frequency or presence penalty is enabled.
+    pub(super) fn has_penalties(&self) -> bool {
         self.repeat_last_n > 0
             && (self.repetition_penalty != 1.0 || self.frequency_penalty != 0.0 || self.presence_penalty != 0.0)
     }
 
     /// Checks that every parameter is within its range.
     pub(super) fn check(&self) -> Result<(), SamplingError> {
-        let fraction = |value: f32| (0.0..=1.0).contains(&value);
-        let between = |least: f32, value: f32, most: f32| (least..=most).contains(&value);
+        let is_fraction = |value: f32| (0.0..=1.0).contains(&value);
+        let is_between = |min: f32, value: f32, max: f32| (min..=max).contains(&value);
         let Self {
             temperature,
             top_p,
@@ -163,11 +162,11 @@ impl SamplingParams {
             presence_penalty,
             ..
         } = *self;
-        let range = "from 0 to 1";
-        for (name, value, within, range) in [
+        let fraction = "from 0 to 1";
+        for (name, value, is_valid, range) in [
             ("temperature", temperature, temperature >= 0.0, "0 or more"),
-            ("top_p", top_p, fraction(top_p), range),
-            ("min_p", min_p, fraction(min_p), range),
+            ("top_p", top_p, is_fraction(top_p), fraction),
+            ("min_p", min_p, is_fraction(min_p), fraction),
             (
                 "repetition_penalty",
                 repetition_penalty,
@@ -176,58 +175,68 @@ impl SamplingParams {
             ),
             ("frequency_penalty", frequency_penalty, true, "a number"),
             ("presence_penalty", presence_penalty, true, "a number"),
-            ("typical_p", self.typical_p, fraction(self.typical_p), range),
+            ("typical_p", self.typical_p, is_fraction(self.typical_p), fraction),
             (
                 "top_n_sigma",
                 self.top_n_sigma,
-                between(-1.0, self.top_n_sigma, 100.0),
+                is_between(-1.0, self.top_n_sigma, 100.0),
                 "from -1 to 100",
             ),
             (
                 "xtc_probability",
                 self.xtc_probability,
-                fraction(self.xtc_probability),
-                range,
+                is_fraction(self.xtc_probability),
+                fraction,
             ),
-            ("xtc_threshold", self.xtc_threshold, fraction(self.xtc_threshold), range),
+            (
+                "xtc_threshold",
+                self.xtc_threshold,
+                is_fraction(self.xtc_threshold),
+                fraction,
+            ),
             (
                 "dry_multiplier",
                 self.dry_multiplier,
-                between(0.0, self.dry_multiplier, 100.0),
+                is_between(0.0, self.dry_multiplier, 100.0),
                 "from 0 to 100",
             ),
             (
                 "dry_base",
                 self.dry_base,
-                between(1.0, self.dry_base, 100.0),
+                is_between(1.0, self.dry_base, 100.0),
                 "from 1 to 100",
             ),
             (
                 "mirostat_tau",
                 self.mirostat_tau,
-                between(0.0, self.mirostat_tau, 100.0),
+                is_between(0.0, self.mirostat_tau, 100.0),
                 "from 0 to 100",
             ),
-            ("mirostat_eta", self.mirostat_eta, fraction(self.mirostat_eta), range),
+            (
+                "mirostat_eta",
+                self.mirostat_eta,
+                is_fraction(self.mirostat_eta),
+                fraction,
+            ),
             (
                 "dynatemp_range",
                 self.dynatemp_range,
-                between(0.0, self.dynatemp_range, 100.0),
+                is_between(0.0, self.dynatemp_range, 100.0),
                 "from 0 to 100",
             ),
             (
                 "dynatemp_exponent",
                 self.dynatemp_exponent,
-                between(0.0, self.dynatemp_exponent, 100.0),
+                is_between(0.0, self.dynatemp_exponent, 100.0),
                 "from 0 to 100",
             ),
         ] {
-            if !within || !value.is_finite() {
+            if !is_valid || !value.is_finite() {
                 return Err(SamplingError::Setting { name, value, range });
             }
         }
-        let is_bias = |bias: f32| bias == f32::NEG_INFINITY || bias.abs() <= MAX_BIAS;
-        match self.logit_bias.iter().find(|(_, bias)| !is_bias(*bias)) {
+        let is_valid_bias = |bias: f32| bias == f32::NEG_INFINITY || bias.abs() <= MAX_BIAS;
+        match self.logit_bias.iter().find(|(_, bias)| !is_valid_bias(*bias)) {
             None => Ok(()),
             Some(&(_, value)) => Err(SamplingError::Setting {
                 name: "logit_bias",
@@ -245,7 +254,7 @@ mod tests {
 
     #[test]
     fn parameters_outside_their_range_are_refused() {
-        let bad: [fn(&mut SamplingParams); 29] = [
+        let invalid_changes: [fn(&mut SamplingParams); 29] = [
             |s| s.temperature = -1.0,
             |s| s.temperature = f32::NAN,
             |s| s.top_p = 1.5,
@@ -276,10 +285,10 @@ mod tests {
             |s| s.logit_bias = vec![(1, 1001.0)],
             |s| s.logit_bias = vec![(1, -1001.0)],
         ];
-        for change in bad {
-            let mut sampling = SamplingParams::greedy();
-            change(&mut sampling);
-            assert!(matches!(Sampler::new(sampling), Err(SamplingError::Setting { .. })));
+        for change in invalid_changes {
+            let mut params = SamplingParams::greedy();
+            change(&mut params);
+            assert!(matches!(Sampler::new(params), Err(SamplingError::Setting { .. })));
         }
     }
 }

@@ -6,24 +6,25 @@ use super::filter::Filter;
 use super::params::SamplingParams;
 use std::collections::{HashMap, VecDeque};
 
-/// Lowers the logits of recent tokens: the repetition penalty divides positive and multiplies
-/// negative ones (<https://arxiv.org/abs/1909.05858>); then the frequency penalty is subtracted for
-/// each occurrence, and the presence penalty once.
+/// Lowers the logits of recent tokens. The repetition penalty divides positive logits and
+/// multiplies negative ones (<https://arxiv.org/abs/1909.05858>). Then the frequency penalty is
+/// subtracted for each occurrence, and the presence penalty once.
 #[derive(Debug, Clone)]
 pub(super) struct Penalties {
     repetition: f32,
     frequency: f32,
     presence: f32,
-    /// The number of recent tokens.
+    /// The number of recent tokens that are penalized.
     last_n: usize,
     recent: VecDeque<u32>,
+    /// The number of occurrences of each recent token.
     counts: HashMap<u32, u32>,
 }
 
 impl Penalties {
     pub fn from_params(params: &SamplingParams) -> Option<Box<dyn Filter>> {
         params
-            .penalizes()
+            .has_penalties()
             .then(|| Box::new(Self::new(params)) as Box<dyn Filter>)
     }
 
@@ -44,9 +45,9 @@ impl Filter for Penalties {
         if self.counts.is_empty() {
             return;
         }
-        let changed = candidates.logits_mut(logits);
+        let logits = candidates.logits_mut(logits);
         for (&id, &count) in &self.counts {
-            if let Some(logit) = changed.get_mut(id as usize) {
+            if let Some(logit) = logits.get_mut(id as usize) {
                 *logit = if *logit > 0.0 {
                     *logit / self.repetition
                 } else {

@@ -1,4 +1,4 @@
-//! Searches for strings in the answer's bytes, across token boundaries.
+//! Searches for strings in the bytes of an answer, across token boundaries.
 
 use super::params::SamplingError;
 use aho_corasick::automaton::{Automaton, StateID};
@@ -12,20 +12,20 @@ pub const MAX_STRINGS: usize = 1000;
 /// Maximum bytes of a string.
 pub const MAX_STRING_BYTES: usize = 256;
 
-/// The bytes of each token. A token may be part of a character; an id outside the vocabulary has no
-/// bytes.
+/// The bytes of each token. A token may be a part of a character. An id outside the vocabulary has
+/// no bytes.
 pub trait Vocabulary: Debug + Send + Sync {
-    /// Number of tokens.
+    /// The number of tokens.
     fn token_count(&self) -> usize;
 
-    /// The bytes of a token, control tokens included.
+    /// The bytes of a token, also of a control token.
     fn bytes(&self, token: u32) -> &[u8];
 
-    /// The bytes that a token adds to an answer: none for control tokens.
+    /// The bytes that a token adds to the text of an answer. None for control tokens.
     fn visible_bytes(&self, token: u32) -> &[u8];
 }
 
-/// The sampling parameters that are strings, with the vocabulary that they are searched in.
+/// The sampling parameters that are strings, and the vocabulary for searching them.
 #[derive(Debug, Clone)]
 pub struct StringParams {
     /// The vocabulary.
@@ -77,7 +77,7 @@ impl StringMatcher {
         self.0.next_state(Anchored::No, state, byte)
     }
 
-    /// The state after these bytes, and whether a string ended at any of them.
+    /// The state after these bytes, and whether a match ended within them.
     pub fn advance(&self, state: StateID, bytes: &[u8]) -> (StateID, bool) {
         bytes.iter().fold((state, false), |(state, matched), &byte| {
             let state = self.step(state, byte);
@@ -85,7 +85,7 @@ impl StringMatcher {
         })
     }
 
-    /// Whether a string would end within these bytes, from this state.
+    /// Whether a match would end within these bytes, from this state.
     pub fn would_match(&self, mut state: StateID, bytes: &[u8]) -> bool {
         bytes.iter().any(|&byte| {
             state = self.step(state, byte);
@@ -101,22 +101,22 @@ mod tests {
 
     #[test]
     fn too_many_and_too_long_strings_are_refused_and_empty_ones_ignored() {
-        let has_search =
-            |strings: Vec<String>| StringMatcher::new("banned_strings", &strings).map(|search| search.is_some());
-        assert_eq!(has_search(vec![]), Ok(false));
-        assert_eq!(has_search(vec![String::new(); 2]), Ok(false));
-        assert_eq!(has_search(vec!["a".repeat(256)]), Ok(true));
+        let has_matcher =
+            |strings: Vec<String>| StringMatcher::new("banned_strings", &strings).map(|matcher| matcher.is_some());
+        assert_eq!(has_matcher(vec![]), Ok(false));
+        assert_eq!(has_matcher(vec![String::new(); 2]), Ok(false));
+        assert_eq!(has_matcher(vec!["a".repeat(256)]), Ok(true));
         assert!(matches!(
-            has_search(vec!["a".repeat(257)]),
+            has_matcher(vec!["a".repeat(257)]),
             Err(SamplingError::LongString { bytes: 257, .. })
         ));
-        let ten_thousand = (0..10_000).map(|number| number.to_string()).collect();
+        let too_many = (0..10_000).map(|number| number.to_string()).collect();
         assert!(matches!(
-            has_search(ten_thousand),
+            has_matcher(too_many),
             Err(SamplingError::TooManyStrings { count: 10_000, .. })
         ));
-        let full = (0..1000).map(|number| format!("{number:0256}")).collect();
-        assert_eq!(has_search(full), Ok(true));
+        let maximum = (0..1000).map(|number| format!("{number:0256}")).collect();
+        assert_eq!(has_matcher(maximum), Ok(true));
     }
 
     proptest! {
@@ -125,25 +125,24 @@ mod tests {
             strings in prop::collection::vec("[abé]{0,4}", 0..5),
             stream in prop::collection::vec("[abé]{0,3}", 0..12),
         ) {
-            let Some(search) = StringMatcher::new("banned_strings", &strings).unwrap() else {
+            let Some(matcher) = StringMatcher::new("banned_strings", &strings).unwrap() else {
                 prop_assert!(strings.iter().all(String::is_empty));
                 return Ok(());
             };
-            let (mut state, mut prefix) = (search.start(), String::new());
+            let (mut state, mut prefix) = (matcher.start(), String::new());
             for piece in stream {
                 let stream_so_far = format!("{prefix}{piece}");
-                // A match ends inside this piece.
-                let ends = |string: &String| {
-                    (0..stream_so_far.len()).any(|at| {
-                        !string.is_empty() && at + string.len() > prefix.len()
-                            && stream_so_far.as_bytes()[at..].starts_with(string.as_bytes())
+                let ends_in_piece = |string: &String| {
+                    (0..stream_so_far.len()).any(|start| {
+                        !string.is_empty() && start + string.len() > prefix.len()
+                            && stream_so_far.as_bytes()[start..].starts_with(string.as_bytes())
                     })
                 };
-                let expected = strings.iter().any(ends);
-                prop_assert_eq!(search.would_match(state, piece.as_bytes()), expected);
-                let ended;
-                (state, ended) = search.advance(state, piece.as_bytes());
-                prop_assert_eq!(ended, expected);
+                let expected = strings.iter().any(ends_in_piece);
+                prop_assert_eq!(matcher.would_match(state, piece.as_bytes()), expected);
+                let is_match;
+                (state, is_match) = matcher.advance(state, piece.as_bytes());
+                prop_assert_eq!(is_match, expected);
                 prefix = stream_so_far;
             }
         }

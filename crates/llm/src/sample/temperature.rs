@@ -5,8 +5,8 @@ use super::draws::Draws;
 use super::filter::Filter;
 use super::params::SamplingParams;
 
-/// Divides the logits: above 1 the distribution is flatter, below 1 more peaked, and at 0 the first
-/// of the most likely tokens is certain.
+/// Divides the logits. Above 1 the distribution is flatter, below 1 sharper. At 0 the first of the
+/// most likely tokens is certain.
 #[derive(Debug, Clone)]
 pub(super) struct Temperature(f32);
 

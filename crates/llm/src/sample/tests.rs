@@ -1,20 +1,20 @@
-//! Tests of the sampler, and helpers for the tests of its filters.
+//! Tests of the sampler, and helpers for tests of the filters.
 
 use super::candidates::Candidate;
 use super::*;
 use proptest::prelude::*;
 
 fn sampler(change: impl FnOnce(&mut SamplingParams)) -> Sampler {
-    let mut sampling = SamplingParams {
+    let mut params = SamplingParams {
         temperature: 1.0,
         ..SamplingParams::greedy()
     };
-    change(&mut sampling);
-    Sampler::new(sampling).unwrap()
+    change(&mut params);
+    Sampler::new(params).unwrap()
 }
 
-/// The ids that a thousand draws give.
-fn drawn(sampler: &mut Sampler, logits: &[f32]) -> Vec<u32> {
+/// The distinct tokens of a thousand draws, sorted.
+fn drawn_tokens(sampler: &mut Sampler, logits: &[f32]) -> Vec<u32> {
     let mut ids: Vec<u32> = (0..1000).map(|_| sampler.sample(logits).unwrap()).collect();
     ids.sort_unstable();
     ids.dedup();
@@ -25,7 +25,7 @@ pub(super) fn logits_of(probabilities: &[f32]) -> Vec<f32> {
     probabilities.iter().map(|p| p.ln()).collect()
 }
 
-/// A vocabulary of these texts.
+/// A vocabulary of these tokens.
 #[derive(Debug)]
 pub(super) struct Words(pub Vec<Vec<u8>>);
 
@@ -54,18 +54,19 @@ pub(super) fn logits() -> impl Strategy<Value = Vec<f32>> {
     prop::collection::vec(logit, 0..700)
 }
 
-/// All candidates, the most likely first.
+/// All tokens with finite logits as candidates, the most likely first.
 pub(super) fn ranked(logits: &[f32]) -> Vec<Candidate> {
-    let all = logits.iter().enumerate().filter(|(_, s)| s.is_finite());
-    let mut all: Vec<_> = all.map(|(id, &logit)| Candidate { id: id as u32, logit }).collect();
-    all.sort_by(Candidate::order);
-    all
+    let finite = logits.iter().enumerate().filter(|(_, logit)| logit.is_finite());
+    let mut candidates: Vec<_> = finite.map(|(id, &logit)| Candidate { id: id as u32, logit }).collect();
+    candidates.sort_by(Candidate::order);
+    candidates
 }
 
 #[test]
 fn each_filter_keeps_its_tokens() {
     let check = |change: fn(&mut SamplingParams), expected: &[u32]| {
-        assert_eq!(drawn(&mut sampler(change), &logits_of(&[0.1, 0.4, 0.2, 0.3])), expected);
+        let logits = logits_of(&[0.1, 0.4, 0.2, 0.3]);
+        assert_eq!(drawn_tokens(&mut sampler(change), &logits), expected);
     };
     check(|_| (), &[0, 1, 2, 3]);
     check(|s| s.top_k = 2, &[1, 3]);
@@ -74,9 +75,9 @@ fn each_filter_keeps_its_tokens() {
     check(|s| s.top_p = 0.75, &[1, 2, 3]);
     check(|s| s.top_p = 0.0, &[1]);
     check(|s| s.min_p = 0.6, &[1, 3]);
-    // Temperature is applied last and readmits no token.
+    // The temperature does not change which tokens are removed.
     check(|s| (s.min_p, s.temperature) = (0.6, 10.0), &[1, 3]);
-    // Top-p applies to the candidates left by top-k, of which 0.4 of 0.7 is below 0.6.
+    // Top-p applies to the candidates of top-k: 0.4 / 0.7 is below 0.6.
     check(|s| (s.top_k, s.top_p) = (2, 0.6), &[1, 3]);
     check(|s| (s.top_k, s.top_p) = (2, 0.5), &[1]);
     check(|s| (s.top_k, s.temperature) = (3, 0.0), &[1]);
@@ -86,23 +87,23 @@ fn each_filter_keeps_its_tokens() {
 fn draws_follow_the_probabilities() {
     let mut sampler = sampler(|s| s.seed = 7);
     let logits = logits_of(&[0.5, 0.25, 0.25]);
-    let ones = (0..10_000).filter(|_| sampler.sample(&logits) == Ok(0)).count();
-    assert!((4_800..5_200).contains(&ones), "{ones}");
+    let zeros = (0..10_000).filter(|_| sampler.sample(&logits) == Ok(0)).count();
+    assert!((4_800..5_200).contains(&zeros), "{zeros}");
 }
 
 #[test]
 fn a_distribution_names_the_probabilities_of_its_tokens() {
     let logits = logits_of(&[0.1, 0.4, 0.2, 0.3]);
-    let of = |change: fn(&mut SamplingParams)| {
+    let probabilities = |change: fn(&mut SamplingParams)| {
         let mut sampler = sampler(change);
-        let found = sampler.distribution(&logits).unwrap();
-        [0, 1, 2, 3, 4].map(|id| (found.probability(id) * 1000.0).round() / 1000.0)
+        let distribution = sampler.distribution(&logits).unwrap();
+        [0, 1, 2, 3, 4].map(|id| (distribution.probability(id) * 1000.0).round() / 1000.0)
     };
-    assert_eq!(of(|_| ()), [0.1, 0.4, 0.2, 0.3, 0.0]);
-    assert_eq!(of(|s| s.top_k = 2), [0.0, 0.571, 0.0, 0.429, 0.0]);
-    // The squares of the probabilities.
-    assert_eq!(of(|s| s.temperature = 0.5), [0.033, 0.533, 0.133, 0.3, 0.0]);
-    assert_eq!(of(|s| s.temperature = 0.0), [0.0, 1.0, 0.0, 0.0, 0.0]);
+    assert_eq!(probabilities(|_| ()), [0.1, 0.4, 0.2, 0.3, 0.0]);
+    assert_eq!(probabilities(|s| s.top_k = 2), [0.0, 0.571, 0.0, 0.429, 0.0]);
+    // In proportion to the squares.
+    assert_eq!(probabilities(|s| s.temperature = 0.5), [0.033, 0.533, 0.133, 0.3, 0.0]);
+    assert_eq!(probabilities(|s| s.temperature = 0.0), [0.0, 1.0, 0.0, 0.0, 0.0]);
     assert!(sampler(|_| ()).distribution(&[f32::NAN]).is_err());
 }
 
@@ -112,10 +113,10 @@ proptest! {
         logits in logits(), seed: u64, top_k in 0_usize..60, top_p in 0.0_f32..=1.0, min_p in 0.0_f32..=1.0,
     ) {
         let build = || sampler(|s| (s.seed, s.top_k, s.top_p, s.min_p) = (seed, top_k, top_p, min_p));
-        let (mut one, mut two) = (build(), build());
+        let (mut first, mut second) = (build(), build());
         for _ in 0..5 {
-            let token = one.sample(&logits);
-            prop_assert_eq!(&token, &two.sample(&logits));
+            let token = first.sample(&logits);
+            prop_assert_eq!(&token, &second.sample(&logits));
             match token {
                 Ok(id) => prop_assert!(logits[id as usize].is_finite()),
                 Err(_) => prop_assert!(ranked(&logits).is_empty()),
@@ -134,18 +135,18 @@ proptest! {
             (s.temperature, s.top_k) = (temperature, top_k);
             (s.top_p, s.min_p) = (top_p, min_p);
         });
-        if let Some(first) = ranked(&logits).first() {
-            let found = sampler.distribution(&logits).unwrap();
-            let sum: f64 = found.probabilities().map(|(_, probability)| probability).sum();
+        if let Some(most_likely) = ranked(&logits).first() {
+            let distribution = sampler.distribution(&logits).unwrap();
+            let sum: f64 = distribution.probabilities().map(|(_, probability)| probability).sum();
             prop_assert!((sum - 1.0).abs() < 1e-9);
-            let most = found.probabilities().map(|(_, probability)| probability).fold(0.0, f64::max);
-            prop_assert_eq!(found.probability(first.id), most);
+            let max = distribution.probabilities().map(|(_, probability)| probability).fold(0.0, f64::max);
+            prop_assert_eq!(distribution.probability(most_likely.id), max);
         }
     }
 }
 
-/// All filters at once; the temperature is above 0.
-fn everything() -> impl Strategy<Value = SamplingParams> {
+/// Parameters that can enable all filters, with a temperature above 0.
+fn combinations() -> impl Strategy<Value = SamplingParams> {
     let fractions = [
         0.0_f32..=1.0,
         0.0_f32..=1.0,
@@ -264,7 +265,6 @@ fn tokens_that_are_all_banned_are_not_a_corrupt_file() {
     assert_eq!(sampler.sample(&[1.0, 2.0]), Ok(1));
 }
 
-/// Only penalties, DRY and biases change the argmax.
 #[test]
 fn greedy_sampling_heeds_only_filters_of_logits() {
     let logits = logits_of(&[0.4, 0.3, 0.2, 0.1]);
@@ -282,9 +282,9 @@ fn greedy_sampling_heeds_only_filters_of_logits() {
 }
 
 proptest! {
-    /// A fork draws the same, and the next draw is from the reported distribution.
+    /// A fork draws the same tokens, and each draw is from the reported distribution.
     #[test]
-    fn every_combination_draws_from_its_distribution(params in everything(), logits in logits()) {
+    fn every_combination_draws_from_its_distribution(params in combinations(), logits in logits()) {
         let mut sampler = Sampler::new(params).unwrap();
         let tokens = ranked(&logits).len();
         for step in 0..12 {

@@ -32,19 +32,19 @@ impl Filter for TopK {
     }
 }
 
-/// The k highest finite logits into `best`, in order.
+/// Selects the `k` highest finite logits into `best`, in order.
 ///
-/// One pass: logits that do not exceed the k-th best so far are skipped a vector at a time, so few
-/// remain to be sorted.
+/// In one pass, [`LANES`] logits at a time are skipped if they do not exceed the k-th best so far.
+/// So few are sorted.
 fn select_top_k(logits: &[f32], k: usize, best: &mut Vec<Candidate>) {
     let capacity = k.saturating_mul(2).max(256);
-    let mut least = f32::NEG_INFINITY;
+    let mut threshold = f32::NEG_INFINITY;
     for (index, chunk) in logits.chunks(LANES).enumerate() {
-        if !chunk.iter().fold(false, |any, &logit| any | (logit > least)) {
+        if !chunk.iter().fold(false, |any, &logit| any | (logit > threshold)) {
             continue;
         }
         for (lane, &logit) in chunk.iter().enumerate() {
-            if logit > least && logit.is_finite() {
+            if logit > threshold && logit.is_finite() {
                 best.push(Candidate {
                     id: (index * LANES + lane) as u32,
                     logit,
@@ -52,9 +52,9 @@ fn select_top_k(logits: &[f32], k: usize, best: &mut Vec<Candidate>) {
             }
         }
         if best.len() >= capacity {
-            // Ids come in ascending order, so a later equal of the k-th best could only lose to it.
+            // Later logits have higher ids, so one that equals the k-th best is not in the top k.
             let (_, kth, _) = best.select_nth_unstable_by(k - 1, Candidate::order);
-            least = kth.logit;
+            threshold = kth.logit;
             best.truncate(k);
         }
     }

@@ -5,7 +5,7 @@ use super::draws::Draws;
 use super::filter::Filter;
 use super::params::SamplingParams;
 
-/// Keeps the most likely candidates whose probabilities sum to p, at least one, in order.
+/// Keeps the fewest most likely candidates whose probabilities sum to at least p, in order.
 #[derive(Debug, Clone)]
 pub(super) struct TopP(f32);
 
@@ -26,12 +26,12 @@ impl Filter for TopP {
 }
 
 fn keep_top_p(candidates: &mut Vec<Candidate>, p: f32) {
-    let Some(peak) = candidates.iter().map(|c| c.logit).reduce(f32::max) else {
+    let Some(max) = candidates.iter().map(|c| c.logit).reduce(f32::max) else {
         return;
     };
-    let weight = |c: &Candidate| f64::from(c.logit - peak).exp();
-    let enough = candidates.iter().map(weight).sum::<f64>() * f64::from(p);
-    keep_mass(candidates, Candidate::order, weight, |reached| reached >= enough);
+    let weight = |c: &Candidate| f64::from(c.logit - max).exp();
+    let required = candidates.iter().map(weight).sum::<f64>() * f64::from(p);
+    keep_mass(candidates, Candidate::order, weight, |sum| sum >= required);
 }
 
 #[cfg(test)]
@@ -47,7 +47,9 @@ mod tests {
             let all = kept.clone();
             kept.reverse();
             keep_top_p(&mut kept, p);
-            let mass = |some: &[Candidate]| some.iter().map(|c| f64::from(c.logit - 10.0).exp()).sum::<f64>();
+            let mass = |candidates: &[Candidate]| {
+                candidates.iter().map(|c| f64::from(c.logit - 10.0).exp()).sum::<f64>()
+            };
             prop_assert_eq!(&kept[..], &all[..kept.len()]);
             prop_assert!(mass(&kept) >= mass(&all) * f64::from(p) * (1.0 - 1e-9));
             if kept.len() > 1 {

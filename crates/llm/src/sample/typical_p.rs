@@ -5,8 +5,8 @@ use super::draws::Draws;
 use super::filter::Filter;
 use super::params::SamplingParams;
 
-/// Keeps the candidates whose surprise is closest to the entropy, the expected surprise, until
-/// their probabilities sum to more than p; at least one.
+/// Keeps the fewest candidates with surprises closest to the entropy (the expected surprise) whose
+/// probabilities sum to more than p.
 #[derive(Debug, Clone)]
 pub(super) struct TypicalP(f32);
 
@@ -27,21 +27,21 @@ impl Filter for TypicalP {
 }
 
 fn keep_typical(candidates: &mut Vec<Candidate>, p: f32) {
-    let Some(peak) = candidates.iter().map(|c| c.logit).reduce(f32::max) else {
+    let Some(max) = candidates.iter().map(|c| c.logit).reduce(f32::max) else {
         return;
     };
-    let below = |c: &Candidate| f64::from(c.logit) - f64::from(peak);
-    let weight = |c: &Candidate| below(c).exp();
+    let relative = |c: &Candidate| f64::from(c.logit) - f64::from(max);
+    let weight = |c: &Candidate| relative(c).exp();
     let total: f64 = candidates.iter().map(weight).sum();
-    let surprise = |c: &Candidate| total.ln() - below(c);
+    let surprise = |c: &Candidate| total.ln() - relative(c);
     let entropy: f64 = candidates.iter().map(|c| weight(c) / total * surprise(c)).sum();
     let distance = |c: &Candidate| (surprise(c) - entropy).abs();
-    let enough = total * f64::from(p);
+    let required = total * f64::from(p);
     keep_mass(
         candidates,
-        |one, other| distance(one).total_cmp(&distance(other)).then(one.order(other)),
+        |a, b| distance(a).total_cmp(&distance(b)).then(a.order(b)),
         weight,
-        |reached| reached > enough,
+        |sum| sum > required,
     );
 }
 
@@ -58,7 +58,7 @@ mod tests {
             keep_typical(&mut kept, p);
             assert_eq!(kept.iter().map(|c| c.id).collect::<Vec<_>>(), expected, "{p}");
         };
-        // In nats: the entropy is 1.21, the surprises 0.69, 1.39, 1.90 and 2.30.
+        // The entropy is 1.21 nats, the surprises are 0.69, 1.39, 1.90 and 2.30 nats.
         check(0.0, &[1]);
         check(0.2, &[1]);
         check(0.3, &[1, 0]);
@@ -75,11 +75,13 @@ mod tests {
             let mut kept = all.clone();
             keep_typical(&mut kept, p as f32);
             let distance = |c: &Candidate| (-(f64::from(c.logit).exp() / total).ln() - entropy).abs();
-            let mass = |some: &[Candidate]| some.iter().map(|c| f64::from(c.logit).exp() / total).sum::<f64>();
+            let mass = |candidates: &[Candidate]| {
+                candidates.iter().map(|c| f64::from(c.logit).exp() / total).sum::<f64>()
+            };
             // No removed candidate is more typical than a kept one.
-            let far = kept.iter().map(distance).fold(0.0, f64::max);
+            let max_distance = kept.iter().map(distance).fold(0.0, f64::max);
             let removed = all.iter().filter(|c| !kept.contains(c));
-            prop_assert!(removed.clone().all(|c| distance(c) >= far - 1e-9));
+            prop_assert!(removed.clone().all(|c| distance(c) >= max_distance - 1e-9));
             prop_assert_eq!(kept.len() + removed.count(), all.len());
             prop_assert_eq!(kept.is_empty(), all.is_empty());
             if !kept.is_empty() {

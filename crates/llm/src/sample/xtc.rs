@@ -6,8 +6,8 @@ use super::draws::Draws;
 use super::filter::Filter;
 use super::params::SamplingParams;
 
-/// With a probability, which draws one number for each token, removes all candidates that are at
-/// least as likely as the threshold but the least likely of them.
+/// With a given probability, removes all candidates that are at least as likely as a threshold,
+/// except the least likely of them. Draws one random number for each token.
 #[derive(Debug, Clone)]
 pub(super) struct Xtc {
     probability: f32,
@@ -16,7 +16,7 @@ pub(super) struct Xtc {
 
 impl Xtc {
     pub fn from_params(params: &SamplingParams) -> Option<Box<dyn Filter>> {
-        // At most one candidate is more likely than a half.
+        // At most one candidate can have a probability above 0.5, so none would be removed.
         let is_enabled = params.xtc_probability > 0.0 && params.xtc_threshold <= 0.5;
         is_enabled.then(|| {
             Box::new(Self {
@@ -40,16 +40,16 @@ impl Filter for Xtc {
 }
 
 fn exclude_top(candidates: &mut Vec<Candidate>, threshold: f32) {
-    let Some(peak) = candidates.iter().map(|c| c.logit).reduce(f32::max) else {
+    let Some(max) = candidates.iter().map(|c| c.logit).reduce(f32::max) else {
         return;
     };
-    let weight = |c: &Candidate| f64::from(c.logit - peak).exp();
-    let least = candidates.iter().map(weight).sum::<f64>() * f64::from(threshold);
-    let top = candidates.iter().copied().filter(|c| weight(c) >= least);
+    let weight = |c: &Candidate| f64::from(c.logit - max).exp();
+    let min_weight = candidates.iter().map(weight).sum::<f64>() * f64::from(threshold);
+    let top = candidates.iter().copied().filter(|c| weight(c) >= min_weight);
     let Some(last) = top.max_by(Candidate::order) else {
         return;
     };
-    candidates.retain(|c| weight(c) < least || c.id == last.id);
+    candidates.retain(|c| weight(c) < min_weight || c.id == last.id);
 }
 
 #[cfg(test)]
@@ -61,19 +61,19 @@ mod tests {
     #[test]
     fn all_top_choices_but_the_last_are_excluded() {
         let check = |threshold, expected: &[u32]| {
-            let mut left = ranked(&logits_of(&[0.5, 0.3, 0.15, 0.05]));
-            exclude_top(&mut left, threshold);
-            assert_eq!(left.iter().map(|c| c.id).collect::<Vec<_>>(), expected, "{threshold}");
+            let mut kept = ranked(&logits_of(&[0.5, 0.3, 0.15, 0.05]));
+            exclude_top(&mut kept, threshold);
+            assert_eq!(kept.iter().map(|c| c.id).collect::<Vec<_>>(), expected, "{threshold}");
         };
         check(0.4, &[0, 1, 2, 3]);
         check(0.2, &[1, 2, 3]);
         check(0.1, &[2, 3]);
         check(0.01, &[3]);
         check(0.0, &[3]);
-        // Of equals, the later id.
-        let mut equals = ranked(&[1.0, 1.0]);
-        exclude_top(&mut equals, 0.5);
-        assert_eq!(equals.iter().map(|c| c.id).collect::<Vec<_>>(), [1]);
+        // Of equal candidates, the one with the higher id remains.
+        let mut equal = ranked(&[1.0, 1.0]);
+        exclude_top(&mut equal, 0.5);
+        assert_eq!(equal.iter().map(|c| c.id).collect::<Vec<_>>(), [1]);
     }
 
     #[test]
@@ -83,32 +83,32 @@ mod tests {
             probability: 0.3,
             threshold: 0.1,
         };
-        let (mut draws, mut expected) = (Draws::new(5), Draws::new(5));
+        let (mut draws, mut expected_draws) = (Draws::new(5), Draws::new(5));
         let mut excluded = 0;
         for _ in 0..10_000 {
             let mut candidates = Candidates::default();
             candidates.begin();
             filter.apply(&logits, &mut candidates, &mut draws);
             let is_excluded = candidates.list(&logits).len() == 1;
-            assert_eq!(is_excluded, expected.unit() < f64::from(0.3_f32));
+            assert_eq!(is_excluded, expected_draws.unit() < f64::from(0.3_f32));
             excluded += usize::from(is_excluded);
         }
         assert!((2800..3200).contains(&excluded), "{excluded}");
     }
 
     proptest! {
-        /// The specification sorts.
+        /// The reference sorts the candidates.
         #[test]
         fn the_rest_of_the_sorted_candidates_remain(logits in logits(), threshold in 0.0_f64..=0.5) {
             let all = ranked(&logits);
             let total: f64 = all.iter().map(|c| f64::from(c.logit).exp()).sum();
-            let likely: Vec<f64> = all.iter().map(|c| f64::from(c.logit).exp() / total).collect();
-            // Rounding decides those.
-            prop_assume!(likely.iter().all(|p| (p - threshold).abs() > 1e-6));
-            let top = likely.iter().filter(|p| **p >= threshold).count();
-            let mut left = all.clone();
-            exclude_top(&mut left, threshold as f32);
-            prop_assert_eq!(&left[..], &all[top.saturating_sub(1)..]);
+            let probabilities: Vec<f64> = all.iter().map(|c| f64::from(c.logit).exp() / total).collect();
+            // Closer to the threshold, rounding decides.
+            prop_assume!(probabilities.iter().all(|p| (p - threshold).abs() > 1e-6));
+            let top = probabilities.iter().filter(|p| **p >= threshold).count();
+            let mut kept = all.clone();
+            exclude_top(&mut kept, threshold as f32);
+            prop_assert_eq!(&kept[..], &all[top.saturating_sub(1)..]);
         }
     }
 }

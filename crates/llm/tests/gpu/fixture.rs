@@ -1,4 +1,4 @@
-//! The layer of `tests/fixtures/layer/make.py`, on any device.
+//! The transformer layer of `tests/fixtures/layer/make.py`, on any device.
 
 use burn::backend::Dispatch;
 use burn::tensor::{Device, Int, Tensor, TensorData};
@@ -14,37 +14,43 @@ use serde_json::Value;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Inputs and outputs of PyTorch's layer.
+/// The weights, inputs and outputs of the layer in PyTorch.
 pub struct Fixture {
     name: String,
-    about: Value,
+    /// Shapes of tensors and hyperparameters.
+    description: Value,
+    /// The values of all tensors.
     numbers: Vec<f32>,
 }
 
 impl Fixture {
     pub fn read(name: &str) -> Self {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/layer");
-        let about = std::fs::read(folder.join(format!("{name}.json"))).expect("the layer's description");
+        let description = std::fs::read(folder.join(format!("{name}.json"))).expect("the layer's description");
         let numbers = std::fs::read(folder.join(format!("{name}.bin"))).expect("the layer's numbers");
         let float = |bytes: &[u8]| f32::from_le_bytes(bytes.try_into().expect("four bytes"));
         Self {
             name: name.to_owned(),
-            about: serde_json::from_slice(&about).expect("JSON"),
+            description: serde_json::from_slice(&description).expect("JSON"),
             numbers: numbers.chunks_exact(4).map(float).collect(),
         }
     }
 
-    /// Panics if `found` differs from the tensor `name` by more than `error` times its maximum.
-    pub fn check<const D: usize>(&self, name: &str, found: Tensor<D>, error: f32) {
-        let found = found.into_data().try_to_vec::<f32>().expect("floats");
-        let off = relative_error(&found, self.values(name));
-        assert!(off <= error, "{} of {}: off by {off}", name, self.name);
+    /// Panics if `actual` differs from the tensor `name` by more than `tolerance` times its
+    /// maximum.
+    pub fn check<const D: usize>(&self, name: &str, actual: Tensor<D>, tolerance: f32) {
+        let actual = actual.into_data().try_to_vec::<f32>().expect("floats");
+        let error = relative_error(&actual, self.values(name));
+        assert!(error <= tolerance, "{} of {}: off by {error}", name, self.name);
     }
 
     fn shape(&self, tensor: &str) -> Vec<usize> {
-        let shape = self.about["tensors"][tensor]["shape"].as_array();
+        let shape = self.description["tensors"][tensor]["shape"].as_array();
         let shape = shape.unwrap_or_else(|| panic!("{} has no tensor {tensor}", self.name));
-        shape.iter().map(|n| n.as_u64().expect("a size") as usize).collect()
+        shape
+            .iter()
+            .map(|size| size.as_u64().expect("a size") as usize)
+            .collect()
     }
 
     fn values(&self, tensor: &str) -> &[f32] {
@@ -53,7 +59,7 @@ impl Fixture {
     }
 
     fn has(&self, tensor: &str) -> bool {
-        !self.about["tensors"][tensor].is_null()
+        !self.description["tensors"][tensor].is_null()
     }
 
     fn tensor<const D: usize>(&self, name: &str, device: &Device) -> Tensor<D> {
@@ -61,18 +67,19 @@ impl Fixture {
     }
 
     fn size_at(&self, path: &[&str]) -> usize {
-        let value = path.iter().fold(&self.about, |value, key| &value[*key]);
+        let value = path.iter().fold(&self.description, |value, key| &value[*key]);
         value.as_u64().expect("a size") as usize
     }
 
     fn number(&self, key: &str) -> f32 {
-        self.about[key].as_f64().expect("a number") as f32
+        self.description[key].as_f64().expect("a number") as f32
     }
 }
 
 /// The layer on a device.
 pub struct Layer {
-    fixture_x: Tensor<2>,
+    x: Tensor<2>,
+    /// The gradient of the output.
     probe: Tensor<2>,
     adapters: Vec<(String, Tensor<2>)>,
     attention: Arc<AttentionSpec>,
@@ -97,10 +104,10 @@ const LINEARS: [&str; 7] = [
 ];
 
 impl Layer {
-    /// The fixture's layer with its weights in this format, its input and adapters requiring
-    /// gradients on an autodiff device.
+    /// The fixture's layer with its weights in this format. On an autodiff device, the input and
+    /// the adapters require gradients.
     pub fn new(fixture: &Fixture, quant: Quant, device: &Device) -> Self {
-        let trained = |name: &str| {
+        let trainable = |name: &str| {
             let tensor = fixture.tensor::<2>(name, device);
             if device.is_autodiff() {
                 tensor.require_grad()
@@ -113,7 +120,7 @@ impl Layer {
             weight: fixture.tensor::<1>(&format!("{name}.weight"), device).into_dispatch(),
             eps,
         };
-        let optional = |name: &str| {
+        let optional_norm = |name: &str| {
             if fixture.has(&format!("{name}.weight")) {
                 OptionalNorm::Norm(norm(name).weight, eps)
             } else {
@@ -128,14 +135,14 @@ impl Layer {
                 layout: Layout::Plain,
                 rows: shape[0],
                 cols: shape[1],
-                scale: fixture.about["scales"][name].as_f64().unwrap_or(1.0) as f32,
+                scale: fixture.description["scales"][name].as_f64().unwrap_or(1.0) as f32,
             };
             let bias = if fixture.has(&format!("{name}.bias")) {
                 Bias::Add(fixture.tensor::<1>(&format!("{name}.bias"), device).into_dispatch())
             } else {
                 Bias::None
             };
-            let weight = blocks(&quantized(quant, fixture.values(&weight)), device).into_dispatch();
+            let weight = blocks(&quantize(quant, fixture.values(&weight)), device).into_dispatch();
             (
                 name,
                 Linear {
@@ -147,19 +154,22 @@ impl Layer {
             )
         };
         let head_dim = fixture.size_at(&["head_dim"]);
-        let pairing = match fixture.about["pairing"].as_str() {
+        let pairing = match fixture.description["pairing"].as_str() {
             Some("interleaved") => Pairing::Interleaved,
             _ => Pairing::Halves,
         };
-        let lengths = fixture.about["segments"].as_array().expect("lengths");
-        let lengths: Vec<usize> = lengths.iter().map(|n| n.as_u64().expect("a length") as usize).collect();
+        let lengths = fixture.description["segments"].as_array().expect("lengths");
+        let lengths: Vec<usize> = lengths
+            .iter()
+            .map(|length| length.as_u64().expect("a length") as usize)
+            .collect();
         Self {
-            fixture_x: trained("x"),
+            x: trainable("x"),
             probe: fixture.tensor("probe", device),
             adapters: LINEARS
                 .iter()
                 .flat_map(|name| [format!("{name}.a"), format!("{name}.b")])
-                .map(|name| (name.clone(), trained(&name)))
+                .map(|name| (name.clone(), trainable(&name)))
                 .collect(),
             attention: Arc::new(AttentionSpec {
                 heads: Heads {
@@ -167,11 +177,11 @@ impl Layer {
                     kv_heads: fixture.size_at(&["kv_heads"]),
                     head_dim,
                     scale: (head_dim as f32).sqrt().recip(),
-                    window: fixture.about["window"].as_u64().map(|n| n as usize),
+                    window: fixture.description["window"].as_u64().map(|window| window as usize),
                 },
                 rope: Rope::new(pairing, head_dim, fixture.number("rope_base"), 1.0, None).into(),
             }),
-            activation: match fixture.about["activation"].as_str() {
+            activation: match fixture.description["activation"].as_str() {
                 Some("silu") => Activation::Silu,
                 _ => Activation::GeluTanh,
             },
@@ -179,15 +189,15 @@ impl Layer {
             adapter_scale: fixture.number("adapter_scale"),
             attention_norm: norm("attn_norm"),
             ffn_norm: norm("ffn_norm"),
-            head_norms: [optional("attn_q_norm"), optional("attn_k_norm")],
-            post_norms: [optional("post_attention_norm"), optional("post_ffw_norm")],
+            head_norms: [optional_norm("attn_q_norm"), optional_norm("attn_k_norm")],
+            post_norms: [optional_norm("post_attention_norm"), optional_norm("post_ffw_norm")],
             linears: LINEARS.into_iter().map(linear).collect(),
         }
     }
 
     /// The layer's output `[T, D]`.
     pub fn forward(&self, precision: MatmulPrecision) -> Tensor<2> {
-        let x = self.fixture_x.clone();
+        let x = self.x.clone();
         let qkv = Linears::Three(self.linear("attn_q"), self.linear("attn_k"), self.linear("attn_v"));
         let qkv = norm_linears(x.clone(), &self.attention_norm, &qkv, precision);
         let [q_norm, k_norm] = &self.head_norms;
@@ -202,31 +212,31 @@ impl Layer {
         feed_forward(x, &gated, &self.linear("ffn_down"), &self.post_norms[1], precision)
     }
 
-    /// The loss of the fixture's gradients.
+    /// The loss that the fixture's gradients are of.
     pub fn loss(&self, precision: MatmulPrecision) -> Tensor<1> {
         (self.forward(precision) * self.probe.clone()).sum()
     }
 
-    /// The tensors with gradients, by name.
-    pub fn trained(&self) -> Vec<(String, Tensor<2>)> {
-        let x = ("x".to_owned(), self.fixture_x.clone());
+    /// The tensors with gradients, and their names.
+    pub fn trainable(&self) -> Vec<(String, Tensor<2>)> {
+        let x = ("x".to_owned(), self.x.clone());
         std::iter::once(x).chain(self.adapters.iter().cloned()).collect()
     }
 
     fn linear(&self, name: &str) -> Linear<Dispatch> {
-        let adapter = |part: &str| {
+        let lora = |part: &str| {
             let name = format!("{name}.{part}");
-            let found = self
+            let (_, tensor) = self
                 .adapters
                 .iter()
                 .find(|(other, _)| *other == name)
                 .expect("an adapter");
-            found.1.clone().into_dispatch()
+            tensor.clone().into_dispatch()
         };
         let (_, linear) = self.linears.iter().find(|(other, _)| *other == name).expect("a linear");
         let adapter = Adapter::Lora {
-            a: adapter("a"),
-            b: adapter("b"),
+            a: lora("a"),
+            b: lora("b"),
             scale: self.adapter_scale,
             dropout: None,
         };
@@ -237,14 +247,14 @@ impl Layer {
     }
 }
 
-/// Quantized values.
-pub fn quantized(quant: Quant, values: &[f32]) -> Vec<u8> {
+/// Quantizes values to this format.
+pub fn quantize(quant: Quant, values: &[f32]) -> Vec<u8> {
     let mut bytes = vec![0; quant.row_bytes(values.len()).expect("whole blocks")];
     quant.quantize_row(values, &mut bytes).expect("whole blocks");
     bytes
 }
 
-/// Blocks in the device's form: bytes on the CPU, words on a GPU.
+/// Quantized blocks as a weight on a device: bytes on the CPU, words on a GPU.
 pub fn blocks(bytes: &[u8], device: &Device) -> Tensor<1, Int> {
     use burn::tensor::DType;
     if device.clone().without_autodiff() != Device::flex() {
@@ -255,17 +265,21 @@ pub fn blocks(bytes: &[u8], device: &Device) -> Tensor<1, Int> {
     Tensor::from_data(TensorData::new(bytes.to_vec(), [bytes.len()]), (device, DType::U8))
 }
 
-/// The maximum difference over the maximum absolute value of `expected`.
-pub fn relative_error(found: &[f32], expected: &[f32]) -> f32 {
-    assert_eq!(found.len(), expected.len());
-    let differences = found
-        .iter()
-        .zip(expected)
-        .map(|(a, b)| if a.is_nan() { f32::INFINITY } else { (a - b).abs() });
+/// The maximum difference, divided by the maximum absolute value of `expected`. NaN counts as an
+/// infinite difference.
+pub fn relative_error(actual: &[f32], expected: &[f32]) -> f32 {
+    assert_eq!(actual.len(), expected.len());
+    let differences = actual.iter().zip(expected).map(|(actual, expected)| {
+        if actual.is_nan() {
+            f32::INFINITY
+        } else {
+            (actual - expected).abs()
+        }
+    });
     differences.fold(0.0, f32::max) / max_abs(expected)
 }
 
 /// The maximum absolute value.
 fn max_abs(values: &[f32]) -> f32 {
-    values.iter().fold(0.0, |most, value| most.max(value.abs()))
+    values.iter().fold(0.0, |max, value| max.max(value.abs()))
 }

@@ -1,7 +1,7 @@
-//! Operations and one layer on a GPU, forward and backward, against the CPU and PyTorch; every
-//! block format; and models with some of their layers on the GPU.
+//! Compares operations, layers and models on a GPU with the CPU and PyTorch, forward and backward,
+//! in every block format.
 //!
-//! On Linux the driver is one in software, unless the environment names another.
+//! On Linux the driver is a software one unless the environment selects another.
 
 #![cfg(any(feature = "wgpu", feature = "cuda"))]
 
@@ -15,7 +15,7 @@ mod table;
 use burn::backend::Cube;
 use burn::tensor::{Device, Tensor};
 use burn_std::{Metadata, strides};
-use fixture::{Fixture, Layer, blocks, quantized, relative_error};
+use fixture::{Fixture, Layer, blocks, quantize, relative_error};
 use hearth_kernels::attention::{Heads, KvFormat};
 use hearth_kernels::rope::{Pairing, Rope};
 use hearth_kernels::{Layout, Quant};
@@ -32,11 +32,11 @@ use std::sync::{Arc, OnceLock};
 const LAYERS: [&str; 2] = ["llama", "gemma"];
 
 /// Tolerance between CPU and GPU after a layer in f32, relative to the maximum value.
-const ERROR: f32 = 1e-4;
+const TOLERANCE: f32 = 1e-4;
 
-/// The GPU shared by all tests here; `None` if `HEARTH_NO_GPU_TESTS` is 1.
+/// The GPU that all tests share; `None` if `HEARTH_NO_GPU_TESTS` is 1.
 ///
-/// A test without a GPU fails, so that a machine which has lost its driver is noticed.
+/// Panics if there is no GPU, so that a missing driver is noticed.
 fn gpu() -> Option<Device> {
     static DEVICE: OnceLock<Device> = OnceLock::new();
     if driver::is_disabled() {
@@ -54,10 +54,10 @@ fn gpu() -> Option<Device> {
     Some(device.clone())
 }
 
-/// The device as CubeCL's kernels see it.
+/// CubeCL's client of a device.
 fn client(device: &Device) -> cubecl::prelude::Client {
     let tensor = Tensor::<1>::zeros([1], device).try_into_primitive::<Cube>();
-    // SwiftShader crashes if the process ends while a kernel runs, and some tests run no other.
+    // SwiftShader crashes if the process exits while a kernel runs, and some tests run no other.
     device.sync().expect("a GPU that answers");
     tensor.expect("a tensor on a GPU").client
 }
@@ -71,17 +71,17 @@ const RUNTIME: &str = if cfg!(feature = "vulkan") {
     "cuda"
 };
 
-/// CubeCL silently falls back to WGSL on a driver without the features that SPIR-V needs; these
-/// tests would then not test their build.
+/// CubeCL silently falls back to WGSL on a driver without the features that SPIR-V needs. The tests
+/// would then run other kernels than the ones they are built for.
 #[test]
 fn kernels_run_on_the_runtime_of_the_build() {
     let Some(device) = gpu() else { return };
     let client = client(&device);
-    let found = client.name();
+    let actual = client.name();
     assert!(
-        found.starts_with(RUNTIME),
-        "kernels run in {found}, and these tests are built for {RUNTIME}: choose another driver, or build them without \
-         the feature"
+        actual.starts_with(RUNTIME),
+        "kernels run in {actual}, and these tests are built for {RUNTIME}: choose another driver, or build them \
+         without the feature"
     );
 }
 
@@ -93,7 +93,7 @@ fn floats<const D: usize>(tensor: Tensor<D>) -> Vec<f32> {
 fn noise(length: usize, seed: u64) -> Vec<u8> {
     let mut state = seed;
     let mut next = || {
-        // Knuth's generator for MMIX; its top byte is good enough.
+        // Knuth's linear congruential generator for MMIX, of which the top byte is used.
         state = state
             .wrapping_mul(6_364_136_223_846_793_005)
             .wrapping_add(1_442_695_040_888_963_407);
@@ -102,7 +102,7 @@ fn noise(length: usize, seed: u64) -> Vec<u8> {
     (0..length).map(|_| next()).collect()
 }
 
-fn plain(quant: Quant, rows: usize, cols: usize) -> MatrixSpec {
+fn plain_spec(quant: Quant, rows: usize, cols: usize) -> MatrixSpec {
     MatrixSpec {
         quant,
         layout: Layout::Plain,
@@ -112,9 +112,10 @@ fn plain(quant: Quant, rows: usize, cols: usize) -> MatrixSpec {
     }
 }
 
-/// Random blocks, an odd number of rows: values differ by at most one rounding of the block's
-/// maximum (a GPU may fuse multiply and add, and flush a subnormal scale, of which codes are up to
-/// 12 times), and both are non-finite at the same places.
+/// Random blocks in an odd number of rows. Values may differ by one rounding of the block's
+/// maximum, since a GPU may fuse multiply and add, and by 12 times the smallest normal number,
+/// since a GPU may flush a subnormal scale, which is multiplied by up to 12. The same values are
+/// not finite.
 #[test]
 fn every_format_dequantizes_as_on_the_cpu() {
     let Some(device) = gpu() else { return };
@@ -123,45 +124,49 @@ fn every_format_dequantizes_as_on_the_cpu() {
         let bytes = noise(quant.row_bytes(rows * cols).expect("whole blocks"), quant as u64 + 1);
         let mut expected = vec![0.0; rows * cols];
         quant.dequantize_row(&bytes, &mut expected).expect("whole blocks");
-        let found = floats(dequantize(blocks(&bytes, &device), plain(quant, rows, cols)));
-        let block = quant.block_elements();
-        for (at, (found, expected)) in found.chunks(block).zip(expected.chunks(block)).enumerate() {
-            let greatest = expected
+        let actual = floats(dequantize(blocks(&bytes, &device), plain_spec(quant, rows, cols)));
+        let block_elements = quant.block_elements();
+        let blocks = actual.chunks(block_elements).zip(expected.chunks(block_elements));
+        for (block, (actual, expected)) in blocks.enumerate() {
+            let max = expected
                 .iter()
                 .filter(|x| x.is_finite())
-                .fold(0.0_f32, |most, x| most.max(x.abs()));
-            for (i, (found, expected)) in found.iter().zip(expected).enumerate() {
-                let same = if expected.is_finite() {
-                    (found - expected).abs() <= f32::EPSILON * greatest + 12.0 * f32::MIN_POSITIVE
+                .fold(0.0_f32, |max, x| max.max(x.abs()));
+            for (index, (actual, expected)) in actual.iter().zip(expected).enumerate() {
+                let is_equal = if expected.is_finite() {
+                    (actual - expected).abs() <= f32::EPSILON * max + 12.0 * f32::MIN_POSITIVE
                 } else {
-                    !found.is_finite()
+                    !actual.is_finite()
                 };
                 assert!(
-                    same,
-                    "{quant}, block {at}, weight {i}: {found} on the GPU, {expected} on the CPU"
+                    is_equal,
+                    "{quant}, block {block}, weight {index}: {actual} on the GPU, {expected} on the CPU"
                 );
             }
         }
     }
 }
 
-/// A strided weight is refused, since a copy would cost more than its matmul: a panic, which the
-/// engine reports as a bug.
+/// A copy of a strided weight would take longer than its matmul, so the operation panics. The
+/// engine reports the panic as a bug.
 #[test]
 fn a_strided_weight_is_refused() {
     let Some(device) = gpu() else { return };
     let words = blocks(&noise(2 * 64 * 4, 3), &device);
-    let mut apart = words.clone().try_into_primitive::<Cube>().expect("a tensor on a GPU");
-    apart.meta = Box::new(Metadata::new([64], strides![2]));
-    let expand = |weight| floats(dequantize(weight, plain(Quant::F32, 2, 32)));
-    let run = |weight| catch_unwind(AssertUnwindSafe(|| expand(weight)));
+    let mut strided = words.clone().try_into_primitive::<Cube>().expect("a tensor on a GPU");
+    strided.meta = Box::new(Metadata::new([64], strides![2]));
+    let run = |weight| {
+        catch_unwind(AssertUnwindSafe(|| {
+            floats(dequantize(weight, plain_spec(Quant::F32, 2, 32)))
+        }))
+    };
     assert!(run(words).is_ok());
-    let refused = run(Tensor::from_primitive::<Cube>(apart)).expect_err("words that lie apart");
-    let message = refused.downcast_ref::<String>().expect("a sentence");
+    let panic = run(Tensor::from_primitive::<Cube>(strided)).expect_err("strided words");
+    let message = panic.downcast_ref::<String>().expect("a sentence");
     assert!(message.contains("not contiguous"), "{message}");
 }
 
-/// A sequence of five tokens in a cache of eight, of which the last three are a batch.
+/// A batch of the last three of five tokens in a cache for eight.
 fn cached_batch() -> Arc<Batch> {
     let group = LayerGroup {
         layers: vec![0],
@@ -175,7 +180,7 @@ fn cached_batch() -> Arc<Batch> {
     Arc::new(Batch::of_sequences(&[(&sequence, 3)]).expect("a batch"))
 }
 
-/// A GPU would silently read other values.
+/// A GPU would silently read wrong values.
 #[test]
 fn a_batch_of_another_length_than_the_views_is_refused_on_every_device() {
     let Some(gpu) = gpu() else { return };
@@ -194,10 +199,10 @@ fn a_batch_of_another_length_than_the_views_is_refused_on_every_device() {
         for tokens in 2..=4 {
             let qkv = Tensor::<2>::ones([tokens, 3 * 64], &device);
             let attend = || floats(attend(qkv, &none, &none, &spec, &cached_batch(), 0));
-            let found = catch_unwind(AssertUnwindSafe(attend));
-            assert_eq!(found.is_ok(), tokens == 3, "{tokens} tokens on {device:?}");
-            if let Err(refused) = found {
-                let message = refused.downcast_ref::<String>().expect("a sentence");
+            let result = catch_unwind(AssertUnwindSafe(attend));
+            assert_eq!(result.is_ok(), tokens == 3, "{tokens} tokens on {device:?}");
+            if let Err(panic) = result {
+                let message = panic.downcast_ref::<String>().expect("a sentence");
                 assert!(message.contains("positions for 3"), "{message}");
             }
         }
@@ -213,29 +218,29 @@ fn embedding_rows_equal_the_dequantized_table() {
         .map(|byte| f32::from(byte) / 100.0 - 1.28)
         .collect();
     for quant in Quant::ALL {
-        let bytes = quantized(quant, &values);
-        let mut whole = vec![0.0; rows * cols];
-        quant.dequantize_row(&bytes, &mut whole).expect("whole blocks");
+        let bytes = quantize(quant, &values);
+        let mut table_values = vec![0.0; rows * cols];
+        quant.dequantize_row(&bytes, &mut table_values).expect("whole blocks");
         let weight = blocks(&bytes, &device).into_dispatch();
         let table = Linear {
             weight,
-            spec: plain(quant, rows, cols),
+            spec: plain_spec(quant, rows, cols),
             adapter: Adapter::None,
             bias: Bias::None,
         };
         let ids = [10, 0, 3, 3, 7];
-        let found = floats(embed(&table, ids.into(), 2.0));
+        let actual = floats(embed(&table, ids.into(), 2.0));
         let expected: Vec<f32> = ids
             .iter()
-            .flat_map(|id| &whole[*id as usize * cols..][..cols])
+            .flat_map(|id| &table_values[*id as usize * cols..][..cols])
             .map(|weight| 2.0 * weight)
             .collect();
-        assert!(relative_error(&found, &expected) <= f32::EPSILON, "{quant}");
+        assert!(relative_error(&actual, &expected) <= f32::EPSILON, "{quant}");
     }
 }
 
-/// A product of 8, a scale of 1/4, 3 from the adapter, 1 from the bias: 8/4 + 3 + 1 = 6 for an
-/// input of 1, and 5x + 1 for x. Wrong orders give 3.75, 5.25 and 3.
+/// The weight is 8, its scale 1/4, the adapter adds 3x and the bias 1. So an input of 1 gives
+/// 8/4 + 3 + 1 = 6, and x gives 5x + 1. Wrong orders give 3.75, 5.25 and 3.
 #[test]
 fn scale_adapter_and_bias_come_in_the_order_of_nvfp4() {
     let Some(gpu) = gpu() else { return };
@@ -246,7 +251,7 @@ fn scale_adapter_and_bias_come_in_the_order_of_nvfp4() {
             weight: blocks(&8.0_f32.to_le_bytes(), &device).into_dispatch(),
             spec: MatrixSpec {
                 scale: 0.25,
-                ..plain(Quant::F32, 1, 1)
+                ..plain_spec(Quant::F32, 1, 1)
             },
             adapter: Adapter::Lora {
                 a: float(1.0),
@@ -262,16 +267,19 @@ fn scale_adapter_and_bias_come_in_the_order_of_nvfp4() {
         };
         for tokens in [1, 20] {
             let ones = || Tensor::<2>::ones([tokens, 1], &device);
-            let check = |what: &str, found: Tensor<2>, expected: f32| {
-                let found = floats(found);
-                let near = |found: &f32| (found - expected).abs() <= 1e-5 * expected;
-                assert!(found.iter().all(near), "{what} of {tokens} on {device:?}: {found:?}");
+            let check = |operation: &str, actual: Tensor<2>, expected: f32| {
+                let actual = floats(actual);
+                let is_close = |value: &f32| (value - expected).abs() <= 1e-5 * expected;
+                assert!(
+                    actual.iter().all(is_close),
+                    "{operation} of {tokens} on {device:?}: {actual:?}"
+                );
             };
-            let exact = MatmulPrecision::F32;
+            let precision = MatmulPrecision::F32;
             let qkv = Linears::Three(linear(), linear(), linear());
-            check("QKV", norm_linears(ones(), &norm, &qkv, exact), 6.0);
-            let added = linear_add(ones(), ones(), &linear(), &OptionalNorm::None, exact);
-            check("output projection", added, 1.0 + 6.0);
+            check("QKV", norm_linears(ones(), &norm, &qkv, precision), 6.0);
+            let sum = linear_add(ones(), ones(), &linear(), &OptionalNorm::None, precision);
+            check("output projection", sum, 1.0 + 6.0);
             let gated = Gated {
                 norm: norm.clone(),
                 gate: linear(),
@@ -279,8 +287,8 @@ fn scale_adapter_and_bias_come_in_the_order_of_nvfp4() {
                 activation: Activation::Silu,
             };
             let hidden = 6.0 / (1.0 + (-6.0_f32).exp()) * 6.0;
-            let forward = feed_forward(ones(), &gated, &linear(), &OptionalNorm::None, exact);
-            check("feed-forward", forward, 1.0 + 5.0 * hidden + 1.0);
+            let output = feed_forward(ones(), &gated, &linear(), &OptionalNorm::None, precision);
+            check("feed-forward", output, 1.0 + 5.0 * hidden + 1.0);
         }
     }
 }
@@ -289,23 +297,24 @@ fn scale_adapter_and_bias_come_in_the_order_of_nvfp4() {
 fn a_layer_matches_the_cpu() {
     let Some(device) = gpu() else { return };
     let parts = Parts::from_variable("gpu");
-    for (turn, name) in [0, 2].into_iter().zip(LAYERS) {
+    // The offset puts the formats of the second layer into other parts.
+    for (offset, name) in [0, 2].into_iter().zip(LAYERS) {
         let fixture = Fixture::read(name);
         let quants = Quant::ALL.into_iter().filter(|quant| quant.block_elements() <= 32);
         for (number, quant) in quants.enumerate() {
             let case = format!("a_layer_matches_the_cpu {name} in {quant}");
-            if !parts.includes_or(quant == Quant::F32, number + turn, &case) {
+            if !parts.includes_or(quant == Quant::F32, number + offset, &case) {
                 continue;
             }
             let on_cpu = floats(Layer::new(&fixture, quant, &Device::flex()).forward(MatmulPrecision::F32));
             let on_gpu = floats(Layer::new(&fixture, quant, &device).forward(MatmulPrecision::F32));
             let error = relative_error(&on_gpu, &on_cpu);
-            assert!(error <= ERROR, "{name} in {quant}: off by {error}");
+            assert!(error <= TOLERANCE, "{name} in {quant}: off by {error}");
             if quant == Quant::F32 {
                 fixture.check(
                     "out",
                     Layer::new(&fixture, quant, &device).forward(MatmulPrecision::F32),
-                    ERROR,
+                    TOLERANCE,
                 );
             }
         }
@@ -319,11 +328,11 @@ fn a_layers_gradients_match_pytorch() {
         let fixture = Fixture::read(name);
         let layer = Layer::new(&fixture, Quant::F32, &device.clone().autodiff());
         let gradients = layer.loss(MatmulPrecision::F32).backward();
-        for (name, tensor) in layer.trained() {
+        for (name, tensor) in layer.trainable() {
             let gradient = tensor
                 .grad(&gradients)
                 .unwrap_or_else(|| panic!("{name} has no gradient"));
-            fixture.check(&format!("grad.{name}"), gradient, ERROR);
+            fixture.check(&format!("grad.{name}"), gradient, TOLERANCE);
         }
     }
 }

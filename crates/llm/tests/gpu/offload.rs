@@ -1,4 +1,5 @@
-//! Tiny models with some of their layers on GPUs: placed as planned, with the CPU's logits.
+//! Tiny models with some of their layers on GPUs: the layers are placed as planned, and the logits
+//! match the CPU.
 
 use crate::fixture::relative_error;
 use crate::gpu;
@@ -12,14 +13,15 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Tolerance relative to the maximum logit: an f16 cache amplifies a last bit of f32.
-pub const ERROR: f32 = 2e-3;
+/// Tolerance relative to the maximum logit. An f16 cache amplifies differences in the last bit of
+/// f32.
+pub const TOLERANCE: f32 = 2e-3;
 
-/// The tiny models of all architectures.
+/// The names of the tiny models of all architectures.
 fn models() -> Vec<String> {
-    let files = std::fs::read_dir(folder()).expect("the fixtures are there");
+    let files = std::fs::read_dir(folder()).expect("the fixtures exist");
     let paths = files.map(|file| file.expect("it can be listed").path());
-    let models = paths.filter(|path| path.extension().is_some_and(|end| end == "gguf"));
+    let models = paths.filter(|path| path.extension().is_some_and(|extension| extension == "gguf"));
     let stem = |path: PathBuf| path.file_stem().expect("a name").to_string_lossy().into_owned();
     let mut names: Vec<_> = models.map(stem).collect();
     names.sort_unstable();
@@ -39,10 +41,10 @@ pub fn load(gguf: &Gguf, placement: Option<Placement>) -> Arc<Model> {
         placement,
         ..LoadOptions::default()
     };
-    Arc::new(Model::load(gguf, &options, &mut |_, _| ControlFlow::Continue(())).expect("it loads"))
+    Arc::new(Model::load(gguf, &options, &mut |_| ControlFlow::Continue(())).expect("it loads"))
 }
 
-/// Logits of a prompt at once, then of a few tokens one by one.
+/// The logits of a prompt in one step, then of further tokens in steps of one and several.
 fn logits(model: &Arc<Model>) -> Vec<f32> {
     let mut session = Session::new(model.clone(), 32)
         .expect("a session")
@@ -55,7 +57,7 @@ fn logits(model: &Arc<Model>) -> Vec<f32> {
         .collect()
 }
 
-/// Panics if a placement's logits differ from the CPU's, or its layers are on another device.
+/// Panics if layers are not on the devices of the placement, or the logits differ from `expected`.
 fn check(name: &str, gguf: &Gguf, placement: &Placement, expected: &[f32]) {
     let model = load(gguf, Some(placement.clone()));
     for layer in 0..model.config().n_layers {
@@ -67,10 +69,11 @@ fn check(name: &str, gguf: &Gguf, placement: &Placement, expected: &[f32]) {
         );
     }
     let error = relative_error(&logits(&model), expected);
-    assert!(error <= ERROR, "{name}, {placement:?}: off by {error}");
+    assert!(error <= TOLERANCE, "{name}, {placement:?}: off by {error}");
 }
 
-/// Every number of layers from none to more than there are, of them those that `select` accepts.
+/// Checks the numbers of offloaded layers that `select` accepts, from none to one more than the
+/// model has.
 fn check_all(name: &str, gguf: &Gguf, select: &mut dyn FnMut(usize) -> bool) {
     let layers = Config::from_gguf(gguf).expect("a model").layers();
     let expected = logits(&load(gguf, None));
@@ -91,9 +94,9 @@ fn any_number_of_layers_gives_the_same_logits() {
         let gguf = Gguf::open(path(&name)).expect("the fixture opens");
         check_all(&name, &gguf, &mut |requested| {
             let case = format!("offload::any_number_of_layers_gives_the_same_logits {name} with {requested} layers");
-            let included = parts.includes(number + requested, &case);
-            count += usize::from(included);
-            included
+            let is_included = parts.includes(number + requested, &case);
+            count += usize::from(is_included);
+            is_included
         });
     }
     assert!(count > models().len() / 2, "{count} cases");
@@ -110,19 +113,19 @@ fn argmax_runs_on_the_output_layers_device() {
     for on_gpu in [0, 1, layers] {
         let model = load(&gguf, Some(Placement::offload(layers, on_gpu, &[(0, 1)])));
         let session = || Session::new(model.clone(), 16).expect("a session");
-        let (mut choosing, mut telling) = (session(), session());
+        let (mut with_argmax, mut with_logits) = (session(), session());
         let mut token = 1;
         for _ in 0..8 {
-            let chosen = choosing.push_greedy(token).expect("it runs");
-            telling.push(token).expect("it runs");
-            assert_eq!(chosen, greedy(telling.logits()), "{on_gpu} layers");
-            token = chosen.expect("a token");
+            let argmax = with_argmax.push_greedy(token).expect("it runs");
+            with_logits.push(token).expect("it runs");
+            assert_eq!(argmax, greedy(with_logits.logits()), "{on_gpu} layers");
+            token = argmax.expect("a token");
         }
-        assert_eq!(choosing.tokens(), telling.tokens());
+        assert_eq!(with_argmax.tokens(), with_logits.tokens());
     }
 }
 
-/// The multi-token prediction layer is counted and never run.
+/// A layer for multi-token prediction is counted, but not run.
 #[test]
 fn a_prediction_layer_is_counted() {
     if gpu().is_none() {
@@ -131,16 +134,11 @@ fn a_prediction_layer_is_counted() {
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("predicting.gguf");
     let llama = Gguf::open(path("llama")).expect("the fixture opens");
-    with_a_prediction_layer(&llama, &file);
+    copy_with_prediction_layer(&llama, &file);
     let gguf = Gguf::open(&file).expect("the copy opens");
-    let (before, config) = (
-        Config::from_gguf(&llama).expect("a model"),
-        Config::from_gguf(&gguf).expect("a model"),
-    );
-    assert_eq!(
-        (config.n_layers, config.layers()),
-        (before.n_layers - 1, before.layers())
-    );
+    let llama = Config::from_gguf(&llama).expect("a model");
+    let config = Config::from_gguf(&gguf).expect("a model");
+    assert_eq!((config.n_layers, config.layers()), (llama.n_layers - 1, llama.layers()));
     let all_but_one = Placement::offload(config.layers(), config.layers() - 1, &[(0, 1)]);
     assert_eq!(
         (all_but_one.place(0), all_but_one.place(1)),
@@ -155,14 +153,12 @@ fn several_gpus_share_the_layers() {
     if gpu().is_none() {
         return;
     }
-    // A second device on the same card, or on the same driver if that is a software one.
+    // A second device on the same GPU.
     hearth_llm::device::register(1, gpus::open(0).expect("the GPU opens again"));
     for name in ["qwen3", "gemma3"] {
         let gguf = Gguf::open(path(name)).expect("the fixture opens");
-        let (layers, expected) = (
-            Config::from_gguf(&gguf).expect("a model").layers(),
-            logits(&load(&gguf, None)),
-        );
+        let layers = Config::from_gguf(&gguf).expect("a model").layers();
+        let expected = logits(&load(&gguf, None));
         for requested in [2, layers] {
             check(
                 name,
@@ -174,8 +170,8 @@ fn several_gpus_share_the_layers() {
     }
 }
 
-/// A copy of a model whose last layer is a multi-token prediction layer.
-fn with_a_prediction_layer(gguf: &Gguf, to: &Path) {
+/// Copies a model, and declares its last layer to be for multi-token prediction.
+fn copy_with_prediction_layer(gguf: &Gguf, to: &Path) {
     let mut metadata: Metadata = gguf.metadata().clone();
     metadata.insert("llama.nextn_predict_layers".to_owned(), Value::U32(1));
     let tensors: Vec<_> = gguf.tensors().collect();
@@ -191,8 +187,8 @@ fn with_a_prediction_layer(gguf: &Gguf, to: &Path) {
     let mut writer = GgufWriter::begin(file, &metadata, &headers).expect("a header");
     for info in tensors {
         writer
-            .tensor(gguf.tensor(&info.name).expect("it is there").bytes())
+            .tensor(gguf.tensor(&info.name).expect("a tensor").bytes())
             .expect("it is written");
     }
-    writer.finish().expect("it is whole");
+    writer.finish().expect("a complete file");
 }

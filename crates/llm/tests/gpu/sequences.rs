@@ -1,10 +1,10 @@
-//! Steps over several sequences on a GPU: each has, to tolerance, the logits that it has alone on
-//! the CPU.
+//! Steps over several sequences on a GPU: each has the logits that it has alone on the CPU, within
+//! the tolerance.
 
 use crate::fixture::relative_error;
 use crate::gpu;
 use crate::lora::lora;
-use crate::offload::{ERROR, load, path};
+use crate::offload::{TOLERANCE, load, path};
 use hearth_formats::gguf::Gguf;
 use hearth_kernels::attention::KvFormat;
 use hearth_llm::ops::MatmulPrecision;
@@ -15,10 +15,10 @@ use std::sync::Arc;
 
 const CONTEXT: usize = 400;
 const STEP: usize = 64;
-/// Rows of a sequence in a step, in rotation.
+/// Rows of a sequence in consecutive steps, in rotation.
 const SIZES: [usize; 4] = [STEP, 1, 33, 2];
 
-/// The tiny model on the CPU and on a GPU, without an adapter and with one.
+/// The tiny model on the CPU and on a GPU, each without and with an adapter.
 fn models(name: &str) -> [[Arc<Model>; 2]; 2] {
     let gguf = Gguf::open(path(name)).expect("the fixture opens");
     let layers = Config::from_gguf(&gguf).expect("a model").layers();
@@ -36,17 +36,18 @@ fn ids(number: usize) -> Vec<u32> {
 
 /// The logits after the last row of a step.
 fn run(rows: &mut [Rows]) -> Vec<Vec<f32>> {
-    let ran = step(rows, MatmulPrecision::F32, &mut |_| ControlFlow::Continue(())).expect("it runs");
-    let ControlFlow::Continue(outputs) = ran else {
-        panic!("nothing breaks")
+    let result = step(rows, MatmulPrecision::F32, &mut |_| ControlFlow::Continue(())).expect("it runs");
+    let ControlFlow::Continue(outputs) = result else {
+        panic!("the callback does not break")
     };
     let logits = |output| match output {
         Output::Logits(logits) => logits,
-        _ => panic!("logits are wanted"),
+        _ => panic!("logits were requested"),
     };
     outputs.into_iter().map(logits).collect()
 }
 
+/// The logits after the last token of a sequence that is processed alone.
 fn alone(model: &Arc<Model>, ids: &[u32], format: KvFormat) -> Vec<f32> {
     let session = Session::with_cache(model.clone(), CONTEXT, format).expect("a session");
     let logits = session
@@ -67,38 +68,48 @@ fn cache(model: &Model, format: KvFormat, sequences: usize) -> Arc<Cache> {
     Cache::new(model.groups(), format, size)
 }
 
+/// Processes `count` sequences in common steps on the GPU, and compares their last logits with each
+/// sequence alone on the CPU.
 fn check(name: &str, format: KvFormat, count: usize) {
-    // A last bit of f32 that rounds to another number moves it by 2^-11 in f16, by 2^-7 in 8 bits.
-    let tolerance = if format == KvFormat::F16 { ERROR } else { 4.0 * ERROR };
-    let [on_cpu, on_gpu] = models(name);
-    let cache = cache(&on_gpu[0], format, count);
-    // Gemma's windowed layers hold less than the context.
+    // A difference in the last bit of f32 can become one of 2^-11 in f16, and of 2^-7 in 8 bits.
+    let tolerance = if format == KvFormat::F16 {
+        TOLERANCE
+    } else {
+        4.0 * TOLERANCE
+    };
+    let [cpu_models, gpu_models] = models(name);
+    let cache = cache(&gpu_models[0], format, count);
     assert_eq!(cache.is_windowed(), name == "gemma3");
-    let all: Vec<Vec<u32>> = (0..count).map(ids).collect();
+    let all_ids: Vec<Vec<u32>> = (0..count).map(ids).collect();
     let mut sequences = vec![Sequence::new(&cache); count];
-    let mut last = vec![Vec::new(); count];
-    for number in 0.. {
+    let mut last_logits = vec![Vec::new(); count];
+    for step in 0.. {
         let (mut rows, mut indices) = (Vec::new(), Vec::new());
-        for (at, (sequence, ids)) in sequences.iter_mut().zip(&all).enumerate() {
+        for (index, (sequence, ids)) in sequences.iter_mut().zip(&all_ids).enumerate() {
             let rest = &ids[sequence.len()..];
-            let size = SIZES[(number + at) % SIZES.len()].min(rest.len());
+            let size = SIZES[(step + index) % SIZES.len()].min(rest.len());
             if size > 0 {
-                indices.push(at);
-                rows.push(Rows::last(sequence, &on_gpu[at / 2 % 2], &rest[..size], Want::Logits));
+                indices.push(index);
+                rows.push(Rows::last(
+                    sequence,
+                    &gpu_models[index / 2 % 2],
+                    &rest[..size],
+                    Want::Logits,
+                ));
             }
         }
         if rows.is_empty() {
             break;
         }
-        for (at, logits) in indices.into_iter().zip(run(&mut rows)) {
-            last[at] = logits;
+        for (index, logits) in indices.into_iter().zip(run(&mut rows)) {
+            last_logits[index] = logits;
         }
     }
-    for (at, (logits, ids)) in last.iter().zip(&all).enumerate() {
-        let error = relative_error(logits, &alone(&on_cpu[at / 2 % 2], ids, format));
+    for (index, (logits, ids)) in last_logits.iter().zip(&all_ids).enumerate() {
+        let error = relative_error(logits, &alone(&cpu_models[index / 2 % 2], ids, format));
         assert!(
             error <= tolerance,
-            "{name}, {format:?}, sequence {at} of {count}: off by {error}"
+            "{name}, {format:?}, sequence {index} of {count}: off by {error}"
         );
     }
 }
@@ -125,7 +136,7 @@ fn sequences_of_a_batch_have_the_logits_they_have_alone() {
     }
 }
 
-/// The page that forks share is copied on the GPU.
+/// The last page, which the forks share, is copied on the GPU.
 #[test]
 fn forks_continue_in_pages_of_their_own() {
     if gpu().is_none() {
@@ -145,6 +156,6 @@ fn forks_continue_in_pages_of_their_own() {
     for (logits, ids) in run(&mut rows).iter().zip(branches) {
         let expected = alone(&on_cpu, &[&prompt, ids].concat(), KvFormat::F16);
         let error = relative_error(logits, &expected);
-        assert!(error <= ERROR, "{ids:?}: off by {error}");
+        assert!(error <= TOLERANCE, "{ids:?}: off by {error}");
     }
 }

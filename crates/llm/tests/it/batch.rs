@@ -1,4 +1,4 @@
-//! Steps over several sequences: each has the bits that it has alone.
+//! Steps over several sequences: each sequence has the same bits as alone.
 
 use crate::lora::lora;
 use crate::own_process;
@@ -18,11 +18,11 @@ use std::sync::Arc;
 
 const VOCAB: u32 = 331;
 const PRECISION: MatmulPrecision = MatmulPrecision::Int8Activations;
-/// Rows of a sequence in a step, in rotation; with 0 it pauses.
+/// Rows of a sequence in consecutive steps, in rotation. With 0, it is not in the step.
 const SIZES: [usize; 7] = [1, 33, 0, 2, 7, 64, 1];
 
-/// Sets the number of threads, which may exceed the machine's. Only for a test with its own
-/// process; first called before any kernel runs.
+/// Sets the number of threads, which may exceed the number of cores. Only for tests with a separate
+/// process. The first call must be before any kernel runs.
 fn set_threads(threads: usize) {
     team::oversubscribe(8);
     team::set_threads(threads);
@@ -32,7 +32,7 @@ fn set_threads(threads: usize) {
 fn model(architecture: Architecture, formats: &'static [Quant]) -> Arc<Model> {
     let sample = Sample {
         architecture,
-        // Gemma's sixth layer has no window.
+        // Gemma's sixth layer has full attention.
         layers: if architecture == Architecture::Gemma3 { 6 } else { 2 },
         width: 256,
         ffn_width: 512,
@@ -42,7 +42,7 @@ fn model(architecture: Architecture, formats: &'static [Quant]) -> Arc<Model> {
         formats,
     };
     let gguf = sample.gguf().expect("a file");
-    let model = Model::load(&gguf, &LoadOptions::default(), &mut |_, _| ControlFlow::Continue(()));
+    let model = Model::load(&gguf, &LoadOptions::default(), &mut |_| ControlFlow::Continue(()));
     Arc::new(model.expect("it loads"))
 }
 
@@ -50,7 +50,7 @@ fn llama() -> Arc<Model> {
     model(Architecture::Llama, &[Quant::Q4_K, Quant::Q5_0, Quant::Q6_K])
 }
 
-/// The model with an adapter of this rank on every linear.
+/// The model with an adapter of this rank on every linear layer.
 fn adapted(model: &Model, rank: usize) -> Arc<Model> {
     Arc::new(model.adapted(&lora(model, rank, 0.7)).expect("they fit"))
 }
@@ -61,13 +61,13 @@ struct Part {
     ids: Vec<u32>,
 }
 
-/// Sequences of different lengths; neighbors have no adapter, one, the same, or another.
+/// Sequences of different lengths. Neighbors have the same adapter, different ones or none.
 fn parts(base: &Arc<Model>, count: usize) -> Vec<Part> {
     let models = [base.clone(), adapted(base, 8), adapted(base, 5)];
-    let part = |number: usize| Part {
-        model: models[[0, 0, 1, 1, 2, 0, 1][number % 7]].clone(),
-        ids: (0..[300, 5, 131, 64, 1][number % 5])
-            .map(|i: u32| (i * i + 17 * number as u32) % VOCAB)
+    let part = |index: usize| Part {
+        model: models[[0, 0, 1, 1, 2, 0, 1][index % 7]].clone(),
+        ids: (0..[300, 5, 131, 64, 1][index % 5])
+            .map(|i: u32| (i * i + 17 * index as u32) % VOCAB)
             .collect(),
     };
     (0..count).map(part).collect()
@@ -77,11 +77,11 @@ fn bits(logits: &[f32]) -> impl Iterator<Item = u32> {
     logits.iter().map(|logit| logit.to_bits())
 }
 
-/// The bits of the logits after every token of a sequence alone.
+/// The bits of the logits after every token of a sequence that is processed alone.
 fn alone(part: &Part, format: KvFormat) -> Vec<u32> {
     let mut session = Session::with_cache(part.model.clone(), 512, format).expect("a session");
-    let chunks = part.ids.chunks(50);
-    chunks
+    part.ids
+        .chunks(50)
         .flat_map(|ids| bits(&session.extend(ids).expect("it runs")).collect::<Vec<_>>())
         .collect()
 }
@@ -97,34 +97,34 @@ fn cache(model: &Model, format: KvFormat, sequences: usize, context: usize) -> A
     Cache::new(model.groups(), format, size)
 }
 
-fn go(_layer: usize) -> ControlFlow<()> {
+fn never_cancel(_layer: usize) -> ControlFlow<()> {
     ControlFlow::Continue(())
 }
 
 fn outputs(rows: &mut [Rows]) -> Vec<Output> {
-    match step(rows, PRECISION, &mut go).expect("it runs") {
+    match step(rows, PRECISION, &mut never_cancel).expect("it runs") {
         ControlFlow::Continue(outputs) => outputs,
-        ControlFlow::Break(()) => panic!("nothing breaks"),
+        ControlFlow::Break(()) => panic!("the callback does not break"),
     }
 }
 
 fn logits(output: &Output) -> &[f32] {
     match output {
         Output::Logits(logits) => logits,
-        _ => panic!("logits are wanted"),
+        _ => panic!("logits were requested"),
     }
 }
 
-/// The bits of all sequences, processed in common steps.
+/// The bits of the logits after every token of all sequences, which are processed in common steps.
 fn together(parts: &[Part], format: KvFormat) -> Vec<Vec<u32>> {
     let cache = cache(&parts[0].model, format, parts.len(), 300);
     let mut sequences: Vec<Sequence> = parts.iter().map(|_| Sequence::new(&cache)).collect();
     let mut actual = vec![Vec::new(); parts.len()];
-    for number in 0.. {
+    for step in 0.. {
         let (mut rows, mut indices) = (Vec::new(), Vec::new());
-        for (at, (part, sequence)) in parts.iter().zip(&mut sequences).enumerate() {
+        for (index, (part, sequence)) in parts.iter().zip(&mut sequences).enumerate() {
             let first = sequence.len();
-            let size = SIZES[(number + 3 * at) % SIZES.len()].min(part.ids.len() - first);
+            let size = SIZES[(step + 3 * index) % SIZES.len()].min(part.ids.len() - first);
             if size > 0 {
                 rows.push(Rows {
                     sequence,
@@ -134,12 +134,12 @@ fn together(parts: &[Part], format: KvFormat) -> Vec<Vec<u32>> {
                     want: Want::Logits,
                     wanted: 0..size,
                 });
-                indices.push(at);
+                indices.push(index);
             }
         }
         if !rows.is_empty() {
-            for (at, output) in indices.into_iter().zip(outputs(&mut rows)) {
-                actual[at].extend(bits(logits(&output)));
+            for (index, output) in indices.into_iter().zip(outputs(&mut rows)) {
+                actual[index].extend(bits(logits(&output)));
             }
         }
         if parts
@@ -155,7 +155,7 @@ fn together(parts: &[Part], format: KvFormat) -> Vec<Vec<u32>> {
 
 #[test]
 fn sequences_of_a_batch_have_the_bits_they_have_alone() {
-    if !own_process::is_own(sequences_of_a_batch_have_the_bits_they_have_alone) {
+    if !own_process::has_own_process(sequences_of_a_batch_have_the_bits_they_have_alone) {
         return;
     }
     set_threads(1);
@@ -172,11 +172,11 @@ fn sequences_of_a_batch_have_the_bits_they_have_alone() {
         for (count, threads) in [(1, 2), (3, 1), (3, 3), (16, 1), (16, 2), (16, 8)] {
             set_threads(threads);
             let actual = together(&parts[..count], format);
-            for (number, (actual, expected)) in actual.iter().zip(&expected).enumerate() {
+            for (index, (actual, expected)) in actual.iter().zip(&expected).enumerate() {
                 let architecture = &base.config().architecture;
                 assert!(
                     actual == expected,
-                    "sequence {number} of {count}, {architecture}, {format:?}, {threads} threads"
+                    "sequence {index} of {count}, {architecture}, {format:?}, {threads} threads"
                 );
             }
         }
@@ -185,7 +185,7 @@ fn sequences_of_a_batch_have_the_bits_they_have_alone() {
 
 #[test]
 fn decode_tries_fewer_threads_with_the_same_bits() {
-    if !own_process::is_own(decode_tries_fewer_threads_with_the_same_bits) {
+    if !own_process::has_own_process(decode_tries_fewer_threads_with_the_same_bits) {
         return;
     }
     set_threads(8);
@@ -193,34 +193,34 @@ fn decode_tries_fewer_threads_with_the_same_bits() {
     let cache = cache(&model, KvFormat::F16, 2, 64);
     let decode = |threads| {
         threads::set(threads);
-        let (mut actual, mut counts) = (Vec::new(), Vec::new());
+        let (mut actual, mut thread_counts) = (Vec::new(), Vec::new());
         let mut sequence = Sequence::new(&cache);
         let _ = outputs(&mut [Rows::last(&mut sequence, &model, &[1, 2, 3], Want::Nothing)]);
         for id in 0..24 {
             let ids = [id];
             let mut rows = [Rows::last(&mut sequence, &model, &ids, Want::Logits)];
-            let mut count = |_| {
-                counts.push(team::threads());
+            let mut on_layer = |_| {
+                thread_counts.push(team::threads());
                 ControlFlow::Continue(())
             };
-            let ControlFlow::Continue(outputs) = step(&mut rows, PRECISION, &mut count).expect("it runs") else {
-                panic!("nothing breaks")
+            let ControlFlow::Continue(outputs) = step(&mut rows, PRECISION, &mut on_layer).expect("it runs") else {
+                panic!("the callback does not break")
             };
-            assert_eq!(team::threads(), 8, "restored");
+            assert_eq!(team::threads(), 8, "the number is restored");
             actual.extend(bits(logits(&outputs[0])));
         }
-        counts.dedup();
-        (actual, counts)
+        thread_counts.dedup();
+        (actual, thread_counts)
     };
-    let (expected, fixed) = decode(Threads::Fixed(8));
-    let (actual, tried) = decode(Threads::AtMost(8));
+    let (expected, fixed_counts) = decode(Threads::Fixed(8));
+    let (actual, tried_counts) = decode(Threads::AtMost(8));
     threads::set(Threads::Fixed(8));
     assert!(actual == expected);
-    assert_eq!(fixed, [8]);
-    assert_eq!(tried[..2], [8, 6]);
+    assert_eq!(fixed_counts, [8]);
+    assert_eq!(tried_counts[..2], [8, 6]);
 }
 
-/// A tree of drafts: forks whose tokens differ from some position on.
+/// Forks whose tokens differ after a common prefix, as in a tree of drafts.
 #[test]
 fn forks_in_one_batch_have_the_bits_they_have_alone() {
     let model = llama();
@@ -251,7 +251,7 @@ fn forks_in_one_batch_have_the_bits_they_have_alone() {
 }
 
 #[test]
-fn each_row_gets_what_it_wants() {
+fn each_row_gets_its_requested_output() {
     let model = llama();
     let ids: Vec<u32> = (0..20).map(|i| i * 13 % VOCAB).collect();
     let cache = cache(&model, KvFormat::F16, 6, 64);
@@ -280,21 +280,21 @@ fn each_row_gets_what_it_wants() {
     let all: Vec<&[f32]> = logits(&actual[0]).chunks_exact(VOCAB as usize).collect();
     assert_eq!(all.len(), 20);
     assert!(matches!(actual[1], Output::Nothing));
-    let Output::Argmax(chosen) = &actual[2] else {
-        panic!("the argmax is wanted")
+    let Output::Argmax(tokens) = &actual[2] else {
+        panic!("the argmax was requested")
     };
-    assert!(chosen.iter().copied().eq(all[3..].iter().map(|logits| greedy(logits))));
+    assert!(tokens.iter().copied().eq(all[3..].iter().map(|logits| greedy(logits))));
     let Output::Hidden(hidden) = &actual[3] else {
-        panic!("hidden states are wanted")
+        panic!("hidden states were requested")
     };
     assert_eq!(hidden.dims(), [4, 256]);
-    let of_hidden: Vec<f32> = model
+    let hidden_logits: Vec<f32> = model
         .decoder()
         .logits(hidden.as_ref().clone(), PRECISION)
         .into_data()
         .try_into_vec()
         .expect("f32");
-    assert!(bits(&of_hidden).eq(bits(&all[5..9].concat())));
+    assert!(bits(&hidden_logits).eq(bits(&all[5..9].concat())));
     assert!(bits(logits(&actual[4])).eq(bits(all[19])));
     assert!(bits(logits(&actual[5])).eq(bits(&all[18..].concat())));
 }
@@ -303,63 +303,70 @@ fn each_row_gets_what_it_wants() {
 fn a_failed_or_cancelled_step_leaves_all_sequences_as_they_were() {
     let (base, other) = (llama(), llama());
     let cache = cache(&base, KvFormat::F16, 2, 64);
-    let [mut one, mut two] = [Sequence::new(&cache), Sequence::new(&cache)];
+    let [mut first, mut second] = [Sequence::new(&cache), Sequence::new(&cache)];
     let _ = outputs(&mut [
-        Rows::last(&mut one, &base, &[1, 2, 3], Want::Nothing),
-        Rows::last(&mut two, &base, &[4; 60], Want::Nothing),
+        Rows::last(&mut first, &base, &[1, 2, 3], Want::Nothing),
+        Rows::last(&mut second, &base, &[4; 60], Want::Nothing),
     ]);
-    let mut refused = |model: &Model, ids: &[u32], embeddings: Option<Tensor<2>>| {
+    let mut refusal = |model: &Model, ids: &[u32], embeddings: Option<Tensor<2>>| {
         let mut rows = [
-            Rows::last(&mut one, &base, &[5, 6], Want::Logits),
+            Rows::last(&mut first, &base, &[5, 6], Want::Logits),
             Rows {
                 embeddings,
-                ..Rows::last(&mut two, model, ids, Want::Logits)
+                ..Rows::last(&mut second, model, ids, Want::Logits)
             },
         ];
-        let error = step(&mut rows, PRECISION, &mut go).expect_err("it is refused");
-        assert_eq!((one.ids(), two.ids()), (&[1, 2, 3][..], &[4; 60][..]));
+        let error = step(&mut rows, PRECISION, &mut never_cancel).expect_err("it is refused");
+        assert_eq!((first.ids(), second.ids()), (&[1, 2, 3][..], &[4; 60][..]));
         error
     };
     let expected = SessionError::NoSuchToken {
         id: VOCAB,
         vocab: VOCAB as usize,
     };
-    assert_eq!(refused(&base, &[1, VOCAB], None), expected);
+    assert_eq!(refusal(&base, &[1, VOCAB], None), expected);
     let expected = CacheError::ContextFull {
         tokens: 65,
         context: 64,
     };
-    assert_eq!(refused(&base, &[1; 5], None), SessionError::Cache(expected));
-    assert_eq!(refused(&base, &[], None), SessionError::Empty);
-    assert_eq!(refused(&other, &[1], None), SessionError::OtherModel);
+    assert_eq!(refusal(&base, &[1; 5], None), SessionError::Cache(expected));
+    assert_eq!(refusal(&base, &[], None), SessionError::Empty);
+    assert_eq!(refusal(&other, &[1], None), SessionError::OtherModel);
     let expected = SessionError::Embeddings {
         found: [1, 256],
         expected: [2, 256],
     };
     let embeddings = base.decoder().embed([1].into());
-    assert_eq!(refused(&base, &[1, 2], Some(embeddings)), expected);
-    assert_eq!(step(&mut [], PRECISION, &mut go).err(), Some(SessionError::Empty));
+    assert_eq!(refusal(&base, &[1, 2], Some(embeddings)), expected);
+    assert_eq!(
+        step(&mut [], PRECISION, &mut never_cancel).err(),
+        Some(SessionError::Empty)
+    );
 
     let mut rows = [
-        Rows::last(&mut one, &base, &[5, 6], Want::Logits),
-        Rows::last(&mut two, &base, &[7], Want::Logits),
+        Rows::last(&mut first, &base, &[5, 6], Want::Logits),
+        Rows::last(&mut second, &base, &[7], Want::Logits),
     ];
-    let stop = &mut |layer: usize| match layer {
+    let break_in_second_layer = &mut |layer: usize| match layer {
         0 => ControlFlow::Continue(()),
         _ => ControlFlow::Break(()),
     };
-    assert!(step(&mut rows, PRECISION, stop).expect("no error").is_break());
-    assert_eq!((one.ids(), two.ids()), (&[1, 2, 3][..], &[4; 60][..]));
+    assert!(
+        step(&mut rows, PRECISION, break_in_second_layer)
+            .expect("no error")
+            .is_break()
+    );
+    assert_eq!((first.ids(), second.ids()), (&[1, 2, 3][..], &[4; 60][..]));
 
     let panics = AssertUnwindSafe(|| {
-        let mut rows = [Rows::last(&mut one, &base, &[5, 6], Want::Logits)];
+        let mut rows = [Rows::last(&mut first, &base, &[5, 6], Want::Logits)];
         let _ = step(&mut rows, PRECISION, &mut |_| panic!("an operation fails"));
     });
     assert!(catch_unwind(panics).is_err());
-    assert_eq!(one.ids(), [1, 2, 3]);
+    assert_eq!(first.ids(), [1, 2, 3]);
 }
 
-/// A page is used again by a sequence that does not write all of it.
+/// The second sequence reuses the page, but does not write all of its cells.
 #[test]
 fn a_sequence_leaves_no_nan_in_its_pages() {
     let model = llama();
@@ -383,11 +390,11 @@ fn a_sequence_leaves_no_nan_in_its_pages() {
 fn a_cache_of_another_model_is_refused() {
     let (base, gemma) = (llama(), model(Architecture::Gemma3, &[Quant::Q8_0]));
     let mut sequence = Sequence::new(&cache(&gemma, KvFormat::F16, 1, 64));
-    let error = step(
+    let result = step(
         &mut [Rows::last(&mut sequence, &base, &[1], Want::Logits)],
         PRECISION,
-        &mut go,
+        &mut never_cancel,
     );
-    assert_eq!(error.err(), Some(SessionError::Cache(CacheError::OtherModel)));
+    assert_eq!(result.err(), Some(SessionError::Cache(CacheError::OtherModel)));
     assert!(sequence.is_empty());
 }

@@ -1,5 +1,5 @@
-//! One layer, forward and backward, from a model file through the operations that inference uses,
-//! against PyTorch and finite differences. LoRA is on all seven linears.
+//! Compares the forward and backward of a layer, loaded from a model file, with PyTorch and with
+//! finite differences. All seven linear layers have LoRA adapters.
 //!
 //! The fixtures, and the script that makes them, are in `tests/fixtures/layer`.
 
@@ -12,9 +12,10 @@ use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// Tolerance against PyTorch in f64: maximum difference over maximum value.
+/// Tolerance against PyTorch in f64: the maximum difference, divided by the maximum value.
 const TOLERANCE: f64 = 1e-4;
 
+/// A tensor of the fixture.
 struct Array {
     shape: Vec<usize>,
     values: Vec<f32>,
@@ -29,7 +30,8 @@ impl Array {
 
 struct Fixture {
     arrays: BTreeMap<String, Array>,
-    json: serde_json::Value,
+    /// Shapes of tensors and hyperparameters.
+    description: serde_json::Value,
 }
 
 impl Fixture {
@@ -37,55 +39,53 @@ impl Fixture {
         let base = PathBuf::from(env!("CARGO_MANIFEST_DIR"))
             .join("../../tests/fixtures/layer")
             .join(name);
-        let text = std::fs::read_to_string(base.with_extension("json")).expect("the index is there");
-        let json: serde_json::Value = serde_json::from_str(&text).expect("the index is JSON");
-        let bytes = std::fs::read(base.with_extension("bin")).expect("the values are there");
-        let numbers: Vec<f32> = bytes
-            .chunks_exact(4)
-            .map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]]))
-            .collect();
-        let arrays = json["tensors"]
+        let text = std::fs::read_to_string(base.with_extension("json")).expect("the description");
+        let description: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+        let bytes = std::fs::read(base.with_extension("bin")).expect("the values");
+        let (numbers, _) = bytes.as_chunks();
+        let numbers: Vec<f32> = numbers.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect();
+        let arrays = description["tensors"]
             .as_object()
             .expect("an object")
             .iter()
-            .map(|(name, place)| {
-                let shape: Vec<usize> = place["shape"]
+            .map(|(name, tensor)| {
+                let shape: Vec<usize> = tensor["shape"]
                     .as_array()
                     .expect("a list")
                     .iter()
-                    .map(|n| n.as_u64().expect("a size") as usize)
+                    .map(|size| size.as_u64().expect("a size") as usize)
                     .collect();
-                let first = place["first"].as_u64().expect("a place") as usize;
+                let first = tensor["first"].as_u64().expect("an index") as usize;
                 let values = numbers[first..first + shape.iter().product::<usize>()].to_vec();
                 (name.clone(), Array { shape, values })
             });
         Self {
             arrays: arrays.collect(),
-            json,
+            description,
         }
     }
 
     fn number(&self, key: &str) -> Option<f64> {
-        find(&self.json, key).and_then(|value| value.as_f64())
+        find(&self.description, key).and_then(|value| value.as_f64())
     }
 
-    /// A model file of this one layer.
+    /// A model file with only this layer.
     fn gguf(&self, architecture: &str) -> Gguf {
         let number = |key: &str| self.number(key).unwrap_or_else(|| panic!("{key}"));
         let mut metadata = Metadata::new();
         metadata.insert("general.architecture", architecture);
-        let mut count = |key: &str, value: f64| metadata.insert(format!("{architecture}.{key}"), value as u32);
-        count("block_count", 1.0);
-        count("context_length", 64.0);
-        count("embedding_length", number("width"));
-        count("feed_forward_length", number("ffn_width"));
-        count("attention.head_count", number("heads"));
-        count("attention.head_count_kv", number("kv_heads"));
-        count("attention.key_length", number("head_dim"));
-        count("attention.value_length", number("head_dim"));
-        count("rope.dimension_count", number("head_dim"));
+        let mut insert_u32 = |key: &str, value: f64| metadata.insert(format!("{architecture}.{key}"), value as u32);
+        insert_u32("block_count", 1.0);
+        insert_u32("context_length", 64.0);
+        insert_u32("embedding_length", number("width"));
+        insert_u32("feed_forward_length", number("ffn_width"));
+        insert_u32("attention.head_count", number("heads"));
+        insert_u32("attention.head_count_kv", number("kv_heads"));
+        insert_u32("attention.key_length", number("head_dim"));
+        insert_u32("attention.value_length", number("head_dim"));
+        insert_u32("rope.dimension_count", number("head_dim"));
         if let Some(window) = self.number("window") {
-            count("attention.sliding_window", window);
+            insert_u32("attention.sliding_window", window);
         }
         metadata.insert(format!("{architecture}.rope.freq_base"), number("rope_base") as f32);
         metadata.insert(
@@ -103,7 +103,7 @@ impl Fixture {
                 tensors.push((format!("blk.0.{name}"), array.shape.clone(), array.values.clone()));
             }
         }
-        if let Some(scales) = find(&self.json, "scales").and_then(|scales| scales.as_object()) {
+        if let Some(scales) = find(&self.description, "scales").and_then(|scales| scales.as_object()) {
             for (name, scale) in scales {
                 let scale = scale.as_f64().expect("a scale") as f32;
                 tensors.push((format!("blk.0.{name}.scale"), vec![1], vec![scale]));
@@ -113,20 +113,20 @@ impl Fixture {
             .iter()
             .map(|(name, shape, _)| TensorHeader {
                 name: name.clone(),
-                shape: shape.iter().rev().map(|n| *n as u64).collect(),
+                shape: shape.iter().rev().map(|size| *size as u64).collect(),
                 kind: TensorType::F32,
             })
             .collect();
-        let mut writer = GgufWriter::begin(Vec::new(), &metadata, &headers).expect("the header is written");
+        let mut writer = GgufWriter::begin(Vec::new(), &metadata, &headers).expect("a header");
         for (_, _, values) in &tensors {
             let bytes: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
-            writer.tensor(&bytes).expect("the tensor is written");
+            writer.tensor(&bytes).expect("a tensor");
         }
-        Gguf::from_bytes(writer.finish().expect("the file ends")).expect("the file opens")
+        Gguf::from_bytes(writer.finish().expect("a file")).expect("it opens")
     }
 }
 
-/// The value of `key` at any depth of the index.
+/// The value of `key` at any depth of the description, except for tensors.
 fn find<'a>(json: &'a serde_json::Value, key: &str) -> Option<&'a serde_json::Value> {
     let object = json.as_object()?;
     object.get(key).or_else(|| {
@@ -144,12 +144,16 @@ fn batch() -> Arc<Batch> {
     Arc::new(Batch::of_lengths(&[10, 14]))
 }
 
-/// Attaches the fixture's adapters to the layer; returns them by name.
+/// Attaches the fixture's adapters to the layer, and returns their tensors by name.
 fn adapt(layer: &mut Layer, fixture: &Fixture, device: &Device) -> BTreeMap<String, Tensor<2>> {
     let mut adapters = BTreeMap::new();
     for (name, linear) in layer.linears_mut() {
-        let part = |part: &str| fixture.arrays[&format!("{name}.{part}")].tensor(device).require_grad();
-        let (a, b) = (part("a"), part("b"));
+        let matrix = |matrix: &str| {
+            fixture.arrays[&format!("{name}.{matrix}")]
+                .tensor(device)
+                .require_grad()
+        };
+        let (a, b) = (matrix("a"), matrix("b"));
         linear.adapter = Adapter::Lora {
             a: a.clone().into_dispatch(),
             b: b.clone().into_dispatch(),
@@ -164,27 +168,27 @@ fn adapt(layer: &mut Layer, fixture: &Fixture, device: &Device) -> BTreeMap<Stri
 
 fn load(fixture: &Fixture, architecture: &str) -> Model {
     let gguf = fixture.gguf(architecture);
-    Model::load(&gguf, &LoadOptions::default(), &mut |_, _| ControlFlow::Continue(())).expect("it loads")
+    Model::load(&gguf, &LoadOptions::default(), &mut |_| ControlFlow::Continue(())).expect("it loads")
 }
 
 fn values(tensor: Tensor<2>) -> Vec<f32> {
     tensor.into_data().try_into_vec().expect("f32")
 }
 
-fn close(name: &str, ours: &[f32], reference: &[f32]) {
-    assert_eq!(ours.len(), reference.len(), "{name}");
-    let greatest = reference.iter().fold(0.0f64, |most, x| most.max(f64::from(x.abs())));
-    let difference = ours
+fn assert_close(name: &str, actual: &[f32], expected: &[f32]) {
+    assert_eq!(actual.len(), expected.len(), "{name}");
+    let max = expected.iter().fold(0.0f64, |max, x| max.max(f64::from(x.abs())));
+    let difference = actual
         .iter()
-        .zip(reference)
-        .fold(0.0f64, |most, (a, b)| most.max(f64::from((a - b).abs())));
+        .zip(expected)
+        .fold(0.0f64, |max, (a, b)| max.max(f64::from((a - b).abs())));
     assert!(
-        difference <= TOLERANCE * greatest,
-        "{name}: differs by {difference} of {greatest}"
+        difference <= TOLERANCE * max,
+        "{name}: differs by {difference} of {max}"
     );
 }
 
-fn against_pytorch(name: &str, architecture: &str) {
+fn compare_with_pytorch(name: &str, architecture: &str) {
     let fixture = Fixture::read(name);
     let mut model = load(&fixture, architecture);
     let device = Device::flex().autodiff();
@@ -193,14 +197,14 @@ fn against_pytorch(name: &str, architecture: &str) {
     let x = fixture.arrays["x"].tensor(&device).require_grad();
 
     let out = layer.forward(x.clone(), 0, &batch(), MatmulPrecision::F32);
-    close("out", &values(out.clone()), &fixture.arrays["out"].values);
+    assert_close("out", &values(out.clone()), &fixture.arrays["out"].values);
 
     let gradients = (out * fixture.arrays["probe"].tensor(&device)).sum().backward();
     let gradient = |tensor: &Tensor<2>| values(tensor.grad(&gradients).expect("it has a gradient"));
-    close("grad.x", &gradient(&x), &fixture.arrays["grad.x"].values);
+    assert_close("grad.x", &gradient(&x), &fixture.arrays["grad.x"].values);
     assert_eq!(adapters.len(), 14);
     for (name, tensor) in &adapters {
-        close(
+        assert_close(
             &format!("grad.{name}"),
             &gradient(tensor),
             &fixture.arrays[&format!("grad.{name}")].values,
@@ -210,18 +214,19 @@ fn against_pytorch(name: &str, architecture: &str) {
 
 #[test]
 fn a_llama_layer_has_the_gradients_of_pytorch() {
-    against_pytorch("llama", "llama");
+    compare_with_pytorch("llama", "llama");
 }
 
 #[test]
 fn a_gemma_layer_has_the_gradients_of_pytorch() {
-    against_pytorch("gemma", "gemma3");
+    compare_with_pytorch("gemma", "gemma3");
 }
 
-/// The directional derivative of the loss, by central differences and by the gradient. In f32
-/// through a whole layer about three digits remain.
+/// Compares the directional derivative of the loss, computed by central differences, with the
+/// gradients.
 fn check_directional_derivative(name: &str, architecture: &str) {
     const STEP: f32 = 1e-2;
+    /// In f32, a derivative through a layer has about three significant digits.
     const SLOPE_TOLERANCE: f64 = 5e-3;
     let fixture = Fixture::read(name);
     let device = Device::flex();
@@ -229,15 +234,15 @@ fn check_directional_derivative(name: &str, architecture: &str) {
         let mut model = load(&fixture, architecture);
         let layer = &mut model.decoder_mut().layers_mut()[0];
         for (name, linear) in layer.linears_mut() {
-            // Every adapter moves along its own gradient's sign, so that no derivative cancels
-            // another.
-            let part = |part: &str| {
-                let sign = fixture.arrays[&format!("grad.{name}.{part}")].tensor(&device).sign();
-                (fixture.arrays[&format!("{name}.{part}")].tensor(&device) + sign * (step / 10.0)).into_dispatch()
+            // Each element moves in the direction of its gradient, so that contributions do not
+            // cancel.
+            let matrix = |matrix: &str| {
+                let sign = fixture.arrays[&format!("grad.{name}.{matrix}")].tensor(&device).sign();
+                (fixture.arrays[&format!("{name}.{matrix}")].tensor(&device) + sign * (step / 10.0)).into_dispatch()
             };
             linear.adapter = Adapter::Lora {
-                a: part("a"),
-                b: part("b"),
+                a: matrix("a"),
+                b: matrix("b"),
                 scale: ADAPTER_SCALE,
                 dropout: None,
             };
@@ -246,14 +251,14 @@ fn check_directional_derivative(name: &str, architecture: &str) {
         let out = values(layer.forward(x, 0, &batch(), MatmulPrecision::F32));
         out.iter()
             .zip(&fixture.arrays["probe"].values)
-            .map(|(a, b)| f64::from(*a) * f64::from(*b))
+            .map(|(output, probe)| f64::from(*output) * f64::from(*probe))
             .sum()
     };
     let actual = (loss(STEP) - loss(-STEP)) / f64::from(2.0 * STEP / 10.0);
     let gradients = fixture.arrays.iter().filter(|(name, _)| name.starts_with("grad."));
     let expected: f64 = gradients
         .flat_map(|(_, array)| &array.values)
-        .map(|g| f64::from(g.abs()))
+        .map(|gradient| f64::from(gradient.abs()))
         .sum();
     assert!(
         (actual - expected).abs() <= SLOPE_TOLERANCE * expected,

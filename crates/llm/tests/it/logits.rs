@@ -1,5 +1,5 @@
-//! Logits of tiny random models against `transformers`, at every position, for any split of
-//! the tokens.
+//! Compares the logits of tiny random models with `transformers`, at every position and for several
+//! splits of the tokens.
 //!
 //! The fixtures, and the script that makes them, are in `tests/fixtures/models`.
 
@@ -11,9 +11,10 @@ use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// Minimum cosine similarity with the reference's logits at one position.
-const COSINE: f64 = 0.9999;
+/// Minimum cosine similarity with the reference logits at one position.
+const MIN_COSINE: f64 = 0.9999;
 
+/// A model, and the logits of `transformers` after each of these tokens.
 struct Fixture {
     model: Arc<Model>,
     ids: Vec<u32>,
@@ -26,24 +27,21 @@ fn fixture(name: &str) -> Fixture {
         .join("../../tests/fixtures/models")
         .join(name);
     let gguf = Gguf::open(base.with_extension("gguf")).expect("the fixture opens");
-    let model = Model::load(&gguf, &LoadOptions::default(), &mut |_, _| ControlFlow::Continue(())).expect("it loads");
-    let text = std::fs::read_to_string(base.with_extension("json")).expect("the ids are there");
-    let json: serde_json::Value = serde_json::from_str(&text).expect("the ids are JSON");
+    let model = Model::load(&gguf, &LoadOptions::default(), &mut |_| ControlFlow::Continue(())).expect("it loads");
+    let text = std::fs::read_to_string(base.with_extension("json")).expect("the ids");
+    let json: serde_json::Value = serde_json::from_str(&text).expect("JSON");
     let ids = json["ids"]
         .as_array()
         .expect("a list")
         .iter()
         .map(|id| id.as_u64().expect("an id") as u32)
         .collect();
-    let bytes = std::fs::read(base.with_extension("logits")).expect("the logits are there");
-    let logits = bytes
-        .chunks_exact(4)
-        .map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]]))
-        .collect();
+    let bytes = std::fs::read(base.with_extension("logits")).expect("the logits");
+    let (logits, _) = bytes.as_chunks();
     Fixture {
         model: Arc::new(model),
         ids,
-        logits,
+        logits: logits.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect(),
         vocab: json["vocab"].as_u64().expect("a number") as usize,
     }
 }
@@ -54,19 +52,19 @@ fn check(name: &str, precision: MatmulPrecision, chunks: &[usize]) {
         let mut session = Session::new(fixture.model.clone(), 64)
             .expect("a session")
             .with_precision(precision);
-        let mut ours = Vec::new();
+        let mut actual = Vec::new();
         for ids in fixture.ids.chunks(chunk) {
-            ours.extend(session.extend(ids).expect("it runs"));
+            actual.extend(session.extend(ids).expect("it runs"));
         }
-        assert_eq!(ours.len(), fixture.logits.len());
-        let positions = ours
+        assert_eq!(actual.len(), fixture.logits.len());
+        let positions = actual
             .chunks_exact(fixture.vocab)
             .zip(fixture.logits.chunks_exact(fixture.vocab));
-        for (position, (ours, reference)) in positions.enumerate() {
-            let actual = cosine(ours, reference);
+        for (position, (actual, expected)) in positions.enumerate() {
+            let cosine = cosine(actual, expected);
             assert!(
-                actual > COSINE,
-                "{name}, {precision:?}, {chunk} tokens at once, position {position}: cosine {actual}"
+                cosine > MIN_COSINE,
+                "{name}, {precision:?}, chunks of {chunk} tokens, position {position}: cosine {cosine}"
             );
         }
     }
@@ -77,7 +75,7 @@ fn cosine(a: &[f32], b: &[f32]) -> f64 {
     dot(a, b) / (dot(a, a) * dot(b, b)).sqrt()
 }
 
-/// All at once, token by token, and in chunks that do not divide the length.
+/// Chunk sizes: all tokens, single tokens, and a size that does not divide the length.
 const CHUNKS: [usize; 3] = [40, 1, 7];
 
 macro_rules! logits {
@@ -95,7 +93,7 @@ macro_rules! logits {
 logits!(llama, llama3, qwen2, qwen3, gemma3);
 
 #[test]
-fn every_architecture_is_among_them() {
+fn every_architecture_has_a_fixture() {
     for architecture in Architecture::ALL {
         assert!(FIXTURES.contains(&architecture.name()), "{architecture}");
         assert_eq!(fixture(architecture.name()).model.config().architecture, *architecture);
@@ -107,29 +105,29 @@ fn a_shared_prefix_is_reused_from_the_kv_cache() {
     let fixture = fixture("llama");
     let mut fresh = Session::new(fixture.model.clone(), 64).expect("a session");
     let mut reused = Session::new(fixture.model.clone(), 64).expect("a session");
-    let go = &mut |_: usize, _: usize| ControlFlow::Continue(());
+    let on_progress = &mut |_: usize, _: usize| ControlFlow::Continue(());
     let other: Vec<u32> = fixture.ids[..20].iter().copied().chain([1, 2, 3]).collect();
-    reused.prefill(&other, go).expect("it runs");
-    let second = reused.prefill(&fixture.ids, go).expect("it runs");
-    fresh.prefill(&fixture.ids, go).expect("it runs");
-    assert_eq!((second.cached, second.evaluated, second.completed), (20, 20, true));
-    assert!(cosine(reused.logits(), fresh.logits()) > COSINE);
+    reused.prefill(&other, on_progress).expect("it runs");
+    let result = reused.prefill(&fixture.ids, on_progress).expect("it runs");
+    fresh.prefill(&fixture.ids, on_progress).expect("it runs");
+    assert_eq!((result.cached, result.evaluated, result.completed), (20, 20, true));
+    assert!(cosine(reused.logits(), fresh.logits()) > MIN_COSINE);
 }
 
 #[test]
 fn a_cancelled_prefill_can_be_resumed() {
     let fixture = fixture("qwen2");
     let mut session = Session::new(fixture.model.clone(), 64).expect("a session");
-    let broken = session
+    let cancelled = session
         .prefill(&fixture.ids, &mut |_, _| ControlFlow::Break(()))
         .expect("it runs");
-    assert!(!broken.completed && session.logits().is_empty());
-    let whole = session
+    assert!(!cancelled.completed && session.logits().is_empty());
+    let resumed = session
         .prefill(&fixture.ids, &mut |_, _| ControlFlow::Continue(()))
         .expect("it runs");
-    assert!(whole.completed);
+    assert!(resumed.completed);
     let last = &fixture.logits[fixture.logits.len() - fixture.vocab..];
-    assert!(cosine(session.logits(), last) > COSINE);
+    assert!(cosine(session.logits(), last) > MIN_COSINE);
 }
 
 #[test]
@@ -163,12 +161,12 @@ fn scores_are_log_probabilities() {
     let expected: Vec<f64> = (5..fixture.ids.len())
         .map(|position| {
             let row = &fixture.logits[(position - 1) * fixture.vocab..][..fixture.vocab];
-            let sum: f64 = row.iter().map(|l| f64::from(*l).exp()).sum();
+            let sum: f64 = row.iter().map(|logit| f64::from(*logit).exp()).sum();
             f64::from(row[fixture.ids[position] as usize]) - sum.ln()
         })
         .collect();
     assert_eq!(scores.len(), expected.len());
-    for (ours, reference) in scores.iter().zip(&expected) {
-        assert!((ours - reference).abs() < 1e-3, "{ours} against {reference}");
+    for (actual, expected) in scores.iter().zip(&expected) {
+        assert!((actual - expected).abs() < 1e-3, "{actual} instead of {expected}");
     }
 }

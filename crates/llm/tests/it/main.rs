@@ -1,5 +1,5 @@
-//! Tests of this crate's public API on the CPU, in one executable: linking takes longer than most
-//! of them.
+//! Tests of this crate's public API on the CPU. They are one executable, because linking takes
+//! longer than most of them.
 
 mod batch;
 mod batch_invariance;

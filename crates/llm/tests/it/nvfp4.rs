@@ -1,6 +1,6 @@
-//! A model in NVFP4, whose weights have a scale of the whole tensor, against the same model with
-//! the scales folded into weights in F32: logits, with adapters and biases.
-//! `crates/train/tests/it/run.rs` compares training.
+//! Compares the logits of a model in NVFP4, whose weights have a scale per tensor, with the same
+//! model in F32, whose weights have the scales folded in. Both have biases, and adapters in some
+//! cases. `crates/train/tests/it/run.rs` compares training.
 
 use crate::nvfp4_pair;
 use hearth_formats::adapter::LinearName;
@@ -11,7 +11,8 @@ use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Relative tolerance: the scale multiplies a sum in one model and its terms in the other.
+/// Relative tolerance. Rounding differs, because the scale multiplies a sum in one model and its
+/// terms in the other.
 const TOLERANCE: f32 = 2e-5;
 
 fn models() -> [Arc<Model>; 2] {
@@ -19,11 +20,11 @@ fn models() -> [Arc<Model>; 2] {
 }
 
 fn load(gguf: &Gguf) -> Arc<Model> {
-    let model = Model::load(gguf, &LoadOptions::default(), &mut |_, _| ControlFlow::Continue(()));
+    let model = Model::load(gguf, &LoadOptions::default(), &mut |_| ControlFlow::Continue(()));
     Arc::new(model.expect("it loads"))
 }
 
-/// The model with an adapter on each linear.
+/// The model with an adapter on each linear layer.
 fn adapted(model: &Model) -> Arc<Model> {
     const RANK: usize = 3;
     let config = model.config();
@@ -56,38 +57,41 @@ fn logits(model: &Arc<Model>, tokens: &[u32]) -> Vec<f32> {
         .expect("it runs")
 }
 
-fn close(what: &str, found: &[f32], expected: &[f32]) {
-    let largest = expected.iter().fold(0.0_f32, |most, x| most.max(x.abs()));
-    let worst = found
+fn assert_close(name: &str, actual: &[f32], expected: &[f32]) {
+    let max = expected.iter().fold(0.0_f32, |max, x| max.max(x.abs()));
+    let difference = actual
         .iter()
         .zip(expected)
-        .fold(0.0_f32, |most, (a, b)| most.max((a - b).abs()));
-    assert_eq!(found.len(), expected.len(), "{what}");
-    assert!(worst <= TOLERANCE * largest, "{what}: differs by {worst} of {largest}");
+        .fold(0.0_f32, |max, (a, b)| max.max((a - b).abs()));
+    assert_eq!(actual.len(), expected.len(), "{name}");
+    assert!(
+        difference <= TOLERANCE * max,
+        "{name}: differs by {difference} of {max}"
+    );
 }
 
 #[test]
 fn a_scale_is_applied_as_if_folded_into_the_weight() {
     let [scaled, folded] = models();
-    // One token and many are computed by different kernels.
+    // Steps of one and of many tokens use different kernels.
     for tokens in [&[5][..], &[1, 2, 3, 5, 8, 13, 21, 34, 55, 89, 4, 9, 16, 25]] {
-        close("logits", &logits(&scaled, tokens), &logits(&folded, tokens));
+        assert_close("logits", &logits(&scaled, tokens), &logits(&folded, tokens));
         let [scaled, folded] = [&scaled, &folded].map(|model| adapted(model));
-        close(
+        assert_close(
             "logits with an adapter",
             &logits(&scaled, tokens),
             &logits(&folded, tokens),
         );
     }
-    // The comparison sees an adapter.
-    let [with, without] = [&adapted(&scaled), &scaled].map(|model| logits(model, &[5]));
+    let [with_adapter, without] = [&adapted(&scaled), &scaled].map(|model| logits(model, &[5]));
     assert!(
-        with.iter().zip(&without).any(|(a, b)| (a - b).abs() > 1e-2),
-        "the adapter does nothing"
+        with_adapter.iter().zip(&without).any(|(a, b)| (a - b).abs() > 1e-2),
+        "the adapter does not change the logits"
     );
 }
 
-/// The fixture `qwen2`, whose output layer is tied to the embedding, with another tensor.
+/// The fixture `qwen2`, whose output layer is tied to the embedding, with an additional tensor of
+/// one element.
 fn tied_with(name: &str, value: f32) -> Gguf {
     let fixture = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/models/qwen2.gguf");
     let gguf = Gguf::open(fixture).expect("the fixture opens");
@@ -107,18 +111,18 @@ fn tied_with(name: &str, value: f32) -> Gguf {
     });
     let mut writer = GgufWriter::begin(Vec::new(), gguf.metadata(), &headers).expect("a header");
     for info in gguf.tensors() {
-        let tensor = gguf.tensor(&info.name).expect("it is there");
+        let tensor = gguf.tensor(&info.name).expect("a tensor");
         writer.tensor(tensor.bytes()).expect("it is written");
     }
     writer.tensor(&value.to_le_bytes()).expect("it is written");
-    Gguf::from_bytes(writer.finish().expect("it is whole")).expect("it opens")
+    Gguf::from_bytes(writer.finish().expect("a file")).expect("it opens")
 }
 
-/// As in llama.cpp: a lookup and a tied output layer have no scale.
+/// As in llama.cpp, an embedding and a tied output layer have no scale.
 #[test]
 fn the_embedding_has_no_scale() {
     let gguf = tied_with("token_embd.scale", 3.0);
-    let refused = Model::load(&gguf, &LoadOptions::default(), &mut |_, _| ControlFlow::Continue(()));
-    let error = refused.err().map(|error| error.to_string()).unwrap_or_default();
+    let result = Model::load(&gguf, &LoadOptions::default(), &mut |_| ControlFlow::Continue(()));
+    let error = result.err().map(|error| error.to_string()).unwrap_or_default();
     assert!(error.contains("token_embd.scale"), "{error}");
 }

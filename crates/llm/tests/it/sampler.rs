@@ -1,9 +1,9 @@
-//! Golden test of the sampler: hashes of the drawn tokens. A difference means that a filter, the
-//! order of filters or the random draws changed.
+//! Compares hashes of drawn tokens with golden values. A difference means that a filter, the order
+//! of filters or the random draws changed.
 
 use hearth_llm::{Sampler, SamplingError, SamplingParams};
 
-/// Pseudo-random numbers in 0..1 (Knuth's MMIX LCG).
+/// Pseudo-random numbers in 0..1 from Knuth's linear congruential generator for MMIX.
 fn uniform(seed: u64) -> impl Iterator<Item = f32> {
     let mut state = seed;
     std::iter::from_fn(move || {
@@ -25,7 +25,7 @@ fn logits(vocab: usize, unusual_every: usize) -> Vec<f32> {
 }
 
 fn params() -> Vec<SamplingParams> {
-    let plain = SamplingParams {
+    let base = SamplingParams {
         temperature: 0.8,
         ..SamplingParams::greedy()
     };
@@ -60,15 +60,15 @@ fn params() -> Vec<SamplingParams> {
             (s.mirostat_tau, s.mirostat_eta, s.dynatemp_exponent) = (1.0, 1.0, 2.0);
         },
     ];
-    let changed = |change: &fn(&mut SamplingParams)| {
-        let mut params = plain.clone();
+    let apply = |change: &fn(&mut SamplingParams)| {
+        let mut params = base.clone();
         change(&mut params);
         params
     };
-    changes.iter().map(changed).collect()
+    changes.iter().map(apply).collect()
 }
 
-/// FNV-1a hash of 60 tokens for each of two seeds, each accepted after it is drawn.
+/// The FNV-1a hash of 60 tokens for each of two seeds. Each token is accepted after it is drawn.
 fn hash_draws(params: &SamplingParams, logits: &[f32]) -> u64 {
     let mut hash = 0xcbf2_9ce4_8422_2325_u64;
     for seed in [7, 1 << 40] {
@@ -88,10 +88,10 @@ fn hash_draws(params: &SamplingParams, logits: &[f32]) -> u64 {
     hash
 }
 
-/// Hashes of each set of parameters (rows of [`params`]) for each set of logits. The fourth set has
-/// no finite logits, so its hash is the same everywhere. The first twelve rows are from the sampler
-/// of commit 90e1749, which was one file without filters; the others date from their filters.
-/// `HEARTH_UPDATE_SAMPLER=1` prints the current ones.
+/// The hashes for each element of [`params`] and each set of logits. The fourth set has no finite
+/// logits, so its hash is always the same. The first twelve rows are from commit 90e1749, whose
+/// sampler had no separate filters. The others are from the commits that added their filters.
+/// `HEARTH_UPDATE_SAMPLER=1` prints the current hashes.
 #[rustfmt::skip]
 const EXPECTED: [[u64; 4]; 22] = [
     [0x201d_e281_d536_4148, 0x4ee0_6c41_f4eb_3115, 0xe203_71b3_744b_4e71, 0x9add_87f2_c07c_0ac5],

@@ -1,4 +1,4 @@
-//! Numbers in a model's file that are corrupt, or valid but unusual.
+//! Model files with corrupt values, and with valid but unusual ones.
 
 use hearth_formats::gguf::{Gguf, GgufWriter, TensorHeader, TensorType};
 use hearth_kernels::MatmulPrecision;
@@ -7,35 +7,35 @@ use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
 
-/// The fixture `llama` with more vectors: their names and values.
-fn with(extra: &[(&str, Vec<f32>)]) -> Gguf {
+/// The fixture `llama` with additional vectors, given by their names and values.
+fn llama_with(extra: &[(&str, Vec<f32>)]) -> Gguf {
     let fixture = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/models/llama.gguf");
     let gguf = Gguf::open(fixture).expect("the fixture opens");
-    let own = gguf.tensors().map(|info| TensorHeader {
+    let original = gguf.tensors().map(|info| TensorHeader {
         name: info.name.clone(),
         shape: info.shape.clone(),
         kind: info.kind,
     });
-    let more = extra.iter().map(|(name, values)| TensorHeader {
+    let additional = extra.iter().map(|(name, values)| TensorHeader {
         name: (*name).to_owned(),
         shape: vec![values.len() as u64],
         kind: TensorType::F32,
     });
-    let headers: Vec<_> = own.chain(more).collect();
+    let headers: Vec<_> = original.chain(additional).collect();
     let mut writer = GgufWriter::begin(Vec::new(), gguf.metadata(), &headers).expect("a header");
     for info in gguf.tensors() {
-        let tensor = gguf.tensor(&info.name).expect("it is there");
+        let tensor = gguf.tensor(&info.name).expect("a tensor");
         writer.tensor(tensor.bytes()).expect("it is written");
     }
     for (_, values) in extra {
         let bytes: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
         writer.tensor(&bytes).expect("it is written");
     }
-    Gguf::from_bytes(writer.finish().expect("it is whole")).expect("it opens")
+    Gguf::from_bytes(writer.finish().expect("a file")).expect("it opens")
 }
 
 fn load(extra: &[(&str, Vec<f32>)]) -> Result<Model, LoadError> {
-    Model::load(&with(extra), &LoadOptions::default(), &mut |_, _| {
+    Model::load(&llama_with(extra), &LoadOptions::default(), &mut |_| {
         ControlFlow::Continue(())
     })
 }
@@ -46,8 +46,9 @@ fn logits(extra: &[(&str, Vec<f32>)]) -> Vec<f32> {
     session.extend(&[1, 2, 3, 5, 8]).expect("it runs")
 }
 
+/// Checks that the model is refused with an error that names the first additional vector.
 #[track_caller]
-fn refused(extra: &[(&str, Vec<f32>)]) {
+fn assert_refused(extra: &[(&str, Vec<f32>)]) {
     let error = load(extra).err().expect("it is refused").to_string();
     assert!(error.contains(&format!("'{}'", extra[0].0)), "{error}");
 }
@@ -62,30 +63,30 @@ fn rope_factors_are_positive_numbers() {
     for factor in [0.0, -0.0, -1.0, 1e-40, f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
         let mut factors = vec![1.0; pairs];
         factors[pairs - 1] = factor;
-        refused(&[(NAME, factors)]);
+        assert_refused(&[(NAME, factors)]);
     }
 }
 
-/// llama.cpp multiplies each product by the scale, whatever it is; so does Hearth, unless it is not
-/// a number that can be computed with.
+/// As in llama.cpp, a scale may be negative or 0. Unlike there, scales that are not finite are
+/// refused.
 #[test]
 fn a_scale_is_any_finite_number() {
     const Q: &str = "blk.0.attn_q.scale";
     const K: &str = "blk.0.attn_k.scale";
-    const O: &str = "blk.0.attn_output.scale";
+    const OUTPUT: &str = "blk.0.attn_output.scale";
     let plain = logits(&[]);
     assert_eq!(logits(&[(Q, vec![1.0])]), plain);
-    // The signs of queries and keys cancel.
+    // The signs of queries and keys cancel in the scores.
     assert_eq!(logits(&[(Q, vec![-1.0]), (K, vec![-1.0])]), plain);
-    for scales in [&[(Q, vec![-1.0])][..], &[(O, vec![0.0])], &[(O, vec![-0.0])]] {
+    for scales in [&[(Q, vec![-1.0])][..], &[(OUTPUT, vec![0.0])], &[(OUTPUT, vec![-0.0])]] {
         let actual = logits(scales);
         assert!(
             actual.iter().all(|logit| logit.is_finite()) && actual != plain,
             "{scales:?}"
         );
     }
-    assert_eq!(logits(&[(O, vec![0.0])]), logits(&[(O, vec![-0.0])]));
+    assert_eq!(logits(&[(OUTPUT, vec![0.0])]), logits(&[(OUTPUT, vec![-0.0])]));
     for scale in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
-        refused(&[(Q, vec![scale])]);
+        assert_refused(&[(Q, vec![scale])]);
     }
 }

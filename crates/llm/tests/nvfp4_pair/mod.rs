@@ -1,10 +1,10 @@
-//! A model in NVFP4 with scales of whole tensors, and the same model in F32.
+//! A model in NVFP4 with a scale per tensor, and the same model in F32.
 
 use hearth_formats::gguf::{Gguf, GgufWriter, Metadata, TensorHeader, TensorType};
 use hearth_kernels::Quant;
 use std::path::Path;
 
-/// A tensor of the test's files.
+/// The tensors of a model file.
 struct File {
     headers: Vec<TensorHeader>,
     contents: Vec<Vec<u8>>,
@@ -31,12 +31,12 @@ impl File {
         for bytes in &self.contents {
             writer.tensor(bytes).expect("it is written");
         }
-        Gguf::from_bytes(writer.finish().expect("it is whole")).expect("it opens")
+        Gguf::from_bytes(writer.finish().expect("a file")).expect("it opens")
     }
 }
 
-/// The fixture `llama` in NVFP4 with scales, input scales and biases; and in F32 with the products
-/// of weights and scales, and the same biases.
+/// The fixture `llama` in NVFP4 with scales, input scales and biases, and the same model in F32
+/// with the scales multiplied into the weights.
 pub fn files() -> [Gguf; 2] {
     let fixture = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/models/llama.gguf");
     let gguf = Gguf::open(fixture).expect("the fixture opens");
@@ -45,7 +45,7 @@ pub fn files() -> [Gguf; 2] {
         contents: Vec::new(),
     });
     for (i, info) in gguf.tensors().enumerate() {
-        let bytes = gguf.tensor(&info.name).expect("it is there").bytes().to_vec();
+        let bytes = gguf.tensor(&info.name).expect("a tensor").bytes().to_vec();
         let linear = info
             .name
             .strip_suffix(".weight")
@@ -56,7 +56,7 @@ pub fn files() -> [Gguf; 2] {
             }
             continue;
         };
-        // Far from one, and different for each linear.
+        // A scale of 1 would not be noticed if it was ignored.
         let scale = 0.25 + 0.125 * (i % 7) as f32;
         let values: Vec<f32> = bytes
             .as_chunks()
@@ -67,9 +67,11 @@ pub fn files() -> [Gguf; 2] {
         let divided: Vec<f32> = values.iter().map(|value| value / scale).collect();
         let mut blocks = vec![0; Quant::NVFP4.row_bytes(values.len()).expect("whole blocks")];
         Quant::NVFP4.quantize_row(&divided, &mut blocks).expect("it fits");
-        let mut actual = vec![0.0; values.len()];
-        Quant::NVFP4.dequantize_row(&blocks, &mut actual).expect("whole blocks");
-        actual.iter_mut().for_each(|weight| *weight *= scale);
+        let mut weights = vec![0.0; values.len()];
+        Quant::NVFP4
+            .dequantize_row(&blocks, &mut weights)
+            .expect("whole blocks");
+        weights.iter_mut().for_each(|weight| *weight *= scale);
         let outputs = info.shape[1];
         let bias: Vec<f32> = (0..outputs)
             .map(|row| (row as f32 * 0.7 + i as f32).sin() / 10.0)
@@ -77,10 +79,10 @@ pub fn files() -> [Gguf; 2] {
 
         scaled.push(info.name.clone(), &info.shape, TensorType::NVFP4, blocks);
         scaled.push_floats(format!("{linear}.scale"), &[1], &[scale]);
-        // Describes activations of other programs; not applied.
+        // For activations in NVFP4. Hearth does not apply it.
         scaled.push_floats(format!("{linear}.input_scale"), &[1], &[17.0]);
         scaled.push_floats(format!("{linear}.bias"), &[outputs], &bias);
-        folded.push_floats(info.name.clone(), &info.shape, &actual);
+        folded.push_floats(info.name.clone(), &info.shape, &weights);
         folded.push_floats(format!("{linear}.bias"), &[outputs], &bias);
     }
     [scaled, folded].map(|file| file.gguf(gguf.metadata()))

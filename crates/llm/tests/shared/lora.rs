@@ -1,9 +1,9 @@
-//! Adapters for tests.
+//! LoRA adapters for tests.
 
 use hearth_formats::adapter::LinearName;
 use hearth_llm::{LoraPart, Model};
 
-/// An adapter of this rank on every linear.
+/// An adapter of this rank on every linear layer.
 pub fn lora(model: &Model, rank: usize, scale: f32) -> Vec<LoraPart> {
     let noise = |count: usize, seed: usize| {
         (0..count)

@@ -1,7 +1,8 @@
 //! The backward of the operations on a GPU.
 
 use super::{
-    checked, concat_linears, floats, kernel_linear, kernel_norm, kernel_optional_norm, losses, prepared, scalar, tensor,
+    checked, concat_linears, floats, kernel_linear, kernel_norm, kernel_optional_norm, loss_and_gradient, rotated_qkv,
+    scalar, tensor,
 };
 use crate::batch::Batch;
 use crate::ops::{
@@ -16,12 +17,13 @@ use std::sync::Arc;
 
 type Tensor = FloatTensor<Cube>;
 
-fn adapter(like: &Tensor, gradient: Option<(Floats, Floats)>) -> AdapterGradient<Cube> {
+/// Wraps the buffers of a kernel's adapter gradient as tensors of Burn.
+fn adapter_gradient(like: &Tensor, gradient: Option<(Floats, Floats)>) -> AdapterGradient<Cube> {
     gradient.map(|(a, b)| (tensor(like, a), tensor(like, b)))
 }
 
-/// Gradients of the input that linears share, and of their adapters, from the gradient of their
-/// concatenated outputs.
+/// The backward of linear layers with a common input: the gradients of the input and of each
+/// adapter, from the gradient of their concatenated outputs.
 fn linears_backward(
     like: &Tensor,
     x: &Floats,
@@ -30,43 +32,47 @@ fn linears_backward(
     gradient: &Floats,
 ) -> (Floats, Vec<AdapterGradient<Cube>>) {
     let dx = Floats::empty(&like.client, x.rows, x.cols);
-    let mut at = 0;
+    let mut offset = 0;
     let mut backward = |linear: &gpu::Linear| {
-        let found = checked(gpu::linear_backward(
+        // The first writes `dx`, the others add to it.
+        let adds = offset > 0;
+        let gradient = checked(gpu::linear_backward(
             &like.client,
             x,
             linear,
             precision,
             gradient,
-            at,
+            offset,
             &dx,
-            at > 0,
+            adds,
         ));
-        at += linear.weight.rows;
-        adapter(like, found)
+        offset += linear.weight.rows;
+        adapter_gradient(like, gradient)
     };
     let adapters = linears.iter().map(&mut backward).collect();
     (dx, adapters)
 }
 
-/// The input of a feed-forward, and gate and up concatenated.
+/// Saved activations of a feed-forward.
 #[derive(Clone)]
 pub struct SavedFeedForward {
+    /// The input.
     x: Tensor,
-    both: Tensor,
+    /// The outputs of gate and up, concatenated per row.
+    gate_up: Tensor,
 }
 
-/// The first half of a feed-forward, and gate and up concatenated.
+/// The first half of a feed-forward, and the outputs of gate and up, concatenated per row.
 pub(super) fn gated_with_saved(x: &Tensor, gated: Gated<Cube>, precision: MatmulPrecision) -> (Tensor, Tensor) {
     let normed = checked(gpu::rms_norm(&x.client, &floats(x), &kernel_norm(gated.norm)));
     let linears = [kernel_linear(gated.gate), kernel_linear(gated.up)];
-    let both = concat_linears(x, &normed, &linears, precision);
-    let h = checked(gpu::glu(&x.client, &both, gated.activation));
-    (tensor(x, h), tensor(x, both))
+    let gate_up = concat_linears(x, &normed, &linears, precision);
+    let h = checked(gpu::glu(&x.client, &gate_up, gated.activation));
+    (tensor(x, h), tensor(x, gate_up))
 }
 
 impl OpsBackward for Cube {
-    type Saved = Tensor;
+    type SavedTensor = Tensor;
     type SavedAttention = Tensor;
     type SavedFeedForward = SavedFeedForward;
 
@@ -88,8 +94,8 @@ impl OpsBackward for Cube {
         let (x, gradient, norm) = (into_contiguous(x), into_contiguous(gradient), kernel_norm(norm));
         let linears: Vec<_> = linears.into_vec().into_iter().map(kernel_linear).collect();
         let normed = checked(gpu::rms_norm(&x.client, &floats(&x), &norm));
-        let (dz, adapters) = linears_backward(&x, &normed, &linears, precision, &floats(&gradient));
-        let dx = checked(gpu::rms_norm_backward(&x.client, &floats(&x), &norm, &dz));
+        let (d_normed, adapters) = linears_backward(&x, &normed, &linears, precision, &floats(&gradient));
+        let dx = checked(gpu::rms_norm_backward(&x.client, &floats(&x), &norm, &d_normed));
         (tensor(&x, dx), adapters)
     }
 
@@ -101,7 +107,7 @@ impl OpsBackward for Cube {
         batch: Arc<Batch>,
     ) -> (FloatTensor<Self>, Tensor) {
         let saved = qkv.clone();
-        // A batch without a cache has no layers.
+        // The layer is not used: a batch without a cache is the same for all layers.
         (Self::attend(qkv, q_norm, k_norm, spec, batch, 0), saved)
     }
 
@@ -115,19 +121,20 @@ impl OpsBackward for Cube {
     ) -> FloatTensor<Self> {
         let (qkv, gradient) = (into_contiguous(qkv.clone()), into_contiguous(gradient));
         let norms = [kernel_optional_norm(q_norm), kernel_optional_norm(k_norm)];
-        let (table, lists) = (spec.rope.table(&qkv, batch.longest()), batch.lists(&qkv));
+        let table = spec.rope.table(&qkv, batch.rope_positions());
+        let indices = batch.indices(&qkv);
         let (client, heads) = (&qkv.client, &spec.heads);
-        let ready = prepared(&qkv, &spec, norms.each_ref(), &lists.positions, &table);
-        let d_ready = checked(gpu::attend_batch_backward(
+        let rotated = rotated_qkv(&qkv, &spec, norms.each_ref(), &indices.positions, &table);
+        let d_rotated = checked(gpu::attend_batch_backward(
             client,
-            &ready,
+            &rotated,
             heads,
-            &lists.starts,
+            &indices.starts,
             &floats(&gradient),
         ));
         let d_qkv = checked(gpu::qk_norm_rope_backward(
             client,
-            &d_ready,
+            &d_rotated,
             &floats(&qkv),
             heads,
             norms[0].as_ref(),
@@ -136,7 +143,7 @@ impl OpsBackward for Cube {
             spec.rope.dims(),
             &table.angles,
             table.positions,
-            &lists.positions,
+            &indices.positions,
         ));
         tensor(&qkv, d_qkv)
     }
@@ -166,8 +173,8 @@ impl OpsBackward for Cube {
         precision: MatmulPrecision,
     ) -> (FloatTensor<Self>, SavedFeedForward) {
         let x = into_contiguous(x);
-        let (h, both) = gated_with_saved(&x, gated, precision);
-        let saved = SavedFeedForward { x: x.clone(), both };
+        let (h, gate_up) = gated_with_saved(&x, gated, precision);
+        let saved = SavedFeedForward { x: x.clone(), gate_up };
         (Self::linear_add(x, h, down, after, precision), saved)
     }
 
@@ -179,23 +186,24 @@ impl OpsBackward for Cube {
         saved: &SavedFeedForward,
         gradient: FloatTensor<Self>,
     ) -> (FloatTensor<Self>, [AdapterGradient<Self>; 3]) {
-        let SavedFeedForward { x, both } = saved;
-        let h = checked(gpu::glu(&x.client, &floats(both), gated.activation));
-        let (dh, of_down) = Self::linear_add_backward(tensor(x, h), down, after, precision, gradient.clone());
+        let SavedFeedForward { x, gate_up } = saved;
+        let h = checked(gpu::glu(&x.client, &floats(gate_up), gated.activation));
+        let (dh, down_adapter) = Self::linear_add_backward(tensor(x, h), down, after, precision, gradient.clone());
         let norm = kernel_norm(gated.norm);
         let linears = [kernel_linear(gated.gate), kernel_linear(gated.up)];
-        let d_both = checked(gpu::glu_backward(
+        let d_gate_up = checked(gpu::glu_backward(
             &x.client,
-            &floats(both),
+            &floats(gate_up),
             gated.activation,
             &floats(&into_contiguous(dh)),
         ));
         let normed = checked(gpu::rms_norm(&x.client, &floats(x), &norm));
-        let (dz, mut adapters) = linears_backward(x, &normed, &linears, precision, &d_both);
-        let dx = checked(gpu::rms_norm_backward(&x.client, &floats(x), &norm, &dz));
-        let of_up = adapters.pop().flatten();
-        let adapters = [adapters.pop().flatten(), of_up, of_down];
-        (Self::float_add(tensor(x, dx), gradient), adapters)
+        let (d_normed, mut adapters) = linears_backward(x, &normed, &linears, precision, &d_gate_up);
+        let dx = checked(gpu::rms_norm_backward(&x.client, &floats(x), &norm, &d_normed));
+        let up_adapter = adapters.pop().flatten();
+        let gate_adapter = adapters.pop().flatten();
+        let dx = Self::float_add(tensor(x, dx), gradient);
+        (dx, [gate_adapter, up_adapter, down_adapter])
     }
 
     fn cross_entropy_with_gradient(
@@ -208,9 +216,10 @@ impl OpsBackward for Cube {
     ) -> (FloatTensor<Self>, FloatTensor<Self>) {
         let (x, norm) = (into_contiguous(x), kernel_norm(norm));
         let normed = checked(gpu::rms_norm(&x.client, &floats(&x), &norm));
-        let (loss, dz) = losses(&x, &normed, &kernel_linear(output), precision, &targets, scale, true);
-        let dz = checked(dz.ok_or("no gradient was computed"));
-        let dx = checked(gpu::rms_norm_backward(&x.client, &floats(&x), &norm, &dz));
+        let output = kernel_linear(output);
+        let (loss, d_normed) = loss_and_gradient(&x, &normed, &output, precision, &targets, scale, true);
+        let d_normed = checked(d_normed.ok_or("no gradient was computed"));
+        let dx = checked(gpu::rms_norm_backward(&x.client, &floats(&x), &norm, &d_normed));
         (scalar(&x, loss), tensor(&x, dx))
     }
 }

@@ -1,9 +1,10 @@
-//! Burn's tensors as the buffers that kernels read.
+//! Converts between Burn's tensors and the buffers of kernels.
 //!
-//! Kernels take shapes, not strides, so every tensor for one passes through here. Burn's own
+//! Kernels take shapes and no strides, so only contiguous tensors are converted. Burn's own
 //! operations (`copy`, `add`, `cat`, `from_data`, …) allocate in CubeCL's `Optimized` layout, in
-//! which CUDA and ROCm pad the rows of a matrix to a power of two of bytes: rows of 576 floats have
-//! a stride of 640. `into_contiguous` allocates without padding, as [`Floats::empty`] does.
+//! which CUDA and ROCm pad the rows of a matrix to a multiple of bytes, as `cudaMallocPitch`
+//! does: rows of 576 floats have a stride of 640. `into_contiguous` allocates without padding, as
+//! [`Floats::empty`] does.
 
 use super::Tensor;
 use crate::ops::inputs::checked;
@@ -29,7 +30,7 @@ enum LayoutError {
     Rank { found: usize, expected: usize },
 }
 
-/// The buffer of a contiguous tensor of this type and number of dimensions.
+/// Returns the buffer of a contiguous tensor with this type and number of dimensions.
 fn buffer(tensor: &CubeTensor, expected: DType, rank: usize) -> Result<Handle, LayoutError> {
     let found = tensor.dtype;
     if found != expected {
@@ -53,22 +54,23 @@ fn try_floats(tensor: &Tensor) -> Result<Floats, String> {
     Floats::new(handle, shape[0], shape[1]).map_err(|error| error.to_string())
 }
 
-/// A contiguous matrix as the kernels take it.
+/// A contiguous matrix as an operand of a kernel.
 pub(super) fn floats(tensor: &Tensor) -> Floats {
     checked(try_floats(tensor))
 }
 
-/// The buffer of a vector, of a contiguous copy if it is strided.
+/// The buffer of a vector, or of a contiguous copy if the vector is strided.
 pub(super) fn vector(tensor: Tensor) -> Handle {
     checked(buffer(&into_contiguous(tensor), DType::F32, 1))
 }
 
-/// The buffer of a weight's words. It is never copied: that would cost more than the product.
+/// The buffer of a weight's 32-bit words. A strided weight is refused: a copy would take longer
+/// than the GEMM.
 pub(super) fn words(tensor: &IntTensor<Cube>) -> Handle {
     checked(buffer(tensor, DType::U32, 1))
 }
 
-/// A kernel's result as a tensor on the device of `like`.
+/// The result of a kernel as a tensor of Burn, on the device of `like`.
 pub(super) fn tensor(like: &Tensor, floats: Floats) -> Tensor {
     let shape = Shape::from([floats.rows, floats.cols]);
     Tensor::new_contiguous(
@@ -80,11 +82,10 @@ pub(super) fn tensor(like: &Tensor, floats: Floats) -> Tensor {
     )
 }
 
-/// A contiguous copy of a matrix in f32, in a buffer that is not shared. Burn's `copy` may pad
-/// its rows.
-pub(super) fn copied(matrix: &Tensor) -> Tensor {
-    let kind = ElemType::Float(FloatKind::F32);
-    let copy = cubecl::std::tensor::into_contiguous(&matrix.client, matrix.clone().binding(), kind);
+/// Copies a matrix in f32 to a contiguous buffer that is not shared. Burn's `copy` may pad rows.
+pub(super) fn contiguous_copy(matrix: &Tensor) -> Tensor {
+    let f32_type = ElemType::Float(FloatKind::F32);
+    let copy = cubecl::std::tensor::into_contiguous(&matrix.client, matrix.clone().binding(), f32_type);
     let shape = matrix.shape();
     tensor(matrix, checked(Floats::new(copy.handle, shape[0], shape[1])))
 }
@@ -98,29 +99,29 @@ mod tests {
     use hearth_tests::driver;
     use std::sync::OnceLock;
 
-    /// A matrix of ascending integers with row stride `pitch` and NaN padding, as CUDA's allocator
-    /// lays it out; `None` if GPU tests are disabled.
+    /// A matrix of ascending integers with the row stride `pitch` and NaN as padding, in the layout
+    /// of CubeCL on CUDA. `None` if GPU tests are disabled.
     fn pitched(rows: usize, cols: usize, pitch: usize) -> Option<CubeTensor> {
         if driver::is_disabled() {
             return None;
         }
-        // Once: one thread selects the driver before any is loaded.
+        // The driver must be selected once, before any is loaded.
         static GPU: OnceLock<Device> = OnceLock::new();
         let device = GPU.get_or_init(|| {
             driver::select();
             device::open(Place::Gpu(0)).expect("a GPU, or HEARTH_NO_GPU_TESTS=1")
         });
-        let at = |i: usize| {
+        let value = |i: usize| {
             if i % pitch < cols {
                 (i / pitch * cols + i % pitch) as f32
             } else {
                 f32::NAN
             }
         };
-        let values: Vec<f32> = (0..rows * pitch).map(at).collect();
-        // 1-D: CUDA and ROCm pad the rows of 2-D tensors.
-        let whole = Tensor::<1>::from_data(TensorData::new(values, [rows * pitch]), device);
-        let mut tensor = whole.try_into_primitive::<Cube>().expect("a tensor on a GPU");
+        let values: Vec<f32> = (0..rows * pitch).map(value).collect();
+        // A vector, because CUDA and ROCm would pad the rows of a matrix.
+        let vector = Tensor::<1>::from_data(TensorData::new(values, [rows * pitch]), device);
+        let mut tensor = vector.try_into_primitive::<Cube>().expect("a tensor on a GPU");
         tensor.meta = Box::new(Metadata::new([rows, cols], strides![pitch, 1]));
         Some(tensor)
     }
@@ -131,10 +132,10 @@ mod tests {
     }
 
     #[test]
-    fn a_matrix_whose_rows_lie_apart_is_refused() {
+    fn a_matrix_with_padded_rows_is_refused() {
         for (cols, pitch) in [(576, 640), (960, 1024)] {
             let Some(tensor) = pitched(3, cols, pitch) else { return };
-            let error = try_floats(&tensor).expect_err("rows that lie apart");
+            let error = try_floats(&tensor).expect_err("its rows are padded");
             assert!(error.contains("not contiguous"), "{error}");
             let contiguous = into_contiguous(tensor);
             let expected: Vec<f32> = (0..3 * cols).map(|i| i as f32).collect();
@@ -142,24 +143,23 @@ mod tests {
         }
     }
 
-    /// A single row has no padding.
     #[test]
-    fn a_row_alone_is_contiguous_wherever_the_next_would_lie() {
+    fn a_single_row_is_contiguous_with_any_stride() {
         let Some(tensor) = pitched(1, 576, 640) else { return };
         let expected: Vec<f32> = (0..576).map(|i| i as f32).collect();
         assert_eq!(read(&floats(&tensor), &tensor), expected);
     }
 
     #[test]
-    fn a_copy_is_contiguous_and_takes_its_own_memory() {
+    fn a_copy_is_contiguous_and_not_shared() {
         for (cols, pitch) in [(576, 576), (576, 640), (960, 1024)] {
             let Some(tensor) = pitched(3, cols, pitch) else { return };
-            let copy = copied(&tensor);
-            assert!(copy.can_mut(), "something else holds the copy");
-            let found = floats(&copy);
-            assert_eq!(found.handle.size_in_used(), 3 * cols as u64 * 4);
+            let copy = contiguous_copy(&tensor);
+            assert!(copy.can_mut(), "the copy is shared");
+            let matrix = floats(&copy);
+            assert_eq!(matrix.handle.size_in_used(), 3 * cols as u64 * 4);
             let expected: Vec<f32> = (0..3 * cols).map(|i| i as f32).collect();
-            assert_eq!(read(&found, &copy), expected);
+            assert_eq!(read(&matrix, &copy), expected);
         }
     }
 

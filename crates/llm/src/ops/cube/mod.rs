@@ -1,17 +1,17 @@
-//! The operations on a GPU: Burn's tensors, handed as buffers to the kernels of
+//! The operations on a GPU. They pass the buffers of Burn's tensors to the kernels of
 //! `hearth-kernels::gpu`.
 //!
-//! GEMMs may round their factors to f16 if less than f32 is requested and the device has matrix
-//! units; all other products are in f32: a GPU is limited by memory before int8 activations would
-//! help. Values shared by all layers of a pass (lists of cells, RoPE tables) are cached beside
-//! their source.
+//! GEMMs may round their inputs to f16 if less than f32 is requested and the device has matrix
+//! units (tensor cores). All other products are in f32, since on a GPU they are bound by memory
+//! bandwidth, where int8 activations do not help. Index lists and RoPE tables are uploaded once for
+//! all layers of a pass, and cached next to their source.
 
 mod backward;
 mod buffers;
-mod lists;
+mod indices;
 
-use buffers::{copied, floats, tensor, vector, words};
-use lists::list;
+use buffers::{contiguous_copy, floats, tensor, vector, words};
+use indices::upload_indices;
 
 use super::inputs::checked;
 use super::{
@@ -33,6 +33,7 @@ use std::sync::atomic::Ordering;
 
 type Tensor = FloatTensor<Cube>;
 
+/// A weight as an operand of a kernel: the blocks of the GGUF file, as `ggml_tensor::data`.
 fn weight(blocks: &IntTensor<Cube>, spec: &MatrixSpec) -> gpu::Weight {
     if spec.layout != Layout::Plain {
         let quant = spec.quant;
@@ -46,6 +47,7 @@ fn weight(blocks: &IntTensor<Cube>, spec: &MatrixSpec) -> gpu::Weight {
     }
 }
 
+/// A linear layer as an operand of kernels.
 fn kernel_linear(linear: Linear<Cube>) -> gpu::Linear {
     let lora = match linear.adapter {
         Adapter::None => None,
@@ -82,20 +84,20 @@ fn kernel_optional_norm(norm: OptionalNorm<Cube>) -> Option<gpu::Norm> {
     }
 }
 
-/// Concatenated outputs of linears over a normalized input.
+/// The outputs of linear layers with a common input, concatenated per row.
 fn concat_linears(like: &Tensor, x: &Floats, linears: &[gpu::Linear], precision: MatmulPrecision) -> Floats {
     let width = linears.iter().map(|linear| linear.weight.rows).sum();
     let out = Floats::empty(&like.client, x.rows, width);
-    let mut at = 0;
+    let mut offset = 0;
     for linear in linears {
-        checked(gpu::linear(&like.client, x, linear, precision, &out, at, false));
-        at += linear.weight.rows;
+        checked(gpu::linear(&like.client, x, linear, precision, &out, offset, false));
+        offset += linear.weight.rows;
     }
     out
 }
 
-/// Q, K and V after head norms (if any) and RoPE, in a new buffer.
-fn prepared(
+/// Q, K and V in a new buffer, with head norms, if the model has them, and RoPE applied to Q and K.
+fn rotated_qkv(
     qkv: &Tensor,
     spec: &AttentionSpec,
     norms: [&Option<gpu::Norm>; 2],
@@ -116,37 +118,42 @@ fn prepared(
     ))
 }
 
-/// Losses of normalized hidden states, a few rows of logits at a time: `[rows]`; and the gradient
-/// of their sum for `x`, times `scale`, if requested.
-fn losses(
+/// `scale` times the summed cross-entropy of normalized hidden states `x`, and its gradient with
+/// respect to `x` if requested. Logits are computed for [`logit_rows`] rows at a time.
+fn loss_and_gradient(
     like: &Tensor,
     x: &Floats,
     output: &gpu::Linear,
     precision: MatmulPrecision,
     targets: &[u32],
     scale: f32,
-    gradient: bool,
+    with_gradient: bool,
 ) -> (f64, Option<Floats>) {
     let (client, vocab) = (&like.client, output.weight.rows);
     let rows = logit_rows(vocab);
-    let dx = gradient.then(|| Floats::empty(client, x.rows, x.cols));
+    let dx = with_gradient.then(|| Floats::empty(client, x.rows, x.cols));
     // Gradients never use int8 activations.
     let precision = match precision {
-        MatmulPrecision::Int8Activations if gradient => MatmulPrecision::F32,
+        MatmulPrecision::Int8Activations if with_gradient => MatmulPrecision::F32,
         precision => precision,
     };
-    let mut parts = Vec::new();
+    let mut row_losses = Vec::new();
     for first in (0..x.rows).step_by(rows) {
         let count = rows.min(x.rows - first);
-        let part = x.rows_from(first, count);
+        let hidden = x.rows_from(first, count);
         let logits = Floats::empty(client, count, vocab);
-        checked(gpu::linear(client, &part, output, precision, &logits, 0, false));
-        let chosen = list(like, &targets[first..first + count]);
-        parts.push(checked(gpu::cross_entropy_in_place(
-            client, &logits, &chosen, scale, gradient,
+        checked(gpu::linear(client, &hidden, output, precision, &logits, 0, false));
+        let target_indices = upload_indices(like, &targets[first..first + count]);
+        // Replaces the logits by their gradient if requested.
+        row_losses.push(checked(gpu::cross_entropy_in_place(
+            client,
+            &logits,
+            &target_indices,
+            scale,
+            with_gradient,
         )));
         if let Some(dx) = &dx {
-            let part = dx.rows_from(first, count);
+            let d_hidden = dx.rows_from(first, count);
             checked(gpu::weight_backward(
                 client,
                 &logits,
@@ -154,17 +161,17 @@ fn losses(
                 &output.weight,
                 output.scale,
                 precision,
-                &part,
+                &d_hidden,
                 false,
             ));
         }
     }
-    let sum = parts.into_iter().map(|losses| {
+    let sums = row_losses.into_iter().map(|losses| {
         let bytes = checked(client.read_one(losses).map_err(|error| format!("{error:?}")));
         let losses: &[f32] = bytemuck::cast_slice(&bytes);
         losses.iter().map(|loss| f64::from(*loss)).sum::<f64>()
     });
-    (f64::from(scale) * sum.sum::<f64>(), dx)
+    (f64::from(scale) * sums.sum::<f64>(), dx)
 }
 
 /// A scalar `[1]` on the device of `like`.
@@ -179,36 +186,39 @@ fn scalar(like: &Tensor, value: f64) -> Tensor {
     )
 }
 
-/// Writes the keys and values of `ready`, normalized and rotated rows of Q, K and V, to their
-/// cells, and attends to the cells of their sequences.
-fn attend_cached(like: &Tensor, ready: &Floats, heads: &Heads, cells: &LayerCells, rows: &GroupRows) -> Floats {
-    let (client, count, format) = (&like.client, cells.cells(), cells.format());
+/// Writes the keys and values of [`rotated_qkv`] to their cells, and attends to the cells of their
+/// sequences: paged attention in vLLM's terms.
+fn attend_cached(like: &Tensor, rotated: &Floats, heads: &Heads, cells: &LayerCells, rows: &GroupRows) -> Floats {
+    let (client, n_cells, format) = (&like.client, cells.cells(), cells.format());
     let GpuCells { keys, values, .. } = cells.gpu(like);
-    let lists = rows.lists(like);
+    let indices = rows.indices(like);
     checked(gpu::kv_write(
         client,
-        ready,
+        rotated,
         heads,
-        &lists.cells,
+        &indices.cells,
         keys,
         values,
-        count,
+        n_cells,
         format,
     ));
-    let parts = rows.sequences.iter().zip(&lists.pages);
-    let mut sequences = Vec::with_capacity(rows.sequences.len());
-    sequences.extend(parts.map(|(part, pages)| gpu::CachedRows {
-        rows: part.rows,
-        length: part.spans.end(),
-        first_page: part.first_page,
-        pages,
-    }));
+    let sequences: Vec<_> = rows
+        .sequences
+        .iter()
+        .zip(&indices.pages)
+        .map(|(sequence, pages)| gpu::CachedRows {
+            rows: sequence.rows,
+            length: sequence.spans.end(),
+            first_page: sequence.first_page,
+            pages,
+        })
+        .collect();
     checked(gpu::attend_cached(
         client,
-        ready,
+        rotated,
         heads,
         [keys, values],
-        count,
+        n_cells,
         &sequences,
         format,
     ))
@@ -219,7 +229,7 @@ impl Ops for Cube {
         let out = checked(gpu::embed(
             &table.client,
             &weight(&table, &spec),
-            list(&table, &ids),
+            upload_indices(&table, &ids),
             ids.len(),
             scale,
         ));
@@ -249,12 +259,15 @@ impl Ops for Cube {
         let qkv = into_contiguous(qkv);
         let norms = [kernel_optional_norm(q_norm), kernel_optional_norm(k_norm)];
         let (client, heads) = (&qkv.client, &spec.heads);
-        let (table, lists) = (spec.rope.table(&qkv, batch.longest()), batch.lists(&qkv));
-        let ready = prepared(&qkv, &spec, norms.each_ref(), &lists.positions, &table);
+        let table = spec.rope.table(&qkv, batch.rope_positions());
+        let indices = batch.indices(&qkv);
+        let rotated = rotated_qkv(&qkv, &spec, norms.each_ref(), &indices.positions, &table);
         let context = match checked(batch.keys(layer)) {
-            LayerKeys::Batch(_) => checked(gpu::attend_batch(client, &ready, heads, &lists.starts)),
-            LayerKeys::BothWays(..) => checked(gpu::attend_batch_both_ways(client, &ready, heads, &lists.starts)),
-            LayerKeys::Cache(cells, rows) => attend_cached(&qkv, &ready, heads, cells, rows),
+            LayerKeys::Batch(_) => checked(gpu::attend_batch(client, &rotated, heads, &indices.starts)),
+            LayerKeys::Bidirectional(..) => {
+                checked(gpu::attend_batch_both_ways(client, &rotated, heads, &indices.starts))
+            }
+            LayerKeys::Cache(cells, rows) => attend_cached(&qkv, &rotated, heads, cells, rows),
         };
         tensor(&qkv, context)
     }
@@ -273,7 +286,7 @@ impl Ops for Cube {
                 let stream = if residual.can_mut() {
                     residual
                 } else {
-                    copied(&residual)
+                    contiguous_copy(&residual)
                 };
                 let (input, out) = (floats(&h), floats(&stream));
                 checked(gpu::linear(&h.client, &input, &linear, precision, &out, 0, true));
@@ -309,7 +322,8 @@ impl Ops for Cube {
     ) -> FloatTensor<Self> {
         let x = into_contiguous(x);
         let normed = checked(gpu::rms_norm(&x.client, &floats(&x), &kernel_norm(norm)));
-        let (loss, _) = losses(&x, &normed, &kernel_linear(output), precision, &targets, scale, false);
+        let output = kernel_linear(output);
+        let (loss, _) = loss_and_gradient(&x, &normed, &output, precision, &targets, scale, false);
         scalar(&x, loss)
     }
 
@@ -326,10 +340,10 @@ impl Ops for Cube {
         )
     }
 
-    fn memory(like: FloatTensor<Self>, found: Arc<MemoryUse>) -> FloatTensor<Self> {
+    fn memory(like: FloatTensor<Self>, memory_use: Arc<MemoryUse>) -> FloatTensor<Self> {
         let usage = like.client.memory_report(MemoryScope::Device).usage();
-        found.used.store(usage.bytes_in_use, Ordering::Relaxed);
-        found.reserved.store(usage.bytes_reserved, Ordering::Relaxed);
+        memory_use.used.store(usage.bytes_in_use, Ordering::Relaxed);
+        memory_use.reserved.store(usage.bytes_reserved, Ordering::Relaxed);
         like
     }
 

@@ -36,16 +36,18 @@ fn spec(case: &Case, window: Option<usize>) -> Arc<AttentionSpec> {
     })
 }
 
-fn norms(run: &mut Run) -> [OptionalNorm<Dispatch>; 2] {
+/// The head norms of Q and K: both or none.
+fn head_norms(run: &mut Run) -> [OptionalNorm<Dispatch>; 2] {
     let (case, enabled) = (run.case, run.case.coin(3));
     [(); 2].map(|()| run.optional_norm(case.head_dim, enabled))
 }
 
+/// Attention of two sequences without a KV cache.
 pub fn over_the_batch(case: &Case, device: &Device, direction: Direction) -> Outputs {
     let mut run = Run::new(case, device, direction);
     let spec = spec(case, case.window);
     let qkv = run.input("qkv", case.tokens, spec.heads.qkv_width());
-    let [q_norm, k_norm] = norms(&mut run);
+    let [q_norm, k_norm] = head_norms(&mut run);
     let first = case.tokens / 3;
     let lengths = [first, case.tokens - first];
     let lengths: Vec<usize> = lengths.into_iter().filter(|length| *length > 0).collect();
@@ -53,25 +55,24 @@ pub fn over_the_batch(case: &Case, device: &Device, direction: Direction) -> Out
     run.outputs(attend(qkv, &q_norm, &k_norm, &spec, &batch, 0))
 }
 
+/// Attention of one sequence over a KV cache that has `case.cached` tokens.
 pub fn over_a_cache(case: &Case, device: &Device, direction: Direction) -> Outputs {
     let mut run = Run::new(case, device, direction);
-    let spec_of = |window| spec(case, window);
-    let spec = spec_of(case.window);
+    let (spec, prefill_spec) = (spec(case, case.window), spec(case, Some(1)));
     let mut sequence = sequence(case, &spec.heads);
-    let mut batch = |tokens: usize| {
+    let mut append = |tokens: usize| {
         sequence.append(&vec![0; tokens]).expect("room");
         Arc::new(Batch::of_sequences(&[(&sequence, tokens)]).expect("a batch"))
     };
-    let [q_norm, k_norm] = norms(&mut run);
+    let [q_norm, k_norm] = head_norms(&mut run);
     let before = run.input("before", case.cached, spec.heads.qkv_width());
-    // This output is unused; a window of 1 makes it fast.
-    let alone = spec_of(Some(1));
-    drop(attend(before, &q_norm, &k_norm, &alone, &batch(case.cached), 1));
+    // Fills the cache. The output is not used, and a window of 1 makes it fast.
+    drop(attend(before, &q_norm, &k_norm, &prefill_spec, &append(case.cached), 1));
     let qkv = run.input("qkv", case.tokens, spec.heads.qkv_width());
-    run.outputs(attend(qkv, &q_norm, &k_norm, &spec, &batch(case.tokens), 1))
+    run.outputs(attend(qkv, &q_norm, &k_norm, &spec, &append(case.tokens), 1))
 }
 
-/// An empty sequence of which a chance decides whether its pages are in order.
+/// An empty sequence. In half of the cases, its pages will not be in ascending order.
 fn sequence(case: &Case, heads: &Heads) -> Sequence {
     let group = LayerGroup {
         layers: vec![0, 1],
@@ -89,7 +90,7 @@ fn sequence(case: &Case, heads: &Heads) -> Sequence {
     };
     let cache = Cache::new(&[group], case.format, size);
     if case.coin(4) {
-        // The page released last is taken first.
+        // Takes and releases two pages. The page that is released last is taken first.
         let mut others = [Sequence::new(&cache), Sequence::new(&cache)];
         others.iter_mut().for_each(|other| other.append(&[0]).expect("room"));
     }

@@ -6,12 +6,12 @@ use hearth_kernels::attention::KvFormat;
 use hearth_llm::ops::MatmulPrecision;
 use std::fmt;
 
-/// One case of an operation. An operation reads the axes that its row names.
+/// One case of an operation. Each operation depends only on the axes of its row in the table.
 #[derive(Clone, Debug)]
 pub struct Case {
     pub quant: Quant,
     pub precision: MatmulPrecision,
-    /// Memory layout of the float inputs, above all of the residual.
+    /// Memory layout of the float inputs.
     pub layout: Layout,
     pub tokens: usize,
     pub columns: usize,
@@ -23,12 +23,13 @@ pub struct Case {
     pub group: usize,
     pub head_dim: usize,
     pub format: KvFormat,
-    /// Seeds the rest: bias, norm, adapter and scale.
+    /// Seed of the other properties, such as bias, norm, adapter and scale.
     pub seed: u64,
 }
 
 impl Case {
-    fn first(seed: u64) -> Self {
+    /// A case with a default value on each axis.
+    fn new(seed: u64) -> Self {
         Self {
             quant: Quant::F32,
             precision: MatmulPrecision::F32,
@@ -45,14 +46,14 @@ impl Case {
         }
     }
 
-    /// A pseudo-random bool, fixed for this case and number.
+    /// A pseudo-random bool that depends only on the seed and this number.
     pub fn coin(&self, number: u64) -> bool {
-        mixed(self.seed.wrapping_mul(31).wrapping_add(number)) & 1 == 1
+        hash(self.seed.wrapping_mul(31).wrapping_add(number)) & 1 == 1
     }
 
-    /// The rank of its adapters: within a tile, a usual one, and beyond a tile of 32.
+    /// The rank of the adapters: a small one, a common one, and one larger than a tile of 32.
     pub fn rank(&self) -> usize {
-        [5, 16, 37][mixed(self.seed) as usize % 3]
+        [5, 16, 37][hash(self.seed) as usize % 3]
     }
 
     /// The columns, rounded up to whole blocks of the format.
@@ -85,9 +86,11 @@ impl fmt::Display for Case {
     }
 }
 
-/// An axis and its values.
+/// An axis of the table.
 pub struct Axis {
+    /// The number of values.
     count: usize,
+    /// Sets the case to the value at an index.
     set: fn(&mut Case, usize),
 }
 
@@ -97,7 +100,7 @@ macro_rules! axis {
             const VALUES: &[$kind] = &$values;
             Axis {
                 count: VALUES.len(),
-                set: |case, at| case.$field = VALUES[at],
+                set: |case, index| case.$field = VALUES[index],
             }
         };
     };
@@ -105,7 +108,7 @@ macro_rules! axis {
 
 axis!(QUANT, quant, Quant, Quant::ALL);
 axis!(
-    PRODUCT,
+    PRECISION,
     precision,
     MatmulPrecision,
     [
@@ -135,11 +138,9 @@ axis!(GROUP, group, usize, [1, 3, 7, 8]);
 axis!(HEAD_DIM, head_dim, usize, [64, 80, 96, 128, 256]);
 axis!(FORMAT, format, KvFormat, [KvFormat::F16, KvFormat::Q8_0]);
 
-// Seed of everything that has no separate axis.
 axis!(SEED, seed, u64, [1, 2, 3, 4]);
 
-/// A hash of a number.
-fn mixed(number: u64) -> u64 {
+fn hash(number: u64) -> u64 {
     // SplitMix64. <https://prng.di.unimi.it/splitmix64.c>
     let mut z = number
         .wrapping_mul(0x9e37_79b9_7f4a_7c15)
@@ -149,43 +150,45 @@ fn mixed(number: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// Element `at` of a sequence of shuffles of `0..count`: each run of `count` holds each value once,
-/// independently of other axes.
-fn drawn(axis: u64, at: usize, count: usize) -> usize {
+/// Element `index` of an endless concatenation of shuffles of `0..count`. So `count` consecutive
+/// elements from a multiple of `count` on are each value once. Shuffles of other axes are
+/// independent.
+fn shuffled(axis: u64, index: usize, count: usize) -> usize {
     let mut values: Vec<usize> = (0..count).collect();
     for last in (1..count).rev() {
-        let seed = mixed(axis) ^ mixed((at / count) as u64).rotate_left(17) ^ last as u64;
-        values.swap(last, mixed(seed) as usize % (last + 1));
+        let seed = hash(axis) ^ hash((index / count) as u64).rotate_left(17) ^ last as u64;
+        values.swap(last, hash(seed) as usize % (last + 1));
     }
-    values[at % count]
+    values[index % count]
 }
 
-/// Cases that cover every value of every axis, in seeded combinations: the same on every machine.
+/// Cases that cover every value of every axis, in pseudo-random combinations. They are the same on
+/// every machine.
 pub fn sample(seed: u64, crossed: &[Axis], cycled: &[Axis]) -> Vec<Case> {
     let axes = || crossed.iter().chain(cycled);
     let count = axes().map(|axis| axis.count).max().unwrap_or(1);
-    let case = |at: usize| {
-        let mut case = Case::first(mixed(seed ^ at as u64));
+    let case = |index: usize| {
+        let mut case = Case::new(hash(seed ^ index as u64));
         for (number, axis) in axes().enumerate() {
-            (axis.set)(&mut case, drawn(mixed(seed) ^ number as u64, at, axis.count));
+            (axis.set)(&mut case, shuffled(hash(seed) ^ number as u64, index, axis.count));
         }
         case
     };
     (0..count).map(case).collect()
 }
 
-/// Every combination of the crossed axes; the others cycle through their values.
+/// Every combination of the crossed axes. The cycled axes have pseudo-random values.
 pub fn complete(seed: u64, crossed: &[Axis], cycled: &[Axis]) -> Vec<Case> {
     let count = crossed.iter().map(|axis| axis.count).product();
-    let case = |at: usize| {
-        let mut case = Case::first(mixed(seed ^ at as u64));
-        let mut rest = at;
+    let case = |index: usize| {
+        let mut case = Case::new(hash(seed ^ index as u64));
+        let mut rest = index;
         for axis in crossed {
             (axis.set)(&mut case, rest % axis.count);
             rest /= axis.count;
         }
         for (number, axis) in cycled.iter().enumerate() {
-            (axis.set)(&mut case, drawn(mixed(seed) ^ number as u64, at, axis.count));
+            (axis.set)(&mut case, shuffled(hash(seed) ^ number as u64, index, axis.count));
         }
         case
     };

@@ -1,4 +1,4 @@
-//! Memory layouts of inputs.
+//! Memory layouts of input tensors.
 
 use burn::backend::Cube;
 use burn::tensor::{Device, Tensor, TensorData};
@@ -9,54 +9,56 @@ use burn_std::{Metadata, strides};
 pub enum Layout {
     /// The only owner of its buffer, which the operation may overwrite.
     Sole,
-    /// A shared buffer that is read afterwards.
+    /// A shared buffer, which must not be overwritten.
     Held,
-    /// In the middle of a larger buffer.
+    /// A slice in the middle of a larger buffer.
     Sliced,
-    /// Padded rows, as CUDA's and ROCm's allocators make them; the padding is NaN.
+    /// Rows padded with NaN, as CubeCL pads them on CUDA and ROCm.
     Pitched,
 }
 
-/// Rows before a slice: buffers are cut at multiples of 256 bytes.
-const BEFORE: usize = 64;
+/// Rows before and after a slice. With this number, the slice begins at a multiple of 256 bytes, as
+/// GPUs require.
+const PADDING_ROWS: usize = 64;
 
-/// An input, and its second owner, if any.
+/// An input tensor.
 pub struct Input<const D: usize> {
     pub tensor: Tensor<D>,
-    holder: Option<(Tensor<D>, Vec<f32>)>,
+    /// A second owner of the buffer, and the expected values.
+    second_owner: Option<(Tensor<D>, Vec<f32>)>,
 }
 
 impl<const D: usize> Input<D> {
     /// The input if it has a second owner, otherwise `None`, so that the operation is the only
     /// owner.
     pub fn if_shared(self) -> Option<Self> {
-        self.holder.is_some().then_some(self)
+        self.second_owner.is_some().then_some(self)
     }
 
     /// Panics if an operation overwrote a shared input.
     pub fn check_unchanged(&self) {
-        if let Some((tensor, values)) = &self.holder {
+        if let Some((tensor, values)) = &self.second_owner {
             let actual = tensor.clone().into_data().try_into_vec::<f32>().expect("floats");
             assert!(actual == *values, "an operation overwrote a shared input");
         }
     }
 }
 
-/// A tensor with NaN padding after each row (each element of a vector).
+/// A matrix with NaN padding after each row, or a vector with it after each element.
 fn pitched<const D: usize>(values: &[f32], shape: [usize; D], device: &Device) -> Tensor<D> {
-    let (rows, cols) = rows_of(shape);
+    let (rows, cols) = rows_and_cols(shape);
     let pitch = (cols + 1).next_multiple_of(if D == 1 { 2 } else { 64 });
-    let mut apart = vec![f32::NAN; rows * pitch];
-    for (into, from) in apart.chunks_mut(pitch).zip(values.chunks(cols)) {
-        into[..cols].copy_from_slice(from);
+    let mut padded = vec![f32::NAN; rows * pitch];
+    for (padded_row, row) in padded.chunks_mut(pitch).zip(values.chunks(cols)) {
+        padded_row[..cols].copy_from_slice(row);
     }
-    // 1-D: CUDA and ROCm pad the rows of 2-D tensors.
-    let whole = Tensor::<1>::from_data(TensorData::new(apart, [rows * pitch]), device);
+    // A vector, because CUDA and ROCm would pad the rows of a matrix.
+    let buffer = Tensor::<1>::from_data(TensorData::new(padded, [rows * pitch]), device);
     if *device == Device::flex() {
-        return whole.reshape([rows, pitch]).narrow(1, 0, cols).reshape(shape);
+        return buffer.reshape([rows, pitch]).narrow(1, 0, cols).reshape(shape);
     }
-    // By hand, so that no device copies it.
-    let mut tensor = whole.try_into_primitive::<Cube>().expect("a tensor on a GPU");
+    // Sets the strides directly, since operations of Burn may copy the tensor.
+    let mut tensor = buffer.try_into_primitive::<Cube>().expect("a tensor on a GPU");
     tensor.meta = Box::new(match D {
         1 => Metadata::new([rows], strides![pitch]),
         _ => Metadata::new([rows, cols], strides![pitch, 1]),
@@ -64,33 +66,33 @@ fn pitched<const D: usize>(values: &[f32], shape: [usize; D], device: &Device) -
     Tensor::from_primitive::<Cube>(tensor)
 }
 
-/// Rows and columns; a vector's elements are rows of one column.
-fn rows_of<const D: usize>(shape: [usize; D]) -> (usize, usize) {
+/// Rows and columns of a matrix. The elements of a vector count as rows.
+fn rows_and_cols<const D: usize>(shape: [usize; D]) -> (usize, usize) {
     (shape[0], if D == 1 { 1 } else { shape[1] })
 }
 
 impl Layout {
     /// A tensor of these values in this layout.
     pub fn tensor<const D: usize>(self, values: &[f32], shape: [usize; D], device: &Device) -> Tensor<D> {
-        let plain = |values: Vec<f32>, shape: [usize; D]| Tensor::from_data(TensorData::new(values, shape), device);
+        let upload = |values: Vec<f32>, shape: [usize; D]| Tensor::from_data(TensorData::new(values, shape), device);
         match self {
-            Self::Sole | Self::Held => plain(values.to_vec(), shape),
+            Self::Sole | Self::Held => upload(values.to_vec(), shape),
             Self::Sliced => {
-                let (rows, cols) = rows_of(shape);
-                let mut all = vec![f32::NAN; (rows + 2 * BEFORE) * cols];
-                all[BEFORE * cols..][..rows * cols].copy_from_slice(values);
-                let mut whole = shape;
-                whole[0] = rows + 2 * BEFORE;
-                plain(all, whole).narrow(0, BEFORE, rows)
+                let (rows, cols) = rows_and_cols(shape);
+                let mut buffer = vec![f32::NAN; (rows + 2 * PADDING_ROWS) * cols];
+                buffer[PADDING_ROWS * cols..][..rows * cols].copy_from_slice(values);
+                let mut buffer_shape = shape;
+                buffer_shape[0] = rows + 2 * PADDING_ROWS;
+                upload(buffer, buffer_shape).narrow(0, PADDING_ROWS, rows)
             }
             Self::Pitched => pitched(values, shape, device),
         }
     }
 
-    /// The same with its second owner, if the layout has one.
+    /// An input of these values in this layout, with a second owner if the layout has one.
     pub fn input<const D: usize>(self, values: &[f32], shape: [usize; D], device: &Device) -> Input<D> {
         let tensor = self.tensor(values, shape, device);
-        let holder = (self == Self::Held).then(|| (tensor.clone(), values.to_vec()));
-        Input { tensor, holder }
+        let second_owner = (self == Self::Held).then(|| (tensor.clone(), values.to_vec()));
+        Input { tensor, second_owner }
     }
 }

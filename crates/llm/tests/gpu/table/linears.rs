@@ -1,29 +1,33 @@
-//! The operations that multiply with a weight.
+//! The operations with a weight, and argmax.
 
 use super::axes::Case;
 use super::layout::Input;
 use super::{Direction, Output, Outputs};
-use crate::fixture::{blocks, quantized};
+use crate::fixture::{blocks, quantize};
 use burn::backend::Dispatch;
 use burn::tensor::{Device, Tensor};
-use hearth_kernels::Layout as Order;
+use hearth_kernels::Layout as WeightLayout;
 use hearth_kernels::reference::noise;
 use hearth_llm::ops::{
     Activation, Adapter, Bias, Dropout, Gated, Linear, Linears, MatrixSpec, NOT_TRAINED, Norm, OptionalNorm, argmax,
     cross_entropy, dequantize, embed, feed_forward, linear_add, norm_linears,
 };
 
-/// Period of a weight's rows: a prime, so that rows one tile apart differ.
+/// The rows of a weight repeat with this period. It is a prime, so that corresponding rows of
+/// different tiles differ.
 const PERIOD: usize = 61;
 
-/// One run of an operation on a device: its inputs, their seed, and the tensors with gradients.
+/// One run of an operation on a device.
 pub struct Run<'a> {
     pub case: &'a Case,
     pub device: &'a Device,
     direction: Direction,
+    /// The seed of the last input.
     seed: u64,
-    trained: Vec<(&'static str, Tensor<2>)>,
-    inputs: Vec<Input<2>>,
+    /// The tensors with gradients.
+    trainable: Vec<(&'static str, Tensor<2>)>,
+    /// The inputs with a second owner.
+    shared_inputs: Vec<Input<2>>,
 }
 
 impl<'a> Run<'a> {
@@ -33,8 +37,8 @@ impl<'a> Run<'a> {
             device,
             direction,
             seed: 1,
-            trained: Vec::new(),
-            inputs: Vec::new(),
+            trainable: Vec::new(),
+            shared_inputs: Vec::new(),
         }
     }
 
@@ -43,30 +47,26 @@ impl<'a> Run<'a> {
         noise(self.seed, count)
     }
 
-    /// An input in the layout of the case, which gets a gradient in [`Direction::Gradients`].
+    /// A random input in the layout of the case, with a gradient in [`Direction::Gradients`].
     pub fn input(&mut self, name: &'static str, rows: usize, cols: usize) -> Tensor<2> {
         let values = self.noise(rows * cols);
-        self.input_of(name, &values, [rows, cols])
-    }
-
-    fn input_of(&mut self, name: &'static str, values: &[f32], shape: [usize; 2]) -> Tensor<2> {
-        let input = self.case.layout.input(values, shape, self.device);
+        let input = self.case.layout.input(&values, [rows, cols], self.device);
         let tensor = match self.direction {
             Direction::Forward => input.tensor.clone(),
             Direction::Gradients => {
                 let tensor = input.tensor.clone().autodiff().require_grad();
-                self.trained.push((name, tensor.clone()));
+                self.trainable.push((name, tensor.clone()));
                 tensor
             }
         };
         // Only shared inputs outlive the operation.
         if let Some(input) = input.if_shared() {
-            self.inputs.push(input);
+            self.shared_inputs.push(input);
         }
         tensor
     }
 
-    /// A vector that is never trained.
+    /// A random vector near 1 without a gradient.
     pub fn vector(&mut self, length: usize) -> Tensor<1> {
         let values: Vec<f32> = self.noise(length).iter().map(|x| 1.0 + 0.5 * x).collect();
         let tensor = self.case.layout.tensor(&values, [length], self.device);
@@ -91,20 +91,20 @@ impl<'a> Run<'a> {
         }
     }
 
+    /// A linear layer without an adapter and a bias.
     fn frozen(&mut self, rows: usize, cols: usize) -> Linear<Dispatch> {
         let quant = self.case.quant;
-        // Shorter than the activations, so that sums stay near 1 and a softmax of them has more
-        // than one token.
-        let size = (cols as f32).sqrt().recip();
-        let few: Vec<f32> = self.noise(rows.min(PERIOD) * cols).iter().map(|x| x * size).collect();
-        let few = quantized(quant, &few);
+        // Dot products with activations are near 1, so that their softmax is not one-hot.
+        let scale = (cols as f32).sqrt().recip();
+        let values: Vec<f32> = self.noise(rows.min(PERIOD) * cols).iter().map(|x| x * scale).collect();
+        let period = quantize(quant, &values);
         let length = quant.row_bytes(cols).expect("whole blocks") * rows;
-        let bytes: Vec<u8> = few.iter().copied().cycle().take(length).collect();
+        let bytes: Vec<u8> = period.iter().copied().cycle().take(length).collect();
         Linear {
             weight: blocks(&bytes, self.device).into_dispatch(),
             spec: MatrixSpec {
                 quant,
-                layout: Order::Plain,
+                layout: WeightLayout::Plain,
                 rows,
                 cols,
                 scale: if self.case.coin(1) { 0.5 } else { 1.0 },
@@ -114,8 +114,8 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// A linear with an adapter and a bias, if the case has them; always with an adapter
-    /// in [`Direction::Gradients`].
+    /// A linear layer with an adapter and a bias if the case has them. It always has an adapter in
+    /// [`Direction::Gradients`].
     fn linear(&mut self, names: [&'static str; 2], rows: usize, cols: usize) -> Linear<Dispatch> {
         let mut linear = self.frozen(rows, cols);
         if self.case.coin(2) || self.direction == Direction::Gradients {
@@ -137,7 +137,7 @@ impl<'a> Run<'a> {
         linear
     }
 
-    /// The compared outputs: the output, or the gradients of its product with a probe.
+    /// The output, or the gradients if the output has a random gradient.
     pub fn outputs(mut self, out: Tensor<2>) -> Outputs {
         let outputs = match self.direction {
             Direction::Forward => vec![Output::new("out", out)],
@@ -150,22 +150,24 @@ impl<'a> Run<'a> {
                     let gradient = tensor.grad(&gradients);
                     Output::new(name, gradient.unwrap_or_else(|| panic!("{name} has no gradient")))
                 };
-                self.trained.iter().map(gradient).collect()
+                self.trainable.iter().map(gradient).collect()
             }
         };
-        self.inputs.iter().for_each(Input::check_unchanged);
+        self.shared_inputs.iter().for_each(Input::check_unchanged);
         outputs
     }
 }
 
-pub fn dequantized(case: &Case, device: &Device, direction: Direction) -> Outputs {
+/// [`dequantize`].
+pub fn run_dequantize(case: &Case, device: &Device, direction: Direction) -> Outputs {
     let mut run = Run::new(case, device, direction);
     let linear = run.frozen(PERIOD, case.whole_columns());
     let weight = Tensor::from_dispatch(linear.weight);
     run.outputs(dequantize(weight, linear.spec))
 }
 
-pub fn embedded(case: &Case, device: &Device, direction: Direction) -> Outputs {
+/// [`embed`].
+pub fn run_embed(case: &Case, device: &Device, direction: Direction) -> Outputs {
     let mut run = Run::new(case, device, direction);
     let table = run.frozen(case.vocabulary, case.whole_columns());
     let id = |token: usize| ((token * 7919 + case.vocabulary - 1) % case.vocabulary) as u32;
@@ -173,11 +175,12 @@ pub fn embedded(case: &Case, device: &Device, direction: Direction) -> Outputs {
     run.outputs(embed(&table, ids.into(), 1.5))
 }
 
-pub fn projected(case: &Case, device: &Device, direction: Direction) -> Outputs {
+/// [`norm_linears`] with Q, K and V.
+pub fn run_norm_linears(case: &Case, device: &Device, direction: Direction) -> Outputs {
     let (mut run, width) = (Run::new(case, device, direction), case.whole_columns());
     let x = run.input("x", case.tokens, width);
     let norm = run.norm(width);
-    // Row counts that are no multiple of a tile.
+    // The numbers of rows are not multiples of a tile.
     let linears = Linears::Three(
         run.linear(["q.a", "q.b"], 70, width),
         run.linear(["k.a", "k.b"], 33, width),
@@ -186,7 +189,8 @@ pub fn projected(case: &Case, device: &Device, direction: Direction) -> Outputs 
     run.outputs(norm_linears(x, &norm, &linears, case.precision))
 }
 
-pub fn logits(case: &Case, device: &Device, direction: Direction) -> Outputs {
+/// [`norm_linears`] with the output layer.
+pub fn run_logits(case: &Case, device: &Device, direction: Direction) -> Outputs {
     let (mut run, width) = (Run::new(case, device, direction), case.whole_columns());
     let x = run.input("x", case.tokens, width);
     let norm = run.norm(width);
@@ -194,19 +198,25 @@ pub fn logits(case: &Case, device: &Device, direction: Direction) -> Outputs {
     run.outputs(norm_linears(x, &norm, &Linears::One(output), case.precision))
 }
 
-pub fn likeliest(case: &Case, device: &Device, direction: Direction) -> Outputs {
+/// [`argmax`].
+pub fn run_argmax(case: &Case, device: &Device, direction: Direction) -> Outputs {
     let mut run = Run::new(case, device, direction);
     let x = run.input("x", case.tokens, case.vocabulary);
-    let actual = argmax(x).into_data().convert::<i64>().try_into_vec::<i64>();
-    let actual = actual.expect("numbers").into_iter().map(|at| at as f32).collect();
+    let columns = argmax(x).into_data().convert::<i64>().try_into_vec::<i64>();
+    let values = columns
+        .expect("numbers")
+        .into_iter()
+        .map(|column| column as f32)
+        .collect();
     vec![Output {
         name: "columns",
-        values: actual,
+        values,
         width: 1,
     }]
 }
 
-pub fn added(case: &Case, device: &Device, direction: Direction) -> Outputs {
+/// [`linear_add`].
+pub fn run_linear_add(case: &Case, device: &Device, direction: Direction) -> Outputs {
     let (mut run, width) = (Run::new(case, device, direction), case.whole_columns());
     let (residual, h) = (
         run.input("residual", case.tokens, case.columns),
@@ -217,7 +227,8 @@ pub fn added(case: &Case, device: &Device, direction: Direction) -> Outputs {
     run.outputs(linear_add(residual, h, &linear, &norm, case.precision))
 }
 
-pub fn fed_forward(case: &Case, device: &Device, direction: Direction) -> Outputs {
+/// [`feed_forward`].
+pub fn run_feed_forward(case: &Case, device: &Device, direction: Direction) -> Outputs {
     let (mut run, width) = (Run::new(case, device, direction), case.whole_columns());
     let inner = 96_usize.next_multiple_of(case.quant.block_elements());
     let x = run.input("x", case.tokens, width);
@@ -236,7 +247,8 @@ pub fn fed_forward(case: &Case, device: &Device, direction: Direction) -> Output
     run.outputs(feed_forward(x, &gated, &down, &after, case.precision))
 }
 
-pub fn losses(case: &Case, device: &Device, direction: Direction) -> Outputs {
+/// [`cross_entropy`], with some rows that are not trained.
+pub fn run_cross_entropy(case: &Case, device: &Device, direction: Direction) -> Outputs {
     let (mut run, width) = (Run::new(case, device, direction), case.whole_columns());
     let x = run.input("x", case.tokens, width);
     let norm = run.norm(width);

@@ -1,9 +1,10 @@
-//! Every operation on the GPU against the CPU in f32: by format, matmul precision, layout of the
-//! inputs, tokens, columns and every other parameter that kernels depend on.
+//! Compares every operation on the GPU with the CPU in f32: by format, matmul precision, layout of
+//! the inputs, tokens, columns and every other parameter that kernels depend on.
 //!
-//! A new operation is a row of [`ROWS`]. A run takes a sample of the cases, the same on every
-//! machine, of which parts may rotate between runs (`HEARTH_PART_GPU`); `HEARTH_GPU_TABLE=complete`
-//! takes every combination of a row's crossed axes, which `cargo xtask gpu` does on a real GPU.
+//! A new operation is a row of [`ROWS`]. A run tests a sample of the cases, which is the same on
+//! every machine. Runs may test parts of the sample in rotation (`HEARTH_PART_GPU`).
+//! `HEARTH_GPU_TABLE=complete` tests every combination of a row's crossed axes, as
+//! `cargo xtask gpu` does on a real GPU.
 
 mod attention;
 mod axes;
@@ -12,7 +13,7 @@ mod linears;
 
 use crate::{client, gpu};
 use axes::{
-    Axis, CACHED, COLUMNS, Case, DIFFERENTIABLE, FORMAT, GROUP, HEAD_DIM, LAYOUT, PRODUCT, QUANT, SEED, TOKENS,
+    Axis, CACHED, COLUMNS, Case, DIFFERENTIABLE, FORMAT, GROUP, HEAD_DIM, LAYOUT, PRECISION, QUANT, SEED, TOKENS,
     VOCABULARY, WINDOW,
 };
 use burn::tensor::{Device, Tensor};
@@ -47,24 +48,24 @@ impl Output {
         Self { name, values, width }
     }
 
-    /// The maximum error relative to the maximum of its row. Row maxima are clamped to 1/100 of the
-    /// overall maximum: near a zero of an activation's derivative, a gradient's row is a difference
-    /// of nearly equal values.
-    fn off(&self, expected: &Self) -> f32 {
+    /// The maximum error relative to the maximum of its row. Row maxima are clamped to at least
+    /// 1/100 of the overall maximum: near a zero of an activation's derivative, a row of gradients
+    /// is a difference of nearly equal values.
+    fn relative_error(&self, expected: &Self) -> f32 {
         if (self.values.len(), self.width) != (expected.values.len(), expected.width) {
             return f32::INFINITY;
         }
-        let greatest = |x: &[f32]| x.iter().fold(0.0_f32, |most, x| most.max(x.abs()));
-        let floor = (1e-2 * greatest(&expected.values)).max(f32::MIN_POSITIVE);
+        let max_abs = |values: &[f32]| values.iter().fold(0.0_f32, |max, x| max.max(x.abs()));
+        let min_row_max = (1e-2 * max_abs(&expected.values)).max(f32::MIN_POSITIVE);
         let rows = self.values.chunks(self.width).zip(expected.values.chunks(self.width));
-        let of_row = |(actual, expected): (&[f32], &[f32])| {
+        let row_error = |(actual, expected): (&[f32], &[f32])| {
             let differences = actual.iter().zip(expected).map(|(a, b)| (a - b).abs());
-            // NaN counts as infinite error.
-            let most = differences.fold(0.0_f32, |most, x| if x <= most { most } else { x });
-            let share = most / greatest(expected).max(floor);
-            if share.is_nan() { f32::INFINITY } else { share }
+            // Written so that NaN is the maximum, and counts as an infinite error.
+            let max = differences.fold(0.0_f32, |max, x| if x <= max { max } else { x });
+            let error = max / max_abs(expected).max(min_row_max);
+            if error.is_nan() { f32::INFINITY } else { error }
         };
-        rows.map(of_row).fold(0.0, f32::max)
+        rows.map(row_error).fold(0.0, f32::max)
     }
 }
 
@@ -75,88 +76,88 @@ struct Row {
     run: fn(&Case, &Device, Direction) -> Outputs,
     /// Axes whose combinations the complete table covers.
     crossed: &'static [Axis],
-    /// Axes whose values are cycled through.
+    /// Axes that have pseudo-random values in the complete table.
     cycled: &'static [Axis],
-    /// Tolerance if only sums are rounded.
-    exact: f32,
+    /// Tolerance if inputs of products are not rounded.
+    tolerance: f32,
 }
 
 use Direction::{Forward, Gradients};
 
 /// The table.
 const ROWS: &[Row] = &[
-    row("dequantize", Forward, linears::dequantized, &[QUANT, COLUMNS], &[]),
+    row("dequantize", Forward, linears::run_dequantize, &[QUANT, COLUMNS], &[]),
     row(
         "embed",
         Forward,
-        linears::embedded,
+        linears::run_embed,
         &[QUANT, COLUMNS, VOCABULARY],
         &[TOKENS],
     ),
     row(
         "norm_linears",
         Forward,
-        linears::projected,
-        &[QUANT, PRODUCT, LAYOUT, TOKENS, COLUMNS],
+        linears::run_norm_linears,
+        &[QUANT, PRECISION, LAYOUT, TOKENS, COLUMNS],
         &[],
     ),
     row(
         "norm_linears",
         Gradients,
-        linears::projected,
+        linears::run_norm_linears,
         &[QUANT, DIFFERENTIABLE, LAYOUT, TOKENS, COLUMNS],
         &[],
     ),
     row(
         "logits",
         Forward,
-        linears::logits,
+        linears::run_logits,
         &[QUANT, TOKENS, COLUMNS, VOCABULARY],
-        &[PRODUCT, LAYOUT],
+        &[PRECISION, LAYOUT],
     ),
     row(
         "linear_add",
         Forward,
-        linears::added,
-        &[QUANT, PRODUCT, LAYOUT, TOKENS, COLUMNS],
+        linears::run_linear_add,
+        &[QUANT, PRECISION, LAYOUT, TOKENS, COLUMNS],
         &[],
     ),
     row(
         "linear_add",
         Gradients,
-        linears::added,
+        linears::run_linear_add,
         &[QUANT, DIFFERENTIABLE, LAYOUT, TOKENS, COLUMNS],
         &[],
     ),
     row(
         "feed_forward",
         Forward,
-        linears::fed_forward,
-        &[QUANT, PRODUCT, LAYOUT, TOKENS, COLUMNS],
+        linears::run_feed_forward,
+        &[QUANT, PRECISION, LAYOUT, TOKENS, COLUMNS],
         &[],
     ),
     row(
         "feed_forward",
         Gradients,
-        linears::fed_forward,
+        linears::run_feed_forward,
         &[QUANT, DIFFERENTIABLE, LAYOUT, TOKENS, COLUMNS],
         &[],
     ),
     row(
         "cross_entropy",
         Forward,
-        linears::losses,
+        linears::run_cross_entropy,
         &[QUANT, TOKENS, VOCABULARY],
-        &[PRODUCT, COLUMNS, LAYOUT],
+        &[PRECISION, COLUMNS, LAYOUT],
     ),
     Row {
-        // A sum over the vocabulary, in f32, of one term near 1 and 32,000 terms near
-        // 1 / 32,000.
-        exact: 1e-3,
+        // The gradient is a sum over the vocabulary, in f32, of one term near 1 and 32,000 terms
+        // near 1 / 32,000.
+        tolerance: 1e-3,
         ..row(
             "cross_entropy",
             Gradients,
-            linears::losses,
+            linears::run_cross_entropy,
             &[QUANT, TOKENS, VOCABULARY],
             &[DIFFERENTIABLE, COLUMNS, LAYOUT],
         )
@@ -164,7 +165,7 @@ const ROWS: &[Row] = &[
     row(
         "argmax",
         Forward,
-        linears::likeliest,
+        linears::run_argmax,
         &[TOKENS, VOCABULARY, LAYOUT],
         &[],
     ),
@@ -183,8 +184,8 @@ const ROWS: &[Row] = &[
         &[LAYOUT],
     ),
     Row {
-        // A last bit of f32 may round to another value in f16 or 8 bits.
-        exact: 2e-2,
+        // A difference in the last bit of f32 may round to another value in f16 or 8 bits.
+        tolerance: 2e-2,
         ..row(
             "attend, cache",
             Forward,
@@ -208,25 +209,28 @@ const fn row(
         run,
         crossed,
         cycled,
-        exact: 1e-4,
+        tolerance: 1e-4,
     }
 }
 
-/// Tolerance if the factors of products are rounded to f16.
-const ROUNDED: f32 = 2e-2;
+/// Tolerance if inputs of products are rounded to f16.
+const F16_TOLERANCE: f32 = 2e-2;
 
-/// Maximum MACs of a sampled case: software drivers take seconds for more.
-const SAMPLED_PRODUCTS: usize = 1 << 29;
-/// The same for matrix units, which such drivers emulate far more slowly.
-const MATRIX_UNIT_PRODUCTS: usize = 1 << 24;
+/// Maximum MACs of a sampled case. Software drivers take seconds for more.
+const MAX_MACS: usize = 1 << 29;
+/// Maximum MACs of a case with matrix units, which software drivers emulate slowly.
+const MATRIX_UNIT_MAX_MACS: usize = 1 << 24;
 /// Minimum tokens for matrix units.
-const FEWEST_FOR_MATRIX_UNITS: usize = 9;
-const VOCABULARY_FOR_MATRIX_UNITS: usize = 331;
+const MATRIX_UNIT_MIN_TOKENS: usize = 9;
+/// The vocabulary size in cases with matrix units.
+const MATRIX_UNIT_VOCABULARY: usize = 331;
 
 /// The cases of the table to run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Extent {
+    /// Sampled cases.
     Sample,
+    /// All cases.
     Complete,
     /// Sampled cases that use matrix units, with fewer tokens and a small vocabulary.
     MatrixUnits,
@@ -242,61 +246,70 @@ impl Extent {
 }
 
 impl Row {
-    fn cases(&self, number: u64, extent: Extent, device: &Device) -> Vec<Case> {
+    /// The cases of this row to run. `seed` is the number of the row.
+    fn cases(&self, seed: u64, extent: Extent, device: &Device) -> Vec<Case> {
         if extent == Extent::Complete {
-            return axes::complete(number, self.crossed, self.cycled);
+            return axes::complete(seed, self.crossed, self.cycled);
         }
-        let mut cases = axes::sample(number, self.crossed, self.cycled);
-        let (most, fewest) = match extent {
-            Extent::MatrixUnits => (MATRIX_UNIT_PRODUCTS, FEWEST_FOR_MATRIX_UNITS),
-            _ => (SAMPLED_PRODUCTS, 1),
+        let mut cases = axes::sample(seed, self.crossed, self.cycled);
+        let (max_macs, min_tokens) = match extent {
+            Extent::MatrixUnits => (MATRIX_UNIT_MAX_MACS, MATRIX_UNIT_MIN_TOKENS),
+            _ => (MAX_MACS, 1),
         };
         for case in &mut cases {
             if extent == Extent::MatrixUnits {
-                case.vocabulary = VOCABULARY_FOR_MATRIX_UNITS;
+                case.vocabulary = MATRIX_UNIT_VOCABULARY;
             }
-            case.tokens = case.tokens.max(fewest);
-            while case.tokens * case.columns * case.vocabulary > most && case.tokens > fewest {
-                case.tokens = case.tokens.div_ceil(4).max(fewest);
+            case.tokens = case.tokens.max(min_tokens);
+            while case.tokens * case.columns * case.vocabulary > max_macs && case.tokens > min_tokens {
+                case.tokens = case.tokens.div_ceil(4).max(min_tokens);
             }
         }
-        cases.retain(|case| extent != Extent::MatrixUnits || self.rounds(case, device));
+        cases.retain(|case| extent != Extent::MatrixUnits || self.uses_matrix_units(case, device));
         cases
     }
 
     /// The maximum error of a case on the GPU, or the problem as a sentence.
-    fn off(&self, case: &Case, device: &Device) -> Result<f32, String> {
-        let exact = Case {
+    fn check(&self, case: &Case, device: &Device) -> Result<f32, String> {
+        let reference = Case {
             precision: MatmulPrecision::F32,
             ..case.clone()
         };
         let run =
             |case: &Case, device: &Device| catch_unwind(AssertUnwindSafe(|| (self.run)(case, device, self.direction)));
-        let Ok(expected) = run(&exact, &Device::flex()) else {
+        let Ok(expected) = run(&reference, &Device::flex()) else {
             return Err("the CPU panicked".to_owned());
         };
         let Ok(actual) = run(case, device) else {
             return Err("the GPU's operation panicked".to_owned());
         };
-        let allowed = if self.rounds(case, device) { ROUNDED } else { self.exact };
+        let tolerance = if self.uses_matrix_units(case, device) {
+            F16_TOLERANCE
+        } else {
+            self.tolerance
+        };
         if actual.len() != expected.len() {
             return Err(format!("{} outputs, {} expected", actual.len(), expected.len()));
         }
         actual
             .iter()
             .zip(&expected)
-            .try_fold(0.0, |most: f32, (actual, expected)| {
-                let off = actual.off(expected);
-                if off > allowed {
-                    Err(format!("{} is off by {off:.1e}, {allowed:.0e} allowed", actual.name))
+            .try_fold(0.0, |max: f32, (actual, expected)| {
+                let error = actual.relative_error(expected);
+                if error > tolerance {
+                    Err(format!(
+                        "{} is off by {error:.1e}, {tolerance:.0e} allowed",
+                        actual.name
+                    ))
                 } else {
-                    Ok(most.max(off))
+                    Ok(max.max(error))
                 }
             })
     }
 
-    /// Returns whether the device rounds the factors of this case's products.
-    fn rounds(&self, case: &Case, device: &Device) -> bool {
+    /// Whether the device uses matrix units for this case, which round the inputs of products to
+    /// f16.
+    fn uses_matrix_units(&self, case: &Case, device: &Device) -> bool {
         let client = client(device);
         let forward = linear_uses_matrix_units(&client, case.quant, case.tokens, case.precision);
         let backward = backward_uses_matrix_units(&client, case.quant, case.tokens, case.precision);
@@ -304,7 +317,7 @@ impl Row {
     }
 }
 
-/// CUDA and ROCm pad rows of these widths. With autodiff a residual is always shared.
+/// CUDA and ROCm pad rows of these widths. With autodiff, a residual is always shared.
 #[test]
 fn residuals_of_widths_576_and_960_are_added_to_in_every_layout() {
     let Some(device) = gpu() else { return };
@@ -320,12 +333,13 @@ fn residuals_of_widths_576_and_960_are_added_to_in_every_layout() {
                 tokens: 3,
                 ..case
             };
-            // Layouts, columns and seeds have four values each; a part has each pair of them once.
+            // Layouts, columns and seeds have four values each. A part has each pair of values
+            // once.
             let part = number + number / 4 + number / 16;
             if !parts.includes(part, &format!("{TEST} {}, {:?}, {case}", row.name, row.direction)) {
                 continue;
             }
-            if let Err(problem) = row.off(&case, &device) {
+            if let Err(problem) = row.check(&case, &device) {
                 panic!("{}, {:?}, {case}: {problem}", row.name, row.direction);
             }
         }
@@ -339,15 +353,16 @@ fn every_operation_matches_the_cpu_in_every_layout() {
     let (extent, parts) = (Extent::from_env(), Parts::from_variable("gpu"));
     let count = run(extent, &device, &mut |row, number, case| {
         let Row { name, direction, .. } = &ROWS[row];
-        // The first case of each row always. Complete tables are for GPUs, and are not listed.
-        let always = number == 0;
-        extent == Extent::Complete
-            || parts.includes_or(always, row + number, &format!("{TEST} {name}, {direction:?}, {case}"))
+        // The first case of each row is in every part. Complete tables are for real GPUs and are
+        // not split into parts.
+        let is_in_all_parts = number == 0;
+        let label = format!("{TEST} {name}, {direction:?}, {case}");
+        extent == Extent::Complete || parts.includes_or(is_in_all_parts, row + number, &label)
     });
     assert!(count >= ROWS.len(), "{count} cases");
 }
 
-/// Small enough for a software driver, which emulates matrix units slowly.
+/// The cases are small enough for a software driver, which emulates matrix units slowly.
 #[test]
 #[ignore = "needs matrix units: cargo xtask spirv"]
 fn matrix_units_multiply_as_the_cpu_in_every_layout() {
@@ -356,32 +371,32 @@ fn matrix_units_multiply_as_the_cpu_in_every_layout() {
     assert!(count > 0, "this driver has no matrix units");
 }
 
-/// Runs the cases that `select` accepts by the numbers of row and case; panics if one fails.
-/// Returns how many they were.
+/// Runs the cases that `select` accepts, which receives the numbers of row and case. Returns the
+/// number of these cases. Panics if one fails.
 #[track_caller]
 fn run(extent: Extent, device: &Device, select: &mut dyn FnMut(usize, usize, &Case) -> bool) -> usize {
     let (mut count, mut failures) = (0, Vec::new());
     for (number, row) in ROWS.iter().enumerate() {
-        let begin = std::time::Instant::now();
+        let start = std::time::Instant::now();
         let cases = row.cases(number as u64, extent, device).into_iter().enumerate();
         let cases: Vec<Case> = cases
-            .filter(|(at, case)| select(number, *at, case))
+            .filter(|(case_number, case)| select(number, *case_number, case))
             .map(|(_, case)| case)
             .collect();
-        let mut most = 0.0_f32;
+        let mut max_error = 0.0_f32;
         for case in &cases {
-            match row.off(case, device) {
-                Ok(off) => most = most.max(off),
+            match row.check(case, device) {
+                Ok(error) => max_error = max_error.max(error),
                 Err(problem) => failures.push(format!("{}, {:?}, {case}: {problem}", row.name, row.direction)),
             }
         }
         count += cases.len();
         println!(
-            "{}, {:?}: {} cases, off by {most:.1e} at most, {:.1} s",
+            "{}, {:?}: {} cases, off by {max_error:.1e} at most, {:.1} s",
             row.name,
             row.direction,
             cases.len(),
-            begin.elapsed().as_secs_f64()
+            start.elapsed().as_secs_f64()
         );
     }
     assert!(
