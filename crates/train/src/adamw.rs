@@ -16,10 +16,11 @@ pub(crate) struct Moments {
     pub second: Tensor<2>,
 }
 
-/// The optimizer's state: for each adapter the moments of `a` and of `b`.
+/// The optimizer's state.
 #[derive(Debug, Clone)]
 pub(crate) struct AdamW {
-    pub means: Vec<[Moments; 2]>,
+    /// The moments of each adapter's `a` and `b`.
+    pub moments: Vec<[Moments; 2]>,
     /// Steps taken.
     pub steps: usize,
 }
@@ -31,7 +32,7 @@ impl AdamW {
             second: tensor.zeros_like(),
         };
         Self {
-            means: parameters
+            moments: parameters
                 .pairs
                 .iter()
                 .map(|pair| [zeros(&pair.a), zeros(&pair.b)])
@@ -40,7 +41,7 @@ impl AdamW {
         }
     }
 
-    /// One step with the gradients times `factor`.
+    /// Updates `parameters` once. The gradients are multiplied by `factor` first.
     pub fn step(
         &mut self,
         parameters: &mut Parameters,
@@ -53,63 +54,65 @@ impl AdamW {
         let step = adamw::Step::new(self.steps, BETAS, EPSILON, learning_rate, weight_decay);
         let step = adamw::Step { factor, ..step };
         let weights = parameters.pairs.iter_mut().flat_map(|pair| [&mut pair.a, &mut pair.b]);
-        let all = weights
-            .zip(self.means.iter_mut().flatten())
+        let updates = weights
+            .zip(self.moments.iter_mut().flatten())
             .zip(gradients.into_iter().flatten());
-        let (mut in_memory, nothing) = (Vec::new(), tensor_of(Vec::new(), [0, 0], &Device::flex()));
-        for ((weight, means), gradient) in all {
+        let (mut host_updates, empty) = (Vec::new(), tensor_of(Vec::new(), [0, 0], &Device::flex()));
+        for ((weight, moments), gradient) in updates {
             if weight.device() == Device::flex() {
-                in_memory.push(OnCpu::take(weight, means, gradient, &nothing));
+                host_updates.push(HostUpdate::take(weight, moments, gradient, &empty));
                 continue;
             }
             let gradient = gradient * step.factor;
             let square = gradient.clone() * gradient.clone();
-            let first = means.first.clone() + (gradient - means.first.clone()) * step.share_1;
-            let second = means.second.clone() + (square - means.second.clone()) * step.share_2;
+            let first = moments.first.clone() + (gradient - moments.first.clone()) * step.share_1;
+            let second = moments.second.clone() + (square - moments.second.clone()) * step.share_2;
             let quotient = first.clone() / (second.clone().sqrt() / step.root + step.epsilon);
             *weight = weight.clone() - (weight.clone() * step.decay + quotient * step.rate);
-            *means = Moments { first, second };
+            *moments = Moments { first, second };
         }
-        team::run_over(&mut in_memory, 1, &|_, tensor| tensor[0].step(step));
-        in_memory.into_iter().for_each(OnCpu::write_back);
+        team::run_over(&mut host_updates, 1, &|_, update| update[0].step(step));
+        host_updates.into_iter().for_each(HostUpdate::write_back);
     }
 }
 
-/// A tensor's values, moments and gradient in host memory, taken out of the tensor for the duration
+/// The update of a weight in host memory. Its values are taken out of the tensors for the duration
 /// of a step.
-struct OnCpu<'a> {
+struct HostUpdate<'a> {
+    /// The weight and its first and second moment; empty until [`HostUpdate::write_back`].
     tensors: [&'a mut Tensor<2>; 3],
-    numbers: [Vec<f32>; 3],
+    /// The values of `tensors`.
+    values: [Vec<f32>; 3],
     gradient: Vec<f32>,
     shape: [usize; 2],
 }
 
-impl<'a> OnCpu<'a> {
-    fn take(weight: &'a mut Tensor<2>, means: &'a mut Moments, gradient: Tensor<2>, nothing: &Tensor<2>) -> Self {
+impl<'a> HostUpdate<'a> {
+    fn take(weight: &'a mut Tensor<2>, moments: &'a mut Moments, gradient: Tensor<2>, empty: &Tensor<2>) -> Self {
         let shape = gradient.dims();
-        let mut tensors = [weight, &mut means.first, &mut means.second];
+        let mut tensors = [weight, &mut moments.first, &mut moments.second];
         // A tensor with a single owner is moved, not copied.
-        let numbers = |tensor: Tensor<2>| tensor.into_data().try_into_vec().unwrap_or_default();
+        let into_values = |tensor: Tensor<2>| tensor.into_data().try_into_vec().unwrap_or_default();
         Self {
-            numbers: tensors
+            values: tensors
                 .each_mut()
-                .map(|tensor| numbers(std::mem::replace(tensor, nothing.clone()))),
+                .map(|tensor| into_values(std::mem::replace(tensor, empty.clone()))),
             tensors,
-            gradient: numbers(gradient),
+            gradient: into_values(gradient),
             shape,
         }
     }
 
     fn step(&mut self, step: adamw::Step) {
-        let [weight, first, second] = &mut self.numbers;
-        let done = adamw::step(step, &self.gradient, [first, second], weight);
+        let [weight, first, second] = &mut self.values;
+        let result = adamw::step(step, &self.gradient, [first, second], weight);
         // All four have the same shape.
-        debug_assert_eq!(done, Ok(()));
+        debug_assert_eq!(result, Ok(()));
     }
 
     fn write_back(self) {
-        for (tensor, numbers) in self.tensors.into_iter().zip(self.numbers) {
-            *tensor = tensor_of(numbers, self.shape, &Device::flex());
+        for (tensor, values) in self.tensors.into_iter().zip(self.values) {
+            *tensor = tensor_of(values, self.shape, &Device::flex());
         }
     }
 }
@@ -118,24 +121,24 @@ impl<'a> OnCpu<'a> {
 pub(crate) fn norm(gradients: &[[Tensor<2>; 2]]) -> f64 {
     let gradients: Vec<&Tensor<2>> = gradients.iter().flatten().collect();
     let mut sums = vec![0.0; gradients.len()];
-    team::run_over(&mut sums, 1, &|at, sum| {
-        if gradients[at].device() == Device::flex() {
-            sum[0] = f64::from(adamw::sum_of_squares(&values(gradients[at])));
+    team::run_over(&mut sums, 1, &|index, sum| {
+        if gradients[index].device() == Device::flex() {
+            sum[0] = f64::from(adamw::sum_of_squares(&values(gradients[index])));
         }
     });
-    // GPU gradients are summed on the GPU, so that there is one read-back and not one per tensor.
-    let mut on_gpus = Vec::<Tensor<1>>::new();
+    // Summed on each GPU, so that there is one read-back per GPU and not one per tensor.
+    let mut gpu_sums = Vec::<Tensor<1>>::new();
     for gradient in gradients {
         let device = gradient.device();
         if device == Device::flex() {
             continue;
         }
         let square = (gradient.clone() * gradient.clone()).sum();
-        match on_gpus.iter_mut().find(|sum| sum.device() == device) {
+        match gpu_sums.iter_mut().find(|sum| sum.device() == device) {
             Some(sum) => *sum = sum.clone() + square,
-            None => on_gpus.push(square),
+            None => gpu_sums.push(square),
         }
     }
-    let of_gpus = on_gpus.into_iter().map(|sum| f64::from(sum.into_scalar::<f32>()));
-    (sums.into_iter().sum::<f64>() + of_gpus.sum::<f64>()).sqrt()
+    let gpu_sums = gpu_sums.into_iter().map(|sum| f64::from(sum.into_scalar::<f32>()));
+    (sums.into_iter().sum::<f64>() + gpu_sums.sum::<f64>()).sqrt()
 }

@@ -1,9 +1,9 @@
-//! Batches: examples concatenated without padding.
+//! Packed batches: examples concatenated without padding.
 
 use hearth_llm::ops::NOT_TRAINED;
 use std::sync::Arc;
 
-/// One example: its tokens and its loss mask.
+/// A training example.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Example {
     /// The tokens.
@@ -18,32 +18,32 @@ impl Example {
         self.trained.iter().skip(1).filter(|trained| **trained).count()
     }
 
-    /// Truncates to `length` tokens; returns whether anything was truncated.
+    /// Truncates to `length` tokens; returns whether the example was longer.
     pub fn truncate(&mut self, length: usize) -> bool {
-        let longer = self.ids.len() > length;
+        let was_longer = self.ids.len() > length;
         self.ids.truncate(length);
         self.trained.truncate(length);
-        longer
+        was_longer
     }
 }
 
-/// Examples as one pass: a token attends only to earlier tokens of the same example.
+/// Examples packed into one pass. A token attends only to earlier tokens of the same example.
 #[derive(Debug, Clone)]
 pub struct Batch {
     /// Input tokens: all but each example's last, which predicts nothing.
     pub ids: Arc<[u32]>,
     /// The target of each input token, or [`NOT_TRAINED`].
     pub targets: Arc<[u32]>,
-    /// The rows of the input tokens.
+    /// Positions and bounds of the examples.
     pub rows: Arc<hearth_llm::Batch>,
-    /// Trained tokens.
+    /// Number of trained tokens.
     pub trained: usize,
-    /// Tokens of the examples, including their last.
+    /// Number of tokens of the examples, including their last.
     pub tokens: usize,
 }
 
 impl Batch {
-    /// The batch of these examples.
+    /// Packs these examples.
     pub fn new<'a>(examples: impl IntoIterator<Item = &'a Example>) -> Self {
         let (mut ids, mut targets, mut lengths, mut tokens) = (Vec::new(), Vec::new(), Vec::new(), 0);
         for example in examples {
@@ -51,8 +51,8 @@ impl Batch {
             let length = example.ids.len().saturating_sub(1);
             lengths.push(length);
             ids.extend_from_slice(&example.ids[..length]);
-            let next = example.ids.iter().zip(&example.trained).skip(1);
-            targets.extend(next.map(|(id, trained)| if *trained { *id } else { NOT_TRAINED }));
+            let next_tokens = example.ids.iter().zip(&example.trained).skip(1);
+            targets.extend(next_tokens.map(|(id, trained)| if *trained { *id } else { NOT_TRAINED }));
         }
         Self {
             trained: targets.iter().filter(|target| **target != NOT_TRAINED).count(),
@@ -63,18 +63,19 @@ impl Batch {
         }
     }
 
-    /// Batches of at most `tokens` tokens (and at least one example), in order, for evaluation.
-    pub fn of_tokens(examples: &[Example], tokens: usize) -> Vec<Self> {
-        let (mut batches, mut first, mut held) = (Vec::new(), 0, 0);
-        for (at, example) in examples.iter().enumerate() {
-            if at > first && held + example.ids.len() > tokens {
-                batches.push(Self::new(&examples[first..at]));
-                (first, held) = (at, 0);
+    /// Packs the examples, in order, into batches of at most `max_tokens` tokens, for evaluation.
+    /// A longer example is a batch by itself.
+    pub fn of_tokens(examples: &[Example], max_tokens: usize) -> Vec<Self> {
+        let (mut batches, mut batch_start, mut batch_tokens) = (Vec::new(), 0, 0);
+        for (index, example) in examples.iter().enumerate() {
+            if index > batch_start && batch_tokens + example.ids.len() > max_tokens {
+                batches.push(Self::new(&examples[batch_start..index]));
+                (batch_start, batch_tokens) = (index, 0);
             }
-            held += example.ids.len();
+            batch_tokens += example.ids.len();
         }
-        if first < examples.len() {
-            batches.push(Self::new(&examples[first..]));
+        if batch_start < examples.len() {
+            batches.push(Self::new(&examples[batch_start..]));
         }
         batches
     }
@@ -84,10 +85,11 @@ impl Batch {
 mod tests {
     use super::*;
 
-    fn example(ids: &[u32], from: usize) -> Example {
+    /// An example whose tokens from `first_trained` on are trained.
+    fn example(ids: &[u32], first_trained: usize) -> Example {
         Example {
             ids: ids.to_vec(),
-            trained: (0..ids.len()).map(|at| at >= from).collect(),
+            trained: (0..ids.len()).map(|index| index >= first_trained).collect(),
         }
     }
 

@@ -1,4 +1,4 @@
-//! Errors of a run, as sentences for the user.
+//! Errors of a run. Their messages are shown to the user.
 
 use hearth_formats::adapter::LinearName;
 use hearth_formats::listed;
@@ -12,7 +12,7 @@ pub enum TrainError {
     /// An invalid setting.
     #[error("{what} is {found}, but must be {needed}.")]
     Setting {
-        /// Which.
+        /// The setting, as the beginning of a sentence.
         what: &'static str,
         /// Its value.
         found: f64,
@@ -25,18 +25,18 @@ pub enum TrainError {
     /// A token id that is not in the vocabulary.
     #[error("An example has the token {id}, and the model's vocabulary has {vocab}.")]
     NoSuchToken {
-        /// The id.
+        /// The token id.
         id: u32,
-        /// Tokens of the vocabulary.
+        /// The vocabulary's size.
         vocab: usize,
     },
-    /// No layer has a linear of that name.
+    /// A name of no linear layer.
     #[error(
         "There is no module '{0}'. The target modules are {all}.",
         all = listed(LinearName::ALL.iter().map(|linear| linear.peft_module()))
     )]
     UnknownTarget(String),
-    /// Nothing would be trained.
+    /// The model has none of the target modules.
     #[error("None of the target modules is in this model, so nothing would be trained.")]
     NoTarget,
     /// A rank larger than a weight.
@@ -44,7 +44,7 @@ pub enum TrainError {
     Rank {
         /// The requested rank.
         rank: usize,
-        /// The linear.
+        /// The weight's linear layer.
         linear: LinearName,
         /// The weight's shorter side.
         most: usize,
@@ -71,31 +71,31 @@ pub enum TrainError {
         /// Its value, in words if it is NaN or infinite.
         value: String,
     },
-    /// A report could not be saved by its receiver.
+    /// The receiver of a report could not save it.
     #[error("The run was stopped because its progress could not be saved. Resume it from its last checkpoint.")]
     Aborted,
     /// A checkpoint could not be written.
     #[error("The checkpoint could not be written to {}: {source}. The previous checkpoint is unchanged; free some \
         space, then resume.", path.display())]
     Write {
-        /// Where.
+        /// The checkpoint.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         source: io::Error,
     },
     /// A checkpoint cannot be read.
     #[error("The checkpoint {} cannot be used: {why}. Nothing was changed. Put the right one there, or start a new run \
         in another folder.", path.display())]
     Checkpoint {
-        /// Where.
+        /// The checkpoint.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         why: String,
     },
 }
 
 impl TrainError {
-    /// The error for `what` with this value.
+    /// [`TrainError::Diverged`] for a value, in words if it is NaN or infinite.
     pub(crate) fn diverged(what: &'static str, step: usize, value: f64) -> Self {
         let value = match value {
             value if value.is_nan() => "NaN".to_owned(),

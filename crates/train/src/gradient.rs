@@ -1,9 +1,10 @@
 //! The loss and gradient of a batch, with gradient checkpointing.
 //!
 //! The layers are split into groups. All groups but the last run forward without a tape, and their
-//! inputs are saved; the last one runs on a tape, through the loss, and backward. Then each earlier
-//! group is recomputed on a separate tape, with the gradient of its output. With one group this is
-//! an ordinary tape; with one group per layer the tape has one layer's operations at a time.
+//! inputs are saved. The last group and the loss run on a tape, forward and backward. Then each
+//! earlier group is recomputed on a separate tape and continues the backward pass from the gradient
+//! of its output. With one group nothing is recomputed; with one group per layer the tape never has
+//! more than one layer's operations.
 //! <https://arxiv.org/abs/1604.06174>
 
 use crate::batch::Batch;
@@ -18,22 +19,22 @@ use hearth_llm::ops::MatmulPrecision;
 pub(crate) struct GradientOptions {
     pub precision: MatmulPrecision,
     pub layers_on_tape: usize,
-    /// Multiplies the sum of the losses.
+    /// Factor of the sum of the losses.
     pub scale: f32,
-    pub drop: Option<DropoutPass>,
+    pub dropout: Option<DropoutPass>,
 }
 
-/// `scale` times the sum of a batch's losses, and the gradient of that for each adapter's `a` and
-/// `b`.
-pub(crate) fn of_batch(
+/// The sum of a batch's losses times `scale`, and its gradient with respect to each adapter's `a`
+/// and `b`.
+pub(crate) fn batch_gradient(
     decoder: &Decoder,
     parameters: &Parameters,
     batch: &Batch,
     options: &GradientOptions,
 ) -> (f64, Vec<[Tensor<2>; 2]>) {
     let _awake = team::enter();
-    let plain = parameters.attach(decoder, options.drop);
-    let (tracked, leaves) = parameters.attach_tracked(decoder, options.drop);
+    let untracked = parameters.attach(decoder, options.dropout);
+    let (tracked, leaves) = parameters.attach_tracked(decoder, options.dropout);
     let layers = decoder.layers().len();
     let run = |decoder: &Decoder, x: Tensor<2>, group: &std::ops::Range<usize>| {
         group.clone().fold(x, |x, layer| {
@@ -43,39 +44,39 @@ pub(crate) fn of_batch(
 
     let groups: Vec<_> = groups(layers, options.layers_on_tape).collect();
     let mut inputs = Vec::with_capacity(groups.len());
-    let mut x = plain.embed(batch.ids.clone());
-    for (at, group) in groups.iter().enumerate() {
+    let mut x = untracked.embed(batch.ids.clone());
+    for (index, group) in groups.iter().enumerate() {
         inputs.push(x.clone());
-        if at + 1 < groups.len() {
-            x = run(&plain, x, group);
+        if index + 1 < groups.len() {
+            x = run(&untracked, x, group);
         }
     }
     drop(x);
 
     let mut gradients: Vec<Option<[Tensor<2>; 2]>> = vec![None; leaves.len()];
-    let (mut loss, mut of_output) = (0.0, None);
-    for (at, group) in groups.iter().enumerate().rev() {
+    let (mut loss, mut output_gradient) = (0.0, None);
+    for (index, group) in groups.iter().enumerate().rev() {
         let Some(input) = inputs.pop() else { break };
         // The embedding is frozen and needs no gradient.
-        let input = match at {
+        let input = match index {
             0 => input.autodiff(),
             _ => input.autodiff().require_grad(),
         };
         let output = run(&tracked, input.clone(), group);
-        let value = match of_output.take() {
+        let root = match output_gradient.take() {
             None => {
-                let value = tracked.loss(output, batch.targets.clone(), options.scale, options.precision);
-                loss = f64::from(value.clone().into_scalar::<f32>());
-                value
+                let scaled_loss = tracked.loss(output, batch.targets.clone(), options.scale, options.precision);
+                loss = f64::from(scaled_loss.clone().into_scalar::<f32>());
+                scaled_loss
             }
-            // The inner product with the output's gradient has that as its gradient.
+            // d(output · gradient) / d(output) = gradient, which starts this group's backward pass.
             Some(gradient) => (output * Tensor::from_inner(gradient)).sum(),
         };
-        let mut found = value.backward();
-        of_output = input.grad_remove(&mut found);
+        let mut tape_gradients = root.backward();
+        output_gradient = input.grad_remove(&mut tape_gradients);
         for ((leaves, pair), gradient) in leaves.iter().zip(&parameters.pairs).zip(&mut gradients) {
             if group.contains(&pair.layer) {
-                let [a, b] = leaves.each_ref().map(|leaf| leaf.grad_remove(&mut found));
+                let [a, b] = leaves.each_ref().map(|leaf| leaf.grad_remove(&mut tape_gradients));
                 *gradient = a.zip(b).map(|(a, b)| [a, b]);
             }
         }
@@ -85,7 +86,7 @@ pub(crate) fn of_batch(
     (
         loss,
         gradients
-            .map(|(found, leaves)| found.unwrap_or_else(|| zeros(leaves)))
+            .map(|(gradient, leaves)| gradient.unwrap_or_else(|| zeros(leaves)))
             .collect(),
     )
 }
@@ -101,12 +102,14 @@ pub fn loss(decoder: &Decoder, batch: &Batch, precision: MatmulPrecision) -> f64
     )
 }
 
-/// Layers in groups of `size`; the remainder is the first group.
+/// Splits the layers into groups of `size`; the first group has the remainder.
 fn groups(layers: usize, size: usize) -> impl Iterator<Item = std::ops::Range<usize>> {
     let size = size.clamp(1, layers.max(1));
-    let first = layers % size;
-    let whole = (first..layers).step_by(size).map(move |start| start..start + size);
-    std::iter::once(0..first).filter(|group| !group.is_empty()).chain(whole)
+    let remainder = layers % size;
+    let full = (remainder..layers).step_by(size).map(move |start| start..start + size);
+    std::iter::once(0..remainder)
+        .filter(|group| !group.is_empty())
+        .chain(full)
 }
 
 #[cfg(test)]
@@ -117,8 +120,8 @@ mod tests {
     fn every_layer_is_in_one_group() {
         for layers in 1..12 {
             for size in 1..14 {
-                let all: Vec<usize> = groups(layers, size).flatten().collect();
-                assert_eq!(all, (0..layers).collect::<Vec<_>>());
+                let grouped: Vec<usize> = groups(layers, size).flatten().collect();
+                assert_eq!(grouped, (0..layers).collect::<Vec<_>>());
                 assert!(groups(layers, size).all(|group| group.len() <= size));
             }
         }

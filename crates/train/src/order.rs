@@ -1,15 +1,18 @@
-//! Random numbers of a run, which depend on the seed and their purpose, never on earlier draws.
+//! Random numbers of a run, and the order of its examples.
+//!
+//! Each purpose has a stream that depends on the seed only, so a resumed run draws the same numbers
+//! as an uninterrupted one.
 
-/// A stream of random numbers. <https://prng.di.unimi.it/splitmix64.c>
+/// SplitMix64. <https://prng.di.unimi.it/splitmix64.c>
 #[derive(Debug, Clone)]
 pub(crate) struct Random(u64);
 
 impl Random {
-    /// The stream for one purpose, identified by numbers.
+    /// The stream of a purpose: one of the constants below, and indices.
     pub fn new(seed: u64, purpose: &[u64]) -> Self {
         let mut random = Self(seed);
-        for part in purpose {
-            random.0 = random.next().wrapping_add(*part);
+        for number in purpose {
+            random.0 = random.next().wrapping_add(*number);
         }
         random
     }
@@ -21,25 +24,28 @@ impl Random {
         x ^ (x >> 31)
     }
 
-    /// A value from -1 to 1.
+    /// Uniform from -1 to 1, excluding 1.
     pub fn signed(&mut self) -> f32 {
         const STEPS: f32 = (1u32 << 24) as f32;
         (self.next() >> 40) as f32 / STEPS * 2.0 - 1.0
     }
 
-    /// Below `bound`, which is not 0. The bias of the remainder is one in 2^64 / bound.
+    /// Uniform from 0 to `bound - 1`. `bound` must not be 0. The bias of the remainder is 1 in
+    /// 2^64 / bound.
     pub fn below(&mut self, bound: usize) -> usize {
         (self.next() % bound as u64) as usize
     }
 }
 
-/// Purposes of streams; each number is used once.
+/// Purpose of the order of the examples, with the epoch.
 pub(crate) const ORDER: u64 = 1;
+/// Purpose of the initial weights, with the layer and the adapter's index.
 pub(crate) const WEIGHTS: u64 = 2;
+/// Purpose of dropout, with the pass and the adapter's index.
 pub(crate) const DROPOUT: u64 = 3;
 
-/// The order of `count` examples in an epoch.
-pub(crate) fn of_epoch(count: usize, epoch: usize, seed: u64, shuffle: bool) -> Vec<usize> {
+/// The order of `count` examples in an epoch: a Fisher-Yates shuffle if `shuffle`.
+pub(crate) fn epoch_order(count: usize, epoch: usize, seed: u64, shuffle: bool) -> Vec<usize> {
     let mut order: Vec<usize> = (0..count).collect();
     if shuffle {
         let mut random = Random::new(seed, &[ORDER, epoch as u64]);
@@ -56,12 +62,12 @@ mod tests {
 
     #[test]
     fn every_example_comes_once_an_epoch() {
-        let (first, second) = (of_epoch(100, 0, 7, true), of_epoch(100, 1, 7, true));
+        let (first, second) = (epoch_order(100, 0, 7, true), epoch_order(100, 1, 7, true));
         assert_ne!(first, second);
-        assert_eq!(first, of_epoch(100, 0, 7, true));
+        assert_eq!(first, epoch_order(100, 0, 7, true));
         for mut order in [first, second] {
             order.sort_unstable();
-            assert_eq!(order, of_epoch(100, 0, 7, false));
+            assert_eq!(order, epoch_order(100, 0, 7, false));
         }
     }
 }

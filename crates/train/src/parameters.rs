@@ -1,4 +1,4 @@
-//! The trainable parameters: an adapter on each target module.
+//! The trainable parameters: a LoRA adapter on each target module.
 
 use crate::error::TrainError;
 use crate::order::{DROPOUT, Random, WEIGHTS};
@@ -7,7 +7,7 @@ use hearth_formats::adapter::LinearName;
 use hearth_llm::ops::{Adapter, Dropout};
 use hearth_llm::{Decoder, LoraPart, Model};
 
-/// One linear's adapter.
+/// The adapter of one linear layer.
 #[derive(Debug, Clone)]
 pub(crate) struct Pair {
     pub layer: usize,
@@ -19,7 +19,7 @@ pub(crate) struct Pair {
 }
 
 impl Pair {
-    /// Its name in files.
+    /// The prefix of its tensors in a checkpoint.
     pub fn name(&self) -> String {
         format!("blk.{}.{}", self.layer, self.linear)
     }
@@ -32,24 +32,25 @@ pub struct Parameters {
     pub(crate) scale: f32,
 }
 
-/// The dropout of one pass.
+/// Dropout in one forward and backward pass.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct DropoutPass {
     pub rate: f32,
     pub seed: u64,
-    /// The number of the pass in its run.
+    /// The index of the pass in its run.
     pub pass: u64,
 }
 
 impl Parameters {
-    /// New adapters of this rank, with no effect yet: `a` is uniform in -1/sqrt(in) to 1/sqrt(in),
-    /// as in PEFT, and `b` is 0.
+    /// New adapters of this rank, initialized as in PEFT: `a` is uniform from -1/sqrt(in) to
+    /// 1/sqrt(in), and `b` is 0, so that they have no effect yet. No `targets` means all linear
+    /// layers.
     ///
     /// # Errors
-    /// A target that no layer has, or a rank larger than a weight's sides.
+    /// If a target is unknown or in no layer, or the rank is larger than a weight's shorter side.
     pub fn new(model: &Model, targets: &[String], rank: usize, scale: f32, seed: u64) -> Result<Self, TrainError> {
-        let named = |name: &String| LinearName::named(name).ok_or_else(|| TrainError::UnknownTarget(name.clone()));
-        let targets = targets.iter().map(named).collect::<Result<Vec<_>, _>>()?;
+        let parse = |name: &String| LinearName::named(name).ok_or_else(|| TrainError::UnknownTarget(name.clone()));
+        let targets = targets.iter().map(parse).collect::<Result<Vec<_>, _>>()?;
         let mut pairs = Vec::new();
         for (layer, weights) in model.decoder().layers().iter().enumerate() {
             let device = model.decoder().device(layer);
@@ -83,10 +84,10 @@ impl Parameters {
         }
     }
 
-    /// Starts from an adapter: replaces the initial values with its values.
+    /// Replaces the initial values with an adapter's.
     ///
     /// # Errors
-    /// It has other linears, or another rank or scale.
+    /// If its linear layers, rank or scale differ.
     pub fn start_from(&mut self, parts: &[LoraPart]) -> Result<(), TrainError> {
         let mismatch = |why: String| TrainError::InitialAdapter(why);
         if parts.len() != self.pairs.len() {
@@ -122,14 +123,14 @@ impl Parameters {
 
     /// The number of trainable parameters.
     pub fn count(&self) -> u64 {
-        let of = |tensor: &Tensor<2>| tensor.dims().iter().product::<usize>() as u64;
-        self.pairs.iter().map(|pair| of(&pair.a) + of(&pair.b)).sum()
+        let size = |tensor: &Tensor<2>| tensor.dims().iter().product::<usize>() as u64;
+        self.pairs.iter().map(|pair| size(&pair.a) + size(&pair.b)).sum()
     }
 
-    /// Returns whether all values are finite.
+    /// Whether all values are finite.
     pub(crate) fn are_finite(&self) -> bool {
-        let finite = |tensor: &Tensor<2>| values(tensor).iter().all(|value| value.is_finite());
-        self.pairs.iter().all(|pair| finite(&pair.a) && finite(&pair.b))
+        let is_finite = |tensor: &Tensor<2>| values(tensor).iter().all(|value| value.is_finite());
+        self.pairs.iter().all(|pair| is_finite(&pair.a) && is_finite(&pair.b))
     }
 
     /// The current adapters, for inference or a file.
@@ -145,28 +146,28 @@ impl Parameters {
         self.pairs.iter().map(part).collect()
     }
 
-    /// The decoder with the adapters attached, untracked.
-    pub(crate) fn attach(&self, decoder: &Decoder, drop: Option<DropoutPass>) -> Decoder {
-        let pairs = self.pairs.iter().map(|pair| [pair.a.clone(), pair.b.clone()]);
-        self.attach_tensors(decoder, pairs, drop)
+    /// The decoder with the adapters attached, for passes without a gradient.
+    pub(crate) fn attach(&self, decoder: &Decoder, dropout: Option<DropoutPass>) -> Decoder {
+        let tensors = self.pairs.iter().map(|pair| [pair.a.clone(), pair.b.clone()]);
+        self.attach_tensors(decoder, tensors, dropout)
     }
 
-    /// The decoder with the adapters attached as leaves of a tape, and the leaves, in order.
+    /// The decoder with the adapters attached as leaves of a tape, and each adapter's leaves.
     pub(crate) fn attach_tracked(
         &self,
         decoder: &Decoder,
-        drop: Option<DropoutPass>,
+        dropout: Option<DropoutPass>,
     ) -> (Decoder, Vec<[Tensor<2>; 2]>) {
         let leaf = |tensor: &Tensor<2>| tensor.clone().autodiff().require_grad();
         let leaves: Vec<_> = self.pairs.iter().map(|pair| [leaf(&pair.a), leaf(&pair.b)]).collect();
-        (self.attach_tensors(decoder, leaves.iter().cloned(), drop), leaves)
+        (self.attach_tensors(decoder, leaves.iter().cloned(), dropout), leaves)
     }
 
     fn attach_tensors(
         &self,
         decoder: &Decoder,
         tensors: impl Iterator<Item = [Tensor<2>; 2]>,
-        drop: Option<DropoutPass>,
+        dropout: Option<DropoutPass>,
     ) -> Decoder {
         let mut decoder = decoder.clone();
         let mut linears: Vec<_> = decoder
@@ -180,15 +181,15 @@ impl Parameters {
                     .map(move |(name, linear)| (layer, name, linear))
             })
             .collect();
-        for (number, (pair, [a, b])) in self.pairs.iter().zip(tensors).enumerate() {
-            let here = linears
+        for (index, (pair, [a, b])) in self.pairs.iter().zip(tensors).enumerate() {
+            let target = linears
                 .iter_mut()
                 .find(|(layer, name, _)| *layer == pair.layer && *name == pair.linear);
-            let dropout = drop.map(|drop| Dropout {
-                seed: Random::new(drop.seed, &[DROPOUT, drop.pass, number as u64]).next(),
-                rate: drop.rate,
+            let dropout = dropout.map(|dropout| Dropout {
+                seed: Random::new(dropout.seed, &[DROPOUT, dropout.pass, index as u64]).next(),
+                rate: dropout.rate,
             });
-            if let Some((_, _, linear)) = here {
+            if let Some((_, _, linear)) = target {
                 linear.adapter = Adapter::Lora {
                     a: a.into_dispatch(),
                     b: b.into_dispatch(),

@@ -1,4 +1,4 @@
-//! The loop: batches, steps, evaluations, checkpoints.
+//! The training loop: batches, steps, evaluations, checkpoints.
 
 use crate::adamw::{self, AdamW};
 use crate::batch::{Batch, Example};
@@ -14,20 +14,19 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
-/// Tokens per batch of an evaluation.
-const TOKENS_AN_EVALUATION: usize = 2048;
-/// The run has diverged if the smoothed loss is this many times its minimum and [`EXPLODED_BY`]
-/// above it.
-const EXPLODED: f64 = 2.0;
-const EXPLODED_BY: f64 = 1.0;
-/// The weight of a new loss in the moving average.
+/// Maximum tokens per batch of an evaluation.
+const EVALUATION_BATCH_TOKENS: usize = 2048;
+/// The run has diverged if the smoothed loss exceeds its minimum times [`DIVERGENCE_FACTOR`] plus
+/// [`DIVERGENCE_MARGIN`].
+const DIVERGENCE_FACTOR: f64 = 2.0;
+const DIVERGENCE_MARGIN: f64 = 1.0;
+/// The weight of a new loss in the exponential moving average.
 const SMOOTHING: f64 = 0.1;
 
 /// An event of a run.
 #[derive(Debug)]
 pub enum Report<'a> {
-    /// A batch of a step went forward and backward, or one of an evaluation forward. The callback
-    /// may block to pause the run.
+    /// A batch of a step or of an evaluation is done. The callback may block to pause the run.
     Batch,
     /// A step was taken.
     Step(Step),
@@ -37,11 +36,11 @@ pub enum Report<'a> {
         step: usize,
         /// Mean loss per trained token; may be NaN or infinite.
         loss: f64,
-        /// Whether it is the best since the first step; never if NaN or infinite.
+        /// Whether the loss is the best since the first step; never if NaN or infinite.
         best: bool,
     },
-    /// These adapters are the best so far, or the latest if there is no validation split or no
-    /// evaluation was finite: the receiver should save them.
+    /// The receiver should save these adapters: they are the best so far, or the latest if there is
+    /// no validation split or no evaluation was finite.
     Improved {
         /// The adapters.
         parameters: &'a Parameters,
@@ -57,7 +56,7 @@ pub enum Report<'a> {
     },
 }
 
-/// One step.
+/// Metrics of a step.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Step {
     /// The number of the step, from 1.
@@ -72,52 +71,52 @@ pub struct Step {
     pub learning_rate: f64,
     /// Norm of the gradient before clipping.
     pub gradient_norm: f64,
-    /// Tokens of its examples.
+    /// Tokens of the step's examples.
     pub tokens: usize,
-    /// Its duration in seconds.
+    /// The step's duration in seconds, without the time in callbacks.
     pub seconds: f64,
 }
 
-/// The caller's decision after a report; of several, the strongest.
+/// The caller's decision after a report. A later variant overrides an earlier one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Control {
     /// Continues.
     Continue,
     /// Writes a checkpoint, evaluates, and ends.
     Stop,
-    /// Writes a checkpoint after the step and ends. A pending evaluation is skipped and made on
-    /// resume.
+    /// Writes a checkpoint after the step and ends. A pending evaluation is left to the resumed
+    /// run.
     Suspend,
-    /// Ends at once, without a checkpoint: the report could not be saved, so the run has to resume
-    /// from before it.
+    /// Ends at once, without a checkpoint: the caller could not save the report, so a resumed run
+    /// has to report it again.
     Abort,
 }
 
-/// Reports an event; returns the decision.
-fn send(report: &mut dyn FnMut(Report) -> Control, what: Report) -> Result<Control, TrainError> {
-    match report(what) {
+/// Reports an event. Returns the caller's decision, or [`TrainError::Aborted`].
+fn send(report: &mut dyn FnMut(Report) -> Control, event: Report) -> Result<Control, TrainError> {
+    match report(event) {
         Control::Abort => Err(TrainError::Aborted),
         control => Ok(control),
     }
 }
 
-/// Why a run ended.
+/// The reason that a run ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EndReason {
     /// All steps were taken.
     Completed,
     /// The validation loss stopped improving.
     EarlyStop,
-    /// It was stopped by the caller.
+    /// The caller stopped it.
     Stopped,
-    /// It was suspended by the caller, without a final evaluation.
+    /// The caller suspended it, without a final evaluation.
     Suspended,
 }
 
 /// The result of a run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct End {
-    /// Why.
+    /// The reason that it ended.
     pub reason: EndReason,
     /// The loss of each step.
     pub losses: Vec<f64>,
@@ -129,8 +128,8 @@ pub struct End {
     pub seconds: f64,
 }
 
-/// The reason to end for a decision; `None` to continue.
-fn reason(control: Control) -> Option<EndReason> {
+/// The reason to end after a decision; `None` continues.
+fn end_reason(control: Control) -> Option<EndReason> {
     match control {
         Control::Continue => None,
         Control::Stop => Some(EndReason::Stopped),
@@ -223,21 +222,21 @@ impl Run {
         &self.progress.losses
     }
 
-    /// The best evaluation since the first step: the number of steps before it, and its loss, never
-    /// NaN or infinite. One that was made only because the run was stopped does not count.
+    /// The best evaluation since the first step: the number of steps taken before it, and its loss,
+    /// never NaN or infinite. An evaluation made only because the run was stopped does not count.
     pub fn best(&self) -> Option<(usize, f64)> {
         self.progress.best()
     }
 
-    /// Dry run: computes and discards the gradient of one batch of the longest examples. Returns
-    /// its duration in seconds. Its peak memory equals the run's.
+    /// Computes and discards the gradient of a batch of the longest examples, whose peak memory is
+    /// the run's. Returns the duration in seconds.
     pub fn dry_run(&self) -> f64 {
         let mut longest: Vec<&Example> = self.examples.iter().collect();
         longest.sort_by_key(|example| std::cmp::Reverse(example.ids.len()));
         let batch = Batch::new(longest.into_iter().take(self.settings.batch));
-        let began = Instant::now();
+        let start = Instant::now();
         self.gradient(&batch, 1.0, 0);
-        began.elapsed().as_secs_f64()
+        start.elapsed().as_secs_f64()
     }
 
     /// Takes all remaining steps.
@@ -248,7 +247,7 @@ impl Run {
         let steps = self.steps();
         let mut monitor = DivergenceMonitor::default();
         for loss in &self.progress.losses {
-            monitor.has_exploded(*loss);
+            monitor.has_diverged(*loss);
         }
         if self.progress.evaluations.is_empty() && self.progress.losses.is_empty() {
             let (loss, mut control) = self.evaluate(report)?;
@@ -257,23 +256,24 @@ impl Run {
                 let best = false;
                 control = control.max(send(report, Report::Evaluated { step: 0, loss, best })?);
             }
-            if let Some(reason) = reason(control) {
+            if let Some(reason) = end_reason(control) {
                 return Ok(self.end(reason));
             }
         }
+        // The run may have been suspended before this evaluation.
         if self.evaluation_is_due()
             && let Some(end) = self.after_step(Control::Continue, report)?
         {
             return Ok(end);
         }
         if self.is_out_of_patience() {
-            // It was interrupted after its last checkpoint.
+            // The run was interrupted after the checkpoint of its early stop.
             return Ok(self.end(EndReason::EarlyStop));
         }
         while self.progress.losses.len() < steps {
             let (step, mut control) = self.step(steps, report)?;
             control = control.max(send(report, Report::Step(step))?);
-            if monitor.has_exploded(step.loss) {
+            if monitor.has_diverged(step.loss) {
                 return Err(TrainError::diverged("The loss", step.step, step.loss));
             }
             if let Some(end) = self.after_step(control, report)? {
@@ -283,12 +283,17 @@ impl Run {
         Ok(self.end(EndReason::Completed))
     }
 
-    /// Returns whether an evaluation is due after the last step.
+    /// Whether an evaluation is due after the latest step.
     fn evaluation_is_due(&self) -> bool {
         let (step, steps) = (self.progress.losses.len(), self.steps());
-        let due = step > 0 && (step == steps || step % self.settings.eval_every == 0);
-        let measured = self.progress.evaluations.last().is_some_and(|(at, _)| *at == step);
-        due && !measured && !self.held_out.is_empty()
+        let is_scheduled = step > 0 && (step == steps || step % self.settings.eval_every == 0);
+        is_scheduled && !self.is_evaluated_after(step) && !self.held_out.is_empty()
+    }
+
+    /// Whether the history has an evaluation after this number of steps.
+    fn is_evaluated_after(&self, step: usize) -> bool {
+        let last = self.progress.evaluations.last();
+        last.is_some_and(|(last_step, _)| *last_step == step)
     }
 
     /// Whether the run ends before its last step, since evaluations have not improved.
@@ -298,16 +303,17 @@ impl Run {
         !is_last && patience > 0 && self.progress.since_best() >= patience
     }
 
-    /// After a step: evaluation and checkpoint if due, and the end if requested.
+    /// Evaluates and writes a checkpoint if due. Returns the end of the run if it stops early or
+    /// the caller decided to end it.
     fn after_step(
         &mut self,
         mut control: Control,
         report: &mut dyn FnMut(Report) -> Control,
     ) -> Result<Option<End>, TrainError> {
         let (step, steps) = (self.progress.losses.len(), self.steps());
-        let last = step == steps;
+        let is_last = step == steps;
         if control < Control::Suspend && self.evaluation_is_due() {
-            control = control.max(self.evaluated(step, report)?);
+            control = control.max(self.evaluate_and_record(step, report)?);
         }
         if self.is_out_of_patience() {
             self.check_adapters(step)?;
@@ -315,45 +321,46 @@ impl Run {
             return Ok(Some(self.end(EndReason::EarlyStop)));
         }
         let is_due = step % self.settings.checkpoint_every == 0;
-        if last || control > Control::Continue || is_due {
+        if is_last || control > Control::Continue || is_due {
             self.check_adapters(step)?;
             if self.held_out.is_empty() {
-                control = control.max(self.improved(step, None, report)?);
+                control = control.max(self.send_improved(step, None, report)?);
             }
             control = control.max(self.checkpoint(report)?);
         }
-        let done = last && !self.evaluation_is_due();
-        if control == Control::Continue || done {
+        let is_complete = is_last && !self.evaluation_is_due();
+        if control == Control::Continue || is_complete {
             return Ok(None);
         }
         if control == Control::Stop {
-            control = control.max(self.measure_at_stop(step, report)?);
+            control = control.max(self.evaluate_at_stop(step, report)?);
         }
-        Ok(reason(control).map(|reason| self.end(reason)))
+        Ok(end_reason(control).map(|reason| self.end(reason)))
     }
 
-    /// One step: accumulated, clipped gradients and the optimizer. Returns also the strongest
-    /// decision meanwhile.
+    /// Takes one step: accumulates gradients, clips them and updates the adapters. Returns its
+    /// metrics and the strongest decision of the reports.
     fn step(&mut self, steps: usize, report: &mut dyn FnMut(Report) -> Control) -> Result<(Step, Control), TrainError> {
-        let number = self.progress.losses.len();
+        let step = self.progress.losses.len();
         let settings = &self.settings;
-        let an_epoch = settings.steps_per_epoch(self.examples.len());
-        let (epoch, within) = (number / an_epoch, number % an_epoch);
-        let order = order::of_epoch(self.examples.len(), epoch, settings.seed, settings.shuffle);
+        let steps_per_epoch = settings.steps_per_epoch(self.examples.len());
+        let (epoch, step_in_epoch) = (step / steps_per_epoch, step % steps_per_epoch);
+        let order = order::epoch_order(self.examples.len(), epoch, settings.seed, settings.shuffle);
         let size = settings.examples_per_step();
-        let chosen = &order[within * size..((within + 1) * size).min(order.len())];
-        let batches: Vec<Batch> = chosen
+        let first = step_in_epoch * size;
+        let end = (first + size).min(order.len());
+        let batches: Vec<Batch> = order[first..end]
             .chunks(settings.batch)
-            .map(|chunk| Batch::new(chunk.iter().map(|at| &self.examples[*at])))
+            .map(|chunk| Batch::new(chunk.iter().map(|index| &self.examples[*index])))
             .collect();
         let trained: usize = batches.iter().map(|batch| batch.trained).sum();
         let (mut loss, mut sum) = (0.0, None::<Vec<[Tensor<2>; 2]>>);
         let (mut seconds, mut control) = (0.0, Control::Continue);
-        for (at, batch) in batches.iter().enumerate() {
-            let began = Instant::now();
-            let pass = (number * settings.accumulation + at) as u64;
-            let (part, gradients) = self.gradient(batch, 1.0 / trained.max(1) as f32, pass);
-            loss += part;
+        for (index, batch) in batches.iter().enumerate() {
+            let start = Instant::now();
+            let pass = (step * settings.accumulation + index) as u64;
+            let (batch_loss, gradients) = self.gradient(batch, 1.0 / trained.max(1) as f32, pass);
+            loss += batch_loss;
             sum = Some(match sum {
                 None => gradients,
                 Some(sum) => sum
@@ -362,52 +369,53 @@ impl Run {
                     .map(|([a, b], [da, db])| [a + da, b + db])
                     .collect(),
             });
-            // The callback may block.
-            seconds += began.elapsed().as_secs_f64();
+            // Excludes the callback, which may block.
+            seconds += start.elapsed().as_secs_f64();
             control = control.max(send(report, Report::Batch)?);
         }
-        let began = Instant::now();
+        let start = Instant::now();
         let gradients = sum.unwrap_or_default();
-        let norm = adamw::norm(&gradients);
-        let became = |what, value: f64| {
+        let gradient_norm = adamw::norm(&gradients);
+        let check_finite = |what, value: f64| {
             if value.is_finite() {
                 Ok(())
             } else {
-                Err(TrainError::diverged(what, number + 1, value))
+                Err(TrainError::diverged(what, step + 1, value))
             }
         };
-        became("The loss", loss)?;
-        became("The norm of the gradient", norm)?;
-        let factor = settings.clip_factor(norm);
-        let learning_rate = settings.learning_rate_at(number, steps);
+        check_finite("The loss", loss)?;
+        check_finite("The norm of the gradient", gradient_norm)?;
+        let clip_factor = settings.clip_factor(gradient_norm);
+        let learning_rate = settings.learning_rate_at(step, steps);
         self.optimizer.step(
             &mut self.parameters,
             gradients,
-            factor,
+            clip_factor,
             learning_rate,
             settings.weight_decay,
         );
         let tokens = batches.iter().map(|batch| batch.tokens).sum();
-        seconds += began.elapsed().as_secs_f64();
+        seconds += start.elapsed().as_secs_f64();
         self.progress.losses.push(loss);
         self.progress.tokens += tokens as u64;
         self.progress.seconds += seconds;
-        let step = Step {
-            step: number + 1,
+        let metrics = Step {
+            step: step + 1,
             steps,
-            epoch: epoch as f64 + (within * size + chosen.len()) as f64 / self.examples.len() as f64,
+            epoch: epoch as f64 + end as f64 / self.examples.len() as f64,
             loss,
             learning_rate,
-            gradient_norm: norm,
+            gradient_norm,
             tokens,
             seconds,
         };
-        Ok((step, control))
+        Ok((metrics, control))
     }
 
+    /// The sum of the losses of a batch times `scale`, and its gradient.
     fn gradient(&self, batch: &Batch, scale: f32, pass: u64) -> (f64, Vec<[Tensor<2>; 2]>) {
         let settings = &self.settings;
-        let drop = DropoutPass {
+        let dropout = DropoutPass {
             rate: settings.dropout,
             seed: settings.seed,
             pass,
@@ -416,15 +424,15 @@ impl Run {
             precision: settings.precision(),
             layers_on_tape: settings.layers_on_tape,
             scale,
-            drop: Some(drop).filter(|drop| drop.rate > 0.0),
+            dropout: Some(dropout).filter(|dropout| dropout.rate > 0.0),
         };
-        gradient::of_batch(self.model.decoder(), &self.parameters, batch, &options)
+        gradient::batch_gradient(self.model.decoder(), &self.parameters, batch, &options)
     }
 
-    /// Mean loss per trained token of the validation examples, or `None` if there are none or the
-    /// evaluation was interrupted; and the strongest decision meanwhile.
+    /// Evaluates the validation examples. Returns the mean loss per trained token, or `None` if
+    /// there are none or the run was suspended, and the strongest decision of the reports.
     fn evaluate(&self, report: &mut dyn FnMut(Report) -> Control) -> Result<(Option<f64>, Control), TrainError> {
-        let batches = Batch::of_tokens(&self.held_out, TOKENS_AN_EVALUATION);
+        let batches = Batch::of_tokens(&self.held_out, EVALUATION_BATCH_TOKENS);
         let trained: usize = batches.iter().map(|batch| batch.trained).sum();
         let decoder = self.parameters.attach(self.model.decoder(), None);
         let (mut loss, mut control) = (0.0, Control::Continue);
@@ -438,36 +446,41 @@ impl Run {
         Ok(((trained > 0).then(|| loss / trained as f64), control))
     }
 
-    fn evaluated(&mut self, step: usize, report: &mut dyn FnMut(Report) -> Control) -> Result<Control, TrainError> {
-        let (loss, meanwhile) = self.evaluate(report)?;
+    /// Evaluates, reports the evaluation and adds it to the history. Returns the strongest decision
+    /// of the reports.
+    fn evaluate_and_record(
+        &mut self,
+        step: usize,
+        report: &mut dyn FnMut(Report) -> Control,
+    ) -> Result<Control, TrainError> {
+        let (loss, control) = self.evaluate(report)?;
         let Some(loss) = loss else {
-            return Ok(meanwhile);
+            return Ok(control);
         };
-        let control = self.report_evaluation(step, loss, report)?;
+        let control = control.max(self.report_evaluation(step, loss, report)?);
         self.progress.evaluations.push((step, loss));
-        Ok(meanwhile.max(control))
+        Ok(control)
     }
 
-    /// The evaluation of a run that is stopped between evaluations: its adapters are saved if best,
-    /// but it is not recorded in the history, so that a resumed run equals an uninterrupted one.
-    /// Returns the strongest decision meanwhile.
-    fn measure_at_stop(&self, step: usize, report: &mut dyn FnMut(Report) -> Control) -> Result<Control, TrainError> {
-        let measured = self.progress.evaluations.last().is_some_and(|(at, _)| *at == step);
-        if measured {
+    /// The evaluation of a run that is stopped between evaluations: reported, but not added to the
+    /// history, so that a resumed run equals an uninterrupted one. Returns the strongest decision
+    /// of the reports.
+    fn evaluate_at_stop(&self, step: usize, report: &mut dyn FnMut(Report) -> Control) -> Result<Control, TrainError> {
+        if self.is_evaluated_after(step) {
             return Ok(Control::Continue);
         }
-        let (loss, meanwhile) = self.evaluate(report)?;
+        let (loss, control) = self.evaluate(report)?;
         let Some(loss) = loss else {
-            return Ok(meanwhile);
+            return Ok(control);
         };
-        Ok(meanwhile.max(self.report_evaluation(step, loss, report)?))
+        Ok(control.max(self.report_evaluation(step, loss, report)?))
     }
 
     /// Reports an evaluation, and [`Report::Improved`] if it is the best. While no evaluation was
-    /// finite, the latest adapters count as the best. Returns the decision.
+    /// finite, the latest adapters count as the best. Returns the strongest decision.
     ///
     /// # Errors
-    /// If an adapter has a value that is NaN or infinite.
+    /// If adapters to be saved have a value that is NaN or infinite.
     fn report_evaluation(
         &self,
         step: usize,
@@ -475,19 +488,19 @@ impl Run {
         report: &mut dyn FnMut(Report) -> Control,
     ) -> Result<Control, TrainError> {
         let best = self.progress.is_better(loss);
-        let saves = best || self.progress.best().is_none();
-        if saves {
+        let is_saved = best || self.progress.best().is_none();
+        if is_saved {
             self.check_adapters(step)?;
         }
         let mut control = send(report, Report::Evaluated { step, loss, best })?;
-        if saves {
+        if is_saved {
             let loss = Some(loss).filter(|loss| loss.is_finite());
-            control = control.max(self.improved(step, loss, report)?);
+            control = control.max(self.send_improved(step, loss, report)?);
         }
         Ok(control)
     }
 
-    fn improved(
+    fn send_improved(
         &self,
         step: usize,
         loss: Option<f64>,
@@ -497,8 +510,8 @@ impl Run {
         send(report, Report::Improved { parameters, step, loss })
     }
 
-    /// Checks that all adapter values are finite, so that neither an adapter nor a checkpoint is
-    /// saved with NaN.
+    /// Checks that all adapter values are finite, so that NaN is neither in a saved adapter nor in
+    /// a checkpoint.
     fn check_adapters(&self, step: usize) -> Result<(), TrainError> {
         if self.parameters.are_finite() {
             Ok(())
@@ -507,6 +520,7 @@ impl Run {
         }
     }
 
+    /// Writes and reports a checkpoint, if the run has a folder.
     fn checkpoint(&self, report: &mut dyn FnMut(Report) -> Control) -> Result<Control, TrainError> {
         let Some(folder) = &self.folder else {
             return Ok(Control::Continue);
@@ -525,47 +539,50 @@ impl Run {
     }
 
     fn end(&self, reason: EndReason) -> End {
-        let before = self.progress.evaluations.first();
-        let before = before.filter(|(step, loss)| *step == 0 && loss.is_finite());
+        let first = self.progress.evaluations.first();
+        let eval_before = first.filter(|(step, loss)| *step == 0 && loss.is_finite());
         End {
             reason,
             losses: self.progress.losses.clone(),
-            eval_before: before.map(|(_, loss)| *loss),
+            eval_before: eval_before.map(|(_, loss)| *loss),
             tokens: self.progress.tokens,
             seconds: self.progress.seconds,
         }
     }
 
-    /// Fingerprint of the data: FNV-1a over all tokens.
+    /// Fingerprint of the data: FNV-1a over the tokens and loss masks of all examples.
     /// <http://www.isthe.com/chongo/tech/comp/fnv/>
     fn fingerprint(&self) -> u64 {
         let examples = self.examples.iter().chain(&self.held_out);
-        let numbers = examples.flat_map(|example| {
+        let words = examples.flat_map(|example| {
             let trained = example.trained.iter().map(|trained| u64::from(*trained));
             let ids = example.ids.iter().map(|id| u64::from(*id));
             ids.zip(trained).map(|(id, trained)| id * 2 + trained).chain([u64::MAX])
         });
-        numbers.fold(0xcbf2_9ce4_8422_2325, |hash, number| {
-            (hash ^ number).wrapping_mul(0x0100_0000_01b3)
+        words.fold(0xcbf2_9ce4_8422_2325, |hash, word| {
+            (hash ^ word).wrapping_mul(0x0100_0000_01b3)
         })
     }
 }
 
-/// Detects a diverged loss.
+/// Detects a diverging loss.
 #[derive(Debug, Default)]
 struct DivergenceMonitor {
+    /// Exponential moving average of the losses.
     smoothed: Option<f64>,
-    best: Option<f64>,
+    /// Minimum of `smoothed` so far.
+    minimum: Option<f64>,
 }
 
 impl DivergenceMonitor {
-    fn has_exploded(&mut self, loss: f64) -> bool {
+    /// Adds a step's loss. Returns whether the run has diverged.
+    fn has_diverged(&mut self, loss: f64) -> bool {
         let smoothed = self
             .smoothed
-            .map_or(loss, |before| before + SMOOTHING * (loss - before));
-        let best = self.best.map_or(smoothed, |best| best.min(smoothed));
-        (self.smoothed, self.best) = (Some(smoothed), Some(best));
-        smoothed > EXPLODED * best + EXPLODED_BY
+            .map_or(loss, |smoothed| smoothed + SMOOTHING * (loss - smoothed));
+        let minimum = self.minimum.map_or(smoothed, |minimum| minimum.min(smoothed));
+        (self.smoothed, self.minimum) = (Some(smoothed), Some(minimum));
+        smoothed > DIVERGENCE_FACTOR * minimum + DIVERGENCE_MARGIN
     }
 }
 
@@ -579,9 +596,9 @@ mod tests {
 
     /// A run of a few steps on a tiny model.
     fn run() -> Run {
-        let model = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/models/llama.gguf");
-        let gguf = Gguf::open(model).expect("the model opens");
-        let model = Model::load(&gguf, &LoadOptions::default(), &mut |_, _| ControlFlow::Continue(()));
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/models/llama.gguf");
+        let gguf = Gguf::open(path).expect("the model opens");
+        let model = Model::load(&gguf, &LoadOptions::default(), &mut |_| ControlFlow::Continue(()));
         let example = Example {
             ids: vec![10, 20, 30, 40],
             trained: vec![true; 4],
@@ -616,41 +633,42 @@ mod tests {
 
     #[test]
     fn a_non_finite_evaluation_is_reported_and_never_the_best() {
+        enum Expected {
+            Best,
+            /// Adapters are saved while no loss was finite.
+            SavedButNotBest,
+            NotSaved,
+        }
         let mut run = run();
         let nan = f64::NAN;
-        // Loss, whether it is the best, and whether the adapters are saved: they are while no loss
-        // was finite.
-        for (step, (loss, expected)) in [
-            (nan, (false, true)),
-            (-nan, (false, true)),
-            (f64::INFINITY, (false, true)),
-            (2.0, (true, true)),
-            (-nan, (false, false)),
-            (f64::NEG_INFINITY, (false, false)),
-            (2.5, (false, false)),
-            (1.5, (true, true)),
-        ]
-        .into_iter()
-        .enumerate()
-        {
-            let (mut reported, mut improved) = (None, None);
-            let result = run.report_evaluation(step + 1, loss, &mut |report| {
+        for (step, (loss, expected)) in (1..).zip([
+            (nan, Expected::SavedButNotBest),
+            (-nan, Expected::SavedButNotBest),
+            (f64::INFINITY, Expected::SavedButNotBest),
+            (2.0, Expected::Best),
+            (-nan, Expected::NotSaved),
+            (f64::NEG_INFINITY, Expected::NotSaved),
+            (2.5, Expected::NotSaved),
+            (1.5, Expected::Best),
+        ]) {
+            let (mut reported_best, mut improved) = (None, None);
+            let result = run.report_evaluation(step, loss, &mut |report| {
                 match report {
-                    Report::Evaluated { best, .. } => reported = Some(best),
+                    Report::Evaluated { best, .. } => reported_best = Some(best),
                     Report::Improved { step, loss, .. } => improved = Some((step, loss)),
                     _ => {}
                 }
                 Control::Continue
             });
             result.expect("the adapters are finite");
-            let saved = expected.1.then(|| (step + 1, expected.0.then_some(loss)));
-            assert_eq!(
-                (reported, improved),
-                (Some(expected.0), saved),
-                "{loss} after step {}",
-                step + 1
-            );
-            run.progress.evaluations.push((step + 1, loss));
+            let (expected_best, expected_improved) = match expected {
+                Expected::Best => (true, Some((step, Some(loss)))),
+                Expected::SavedButNotBest => (false, Some((step, None))),
+                Expected::NotSaved => (false, None),
+            };
+            assert_eq!(reported_best, Some(expected_best), "{loss} after step {step}");
+            assert_eq!(improved, expected_improved, "{loss} after step {step}");
+            run.progress.evaluations.push((step, loss));
         }
         assert_eq!(run.best(), Some((8, 1.5)));
         run.progress.evaluations = vec![(0, nan), (1, -nan)];
@@ -671,7 +689,7 @@ mod tests {
     #[test]
     fn an_exploding_loss_is_detected_and_a_noisy_one_is_not() {
         let mut monitor = DivergenceMonitor::default();
-        assert!((0..200).all(|step| !monitor.has_exploded(2.0 + f64::from(step % 7) * 0.5)));
-        assert!((0..200).any(|_| monitor.has_exploded(9.0)));
+        assert!((0..200).all(|step| !monitor.has_diverged(2.0 + f64::from(step % 7) * 0.5)));
+        assert!((0..200).any(|_| monitor.has_diverged(9.0)));
     }
 }

@@ -11,8 +11,8 @@ use serde::{Deserialize, Serialize};
 /// existed.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Settings {
-    /// The version of the settings' semantics: [`Settings::VERSION`] for a new run. A resumed run
-    /// keeps its version; runs older than this field have 1.
+    /// The version of the settings' semantics: [`Settings::VERSION`] in a new run. A resumed run
+    /// keeps its version; runs older than this field have version 1.
     #[serde(default = "first_version")]
     pub version: u32,
     /// Rank of the adapters.
@@ -25,7 +25,7 @@ pub struct Settings {
     pub rslora: bool,
     /// Target modules, by their GGUF names.
     pub targets: Vec<String>,
-    /// The highest learning rate.
+    /// The peak learning rate.
     pub learning_rate: f64,
     /// Decay of the learning rate after warm-up.
     pub schedule: Schedule,
@@ -49,7 +49,8 @@ pub struct Settings {
     pub shuffle: bool,
     /// Steps between evaluations.
     pub eval_every: usize,
-    /// Early stopping: evaluations without improvement; 0 disables it.
+    /// Early stopping: the number of evaluations without improvement after which the run ends; 0
+    /// disables it.
     pub patience: usize,
     /// Steps between checkpoints.
     pub checkpoint_every: usize,
@@ -57,17 +58,17 @@ pub struct Settings {
     /// ([`MatmulPrecision::F32`]).
     pub bf16: bool,
     /// Layers per gradient-checkpointing group. The inputs of each group are saved, and all groups
-    /// but the last run forward twice; with all layers in one group none does.
+    /// but the last run forward twice. With all layers in one group nothing is recomputed.
     pub layers_on_tape: usize,
 }
 
-/// Version of settings that were written without one.
+/// The version of settings that were written without one.
 fn first_version() -> u32 {
     1
 }
 
-/// The semantics of one version.
-struct Rules {
+/// The semantics that depend on [`Settings::version`].
+struct Semantics {
     warm_up: WarmUp,
     /// Added to the norm in gradient clipping, before the division.
     norm_epsilon: f64,
@@ -78,13 +79,13 @@ impl Settings {
     /// `Trainer`.
     pub const VERSION: u32 = 2;
 
-    fn rules(&self) -> Rules {
+    fn semantics(&self) -> Semantics {
         match self.version {
-            1 => Rules {
+            1 => Semantics {
                 warm_up: WarmUp::FromFirst,
                 norm_epsilon: 0.0,
             },
-            _ => Rules {
+            _ => Semantics {
                 warm_up: WarmUp::FromZero,
                 // The epsilon of `torch.nn.utils.clip_grad_norm_`.
                 norm_epsilon: 1e-6,
@@ -94,7 +95,7 @@ impl Settings {
 
     /// The learning rate of step `step`, counted from 0, of `steps`.
     pub fn learning_rate_at(&self, step: usize, steps: usize) -> f64 {
-        let warm_up = self.rules().warm_up;
+        let warm_up = self.semantics().warm_up;
         self.learning_rate * self.schedule.factor(step, steps, self.warmup, warm_up)
     }
 
@@ -103,7 +104,7 @@ impl Settings {
         if self.max_gradient_norm == 0.0 {
             return 1.0;
         }
-        (self.max_gradient_norm / (norm + self.rules().norm_epsilon)).min(1.0)
+        (self.max_gradient_norm / (norm + self.semantics().norm_epsilon)).min(1.0)
     }
 
     /// The scale of an adapter.
@@ -144,11 +145,11 @@ impl Settings {
     /// Checks that each value is in range.
     ///
     /// # Errors
-    /// If a value is invalid.
+    /// If a value is out of range.
     pub fn check(&self) -> Result<(), TrainError> {
         let invalid =
             |what: &'static str, found: f64, needed: &'static str| TrainError::Setting { what, found, needed };
-        let at_least_one = |what, n: usize| match n {
+        let at_least_one = |what, value: usize| match value {
             0 => Err(invalid(what, 0.0, "at least 1")),
             _ => Ok(()),
         };
@@ -165,21 +166,21 @@ impl Settings {
         if self.max_steps == Some(0) {
             return Err(invalid("The number of steps", 0.0, "at least 1"));
         }
-        let positive = |what, x: f64| {
-            if x.is_finite() && x > 0.0 {
+        let positive = |what, value: f64| {
+            if value.is_finite() && value > 0.0 {
                 Ok(())
             } else {
-                Err(invalid(what, x, "a number above 0"))
+                Err(invalid(what, value, "a number above 0"))
             }
         };
         positive("The alpha", f64::from(self.alpha))?;
         positive("The learning rate", self.learning_rate)?;
         positive("The number of epochs", self.epochs)?;
-        let fraction = |what, x: f64| {
-            if (0.0..1.0).contains(&x) {
+        let fraction = |what, value: f64| {
+            if (0.0..1.0).contains(&value) {
                 Ok(())
             } else {
-                Err(invalid(what, x, "at least 0 and below 1"))
+                Err(invalid(what, value, "at least 0 and below 1"))
             }
         };
         fraction("The dropout", f64::from(self.dropout))?;
@@ -213,26 +214,26 @@ mod tests {
 
     #[test]
     fn version_1_keeps_its_warm_up_and_clipping() {
-        let before: Settings = serde_json::from_str(VERSION_1).expect("they are read");
-        assert_eq!(before.version, 1);
-        before.check().expect("they are valid");
+        let settings: Settings = serde_json::from_str(VERSION_1).expect("they are read");
+        assert_eq!(settings.version, 1);
+        settings.check().expect("they are valid");
         // Warm-up of 3 steps, from 1/3.
-        let rates = [0, 2, 3].map(|step| before.learning_rate_at(step, 100) / before.learning_rate);
+        let rates = [0, 2, 3].map(|step| settings.learning_rate_at(step, 100) / settings.learning_rate);
         assert_eq!(rates, [1.0 / 3.0, 1.0, 1.0]);
-        assert_eq!([0.5, 1.0, 4.0].map(|norm| before.clip_factor(norm)), [1.0, 1.0, 0.25]);
-        // The serialized settings keep the version.
-        let again: Settings =
-            serde_json::from_str(&serde_json::to_string(&before).expect("JSON")).expect("they are read");
-        assert_eq!(again, before);
+        assert_eq!([0.5, 1.0, 4.0].map(|norm| settings.clip_factor(norm)), [1.0, 1.0, 0.25]);
+        // Serialization keeps the version.
+        let reread: Settings =
+            serde_json::from_str(&serde_json::to_string(&settings).expect("JSON")).expect("they are read");
+        assert_eq!(reread, settings);
     }
 
     #[test]
     fn version_2_matches_transformers_and_torch() {
-        let new = Settings {
+        let settings = Settings {
             version: Settings::VERSION,
             ..serde_json::from_str(VERSION_1).expect("they are read")
         };
-        let rates = [0, 2, 3].map(|step| new.learning_rate_at(step, 100) / new.learning_rate);
+        let rates = [0, 2, 3].map(|step| settings.learning_rate_at(step, 100) / settings.learning_rate);
         assert_eq!(rates, [0.0, 2.0 / 3.0, 1.0]);
         // torch.nn.utils.clip_grad_norm_(parameters, 1.0), as `tests/fixtures/training/schedule.py`
         // prints it in f64.
@@ -243,12 +244,12 @@ mod tests {
             (3.0, 0.33333322222225925),
             (10000.0, 9.999999999e-05),
         ] {
-            let actual = new.clip_factor(norm);
+            let actual = settings.clip_factor(norm);
             assert!((actual - expected).abs() < 1e-14, "{norm}: {actual}, not {expected}");
         }
         let unclipped = Settings {
             max_gradient_norm: 0.0,
-            ..new
+            ..settings
         };
         assert_eq!(unclipped.clip_factor(1e9), 1.0);
     }

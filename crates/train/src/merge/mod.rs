@@ -16,14 +16,23 @@ use std::path::Path;
 /// The types of a merged file's weights.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum QuantRecipe {
-    /// Each weight has the type of the base model's.
+    /// Each weight keeps its type.
     Same,
-    /// All matrices have this type. For types of less than 8 bits the output layer, which is more
-    /// sensitive, has Q6_K.
+    /// All matrices have this type, except that the output layer, which is more sensitive, has Q6_K
+    /// if the type has less than 8 bits.
     All(Quant),
-    /// As [`QuantRecipe::All`], but the half of the values and of the down projections that matter
-    /// most have Q6_K, too: Q4_K_M of Q4_K.
+    /// As [`QuantRecipe::All`], but about half of the value and down projections have Q6_K, too, as
+    /// in Q4_K_M.
     Medium(Quant),
+}
+
+/// A `_M` recipe of llama.cpp.
+struct MediumRecipe {
+    name: &'static str,
+    /// The type of most weights.
+    quant: Quant,
+    /// The value of `general.file_type`.
+    file_type: u32,
 }
 
 /// A merged file could not be written.
@@ -35,7 +44,7 @@ pub enum MergeError {
     /// The model's file is invalid.
     #[error(transparent)]
     Gguf(#[from] GgufError),
-    /// A weight has an unsupported type.
+    /// A weight of an unsupported type.
     #[error(
         "The tensor '{tensor}' is of the type {kind}, which Hearth cannot convert yet. Merge into a file of another \
          quantization of this model."
@@ -43,7 +52,7 @@ pub enum MergeError {
     Type {
         /// The tensor.
         tensor: String,
-        /// Its type's name.
+        /// The name of its type.
         kind: &'static str,
     },
     /// A weight with an invalid scale.
@@ -64,21 +73,32 @@ pub enum MergeError {
         /// The reason.
         why: String,
     },
-    /// The progress callback cancelled.
+    /// The progress callback cancelled the merge.
     #[error("Merging was cancelled. Nothing was written.")]
     Cancelled,
 }
 
 impl QuantRecipe {
-    /// The recipes with several types: name, type of most weights, file type.
-    const MEDIUM: [(&str, Quant, u32); 2] = [("Q4_K_M", Quant::Q4_K, 15), ("Q5_K_M", Quant::Q5_K, 17)];
+    const MEDIUM: [MediumRecipe; 2] = [
+        MediumRecipe {
+            name: "Q4_K_M",
+            quant: Quant::Q4_K,
+            file_type: 15,
+        },
+        MediumRecipe {
+            name: "Q5_K_M",
+            quant: Quant::Q5_K,
+            file_type: 17,
+        },
+    ];
 
-    /// The recipe of this name, in any case: `Q4_K_M`, `Q5_K_M`, or a type such as
-    /// `Q8_0`.
+    /// The recipe of this name, in any case: `Q4_K_M`, `Q5_K_M`, or a type such as `Q8_0`.
     pub fn from_name(name: &str) -> Option<Self> {
-        let medium = Self::MEDIUM.iter().find(|medium| medium.0.eq_ignore_ascii_case(name));
+        let medium = Self::MEDIUM
+            .iter()
+            .find(|medium| medium.name.eq_ignore_ascii_case(name));
         match medium {
-            Some((_, quant, _)) => Some(Self::Medium(*quant)),
+            Some(medium) => Some(Self::Medium(medium.quant)),
             None => Quant::from_name(name).map(Self::All),
         }
     }
@@ -86,21 +106,24 @@ impl QuantRecipe {
     /// The names that [`QuantRecipe::from_name`] knows.
     pub fn names() -> Vec<&'static str> {
         let types = Quant::ALL.iter().map(|quant| quant.name());
-        types.chain(Self::MEDIUM.map(|medium| medium.0)).collect()
+        types.chain(Self::MEDIUM.map(|medium| medium.name)).collect()
     }
 
-    /// The value of `general.file_type`.
+    /// The value of `general.file_type`; `None` keeps the base's.
     fn file_type(self) -> Option<u32> {
         match self {
             Self::Same => None,
-            Self::Medium(of) => Self::MEDIUM.iter().find(|medium| medium.1 == of).map(|medium| medium.2),
+            Self::Medium(quant) => Self::MEDIUM
+                .iter()
+                .find(|medium| medium.quant == quant)
+                .map(|medium| medium.file_type),
             Self::All(quant) => Some(quant.file_type()),
         }
     }
 
     /// The type of a tensor in the merged file.
     fn kind_of(self, tensor: &TensorInfo, base: &Gguf, layers: usize) -> TensorType {
-        let (quant, medium) = match self {
+        let (quant, is_medium) = match self {
             Self::Same => return tensor.kind,
             Self::All(quant) => (quant, false),
             Self::Medium(quant) => (quant, true),
@@ -112,155 +135,160 @@ impl QuantRecipe {
             Some(_) => "output.weight",
             None => "token_embd.weight",
         };
-        let more = !quant.is_float() && quant != Quant::Q8_0 && tensor.name == output
-            || medium && TargetName::from_weight(&tensor.name).is_some_and(|target| matters(target, layers));
-        let requested = if more { Quant::Q6_K } else { quant };
+        let has_more_bits = !quant.is_float() && quant != Quant::Q8_0 && tensor.name == output
+            || is_medium
+                && TargetName::from_weight(&tensor.name).is_some_and(|target| has_more_bits_in_medium(target, layers));
+        let requested = if has_more_bits { Quant::Q6_K } else { quant };
         type_of(requested.for_rows_of(tensor.row_len()))
     }
 }
 
-/// Returns whether a medium (`_M`) recipe spends more bits on a weight: as in llama.cpp, the value
-/// and down projections of the first and last eighth of the layers and of every third between.
-fn matters(target: TargetName, layers: usize) -> bool {
+/// Whether a medium (`_M`) recipe spends more bits on a weight. As in `use_more_bits` of llama.cpp,
+/// these are the value and down projections in the first and last eighth of the layers and in every
+/// third layer between.
+fn has_more_bits_in_medium(target: TargetName, layers: usize) -> bool {
     let (layer, eighth) = (target.layer, layers / 8);
     matches!(target.linear, LinearName::AttnV | LinearName::FfnDown)
         && (layer < eighth || layer >= 7 * layers / 8 || (layer - eighth) % 3 == 2)
 }
 
-/// The format of a tensor type, if the kernels support it.
+/// The kernels' format of a tensor type, if they support it.
 fn quant_of(kind: TensorType) -> Option<Quant> {
     Quant::from_gguf_id(kind.id())
 }
 
-/// The tensor type of a format; GGUF has all.
+/// The tensor type of a format. GGUF has all of the kernels' formats.
 fn type_of(quant: Quant) -> TensorType {
     TensorType::from_id(quant.gguf_id()).unwrap_or(TensorType::F32)
 }
 
-/// Writes `base` with `adapter` added to its weights to `path`, tensor by tensor, so that no model
-/// is held in memory. The metadata are copied, except the names: `title`, the adapter's name, is
-/// appended to the base's.
+/// Writes the merged model to `path`, tensor by tensor, so that it is never in memory as a whole.
+/// The metadata are copied, but `title`, the adapter's name, is appended to the base's name.
 ///
 /// `progress` receives the fraction done, from 0 to 1, and returns whether to continue.
 ///
 /// # Errors
 /// If the adapter is for another model, a weight cannot be converted, the file cannot be written or
-/// `progress` cancels; an existing file at `path` is then unchanged.
+/// `progress` cancels. An existing file at `path` is then unchanged.
 pub fn merge(
     base: &Gguf,
     adapter: &AdapterFile,
-    mix: QuantRecipe,
+    recipe: QuantRecipe,
     title: &str,
     path: &Path,
     progress: &mut dyn FnMut(f32) -> ControlFlow<()>,
 ) -> Result<(), MergeError> {
     adapter.check_base(base)?;
-    let parts = parts(base, adapter, mix)?;
-    let table: Vec<_> = parts.iter().flat_map(Part::headers).collect();
-    let total = parts.iter().map(|part| part.info().byte_len).sum::<usize>().max(1);
-    let mut done = 0;
-    let writing = |error: GgufError| match error.problem {
-        GgufProblem::Io(error) => Failed::Disk(error),
-        _ => Failed::Merge(error.into()),
+    let parts = parts(base, adapter, recipe)?;
+    let headers: Vec<_> = parts.iter().flat_map(Part::headers).collect();
+    let total_bytes = parts.iter().map(|part| part.info().byte_len).sum::<usize>().max(1);
+    let mut bytes_done = 0;
+    let write_error = |error: GgufError| match error.problem {
+        GgufProblem::Io(error) => WriteError::Io(error),
+        _ => WriteError::Merge(error.into()),
     };
-    let written = durable::write_file(path, |out| {
-        let mut writer = GgufWriter::begin(out, &metadata(base, mix, title)?, &table).map_err(writing)?;
+    let result = durable::write_file(path, |out| {
+        let mut writer = GgufWriter::begin(out, &metadata(base, recipe, title)?, &headers).map_err(write_error)?;
         for part in &parts {
             match part {
-                Part::Copied(tensor) => writer.tensor(tensor.bytes()).map_err(writing)?,
-                Part::Converted(conversion) => {
+                Part::Copy(tensor) => writer.tensor(tensor.bytes()).map_err(write_error)?,
+                Part::Convert(conversion) => {
                     for data in conversion.data()? {
-                        writer.tensor(&data).map_err(writing)?;
+                        writer.tensor(&data).map_err(write_error)?;
                     }
                 }
             }
             base.release(part.info());
-            done += part.info().byte_len;
-            if progress(done as f32 / total as f32).is_break() {
-                return Err(Failed::Merge(MergeError::Cancelled));
+            bytes_done += part.info().byte_len;
+            if progress(bytes_done as f32 / total_bytes as f32).is_break() {
+                return Err(WriteError::Merge(MergeError::Cancelled));
             }
         }
-        writer.finish().map(drop).map_err(writing)
+        writer.finish().map(drop).map_err(write_error)
     });
-    written.map_err(|failed| match failed {
-        Failed::Merge(error) => error,
-        Failed::Disk(error) => MergeError::Adapter(AdapterError {
+    result.map_err(|error| match error {
+        WriteError::Merge(error) => error,
+        WriteError::Io(error) => MergeError::Adapter(AdapterError {
             path: path.to_owned(),
             problem: AdapterProblem::Write(error),
         }),
     })
 }
 
-/// A tensor of the base: copied or converted.
+/// The source of tensors of the merged file.
 enum Part<'a> {
-    Copied(Tensor<'a>),
-    Converted(Conversion<'a>),
+    /// A tensor of the base model, unchanged.
+    Copy(Tensor<'a>),
+    /// A weight in a new type or with a LoRA update.
+    Convert(Conversion<'a>),
 }
 
 impl<'a> Part<'a> {
-    /// The base's entry.
+    /// The tensor's entry in the base model.
     fn info(&self) -> &'a TensorInfo {
         match self {
-            Self::Copied(tensor) => tensor.info,
-            Self::Converted(conversion) => conversion.info(),
+            Self::Copy(tensor) => tensor.info,
+            Self::Convert(conversion) => conversion.info(),
         }
     }
 
-    /// The entries of the merged file.
+    /// The entries in the merged file.
     fn headers(&self) -> Vec<TensorHeader> {
         match self {
-            Self::Copied(tensor) => vec![TensorHeader {
+            Self::Copy(tensor) => vec![TensorHeader {
                 name: tensor.info.name.clone(),
                 shape: tensor.info.shape.clone(),
                 kind: tensor.info.kind,
             }],
-            Self::Converted(conversion) => conversion.headers(),
+            Self::Convert(conversion) => conversion.headers(),
         }
     }
 }
 
-/// The tensors of the merged file. A converted weight's old scale is multiplied into it; the scale
-/// of its inputs has a meaning in NVFP4 only.
-fn parts<'a>(base: &'a Gguf, adapter: &'a AdapterFile, mix: QuantRecipe) -> Result<Vec<Part<'a>>, MergeError> {
+/// The parts of the merged file. The base's tensor scale of a converted weight is dropped, since it
+/// is multiplied into the weight. Its input scale is dropped unless the new type is NVFP4, the only
+/// one that uses it.
+fn parts<'a>(base: &'a Gguf, adapter: &'a AdapterFile, recipe: QuantRecipe) -> Result<Vec<Part<'a>>, MergeError> {
     let layers = base.required_u32(&format!("{}.block_count", base.architecture()?))? as usize;
-    // The new type of a weight that changes.
-    let converted = |info: &TensorInfo| {
-        let kind = mix.kind_of(info, base, layers);
+    // The type to convert a tensor to; `None` if it is copied.
+    let converted_kind = |info: &TensorInfo| {
+        let kind = recipe.kind_of(info, base, layers);
         (kind != info.kind || Delta::find(adapter, &info.name).is_some()).then_some(kind)
     };
     let is_dropped = |name: &str| {
-        let weight_with = |end| converted(base.info(&format!("{}.weight", name.strip_suffix(end)?))?);
-        weight_with(".scale").is_some() || weight_with(".input_scale").is_some_and(|kind| kind != TensorType::NVFP4)
+        let weight_kind = |suffix| converted_kind(base.info(&format!("{}.weight", name.strip_suffix(suffix)?))?);
+        weight_kind(".scale").is_some() || weight_kind(".input_scale").is_some_and(|kind| kind != TensorType::NVFP4)
     };
-    let kept = base.tensors().filter(|info| !is_dropped(&info.name));
-    kept.filter_map(|info| base.tensor(&info.name))
-        .map(|tensor| match converted(tensor.info) {
-            Some(kind) => Conversion::new(base, adapter, tensor, kind).map(Part::Converted),
-            None => Ok(Part::Copied(tensor)),
+    let infos = base.tensors().filter(|info| !is_dropped(&info.name));
+    infos
+        .filter_map(|info| base.tensor(&info.name))
+        .map(|tensor| match converted_kind(tensor.info) {
+            Some(kind) => Conversion::new(base, adapter, tensor, kind).map(Part::Convert),
+            None => Ok(Part::Copy(tensor)),
         })
         .collect()
 }
 
-/// The reason that writing ended: an I/O error or another error.
-enum Failed {
-    Disk(io::Error),
+/// An error while the merged file is written.
+enum WriteError {
+    Io(io::Error),
     Merge(MergeError),
 }
 
-impl From<io::Error> for Failed {
+impl From<io::Error> for WriteError {
     fn from(error: io::Error) -> Self {
-        Self::Disk(error)
+        Self::Io(error)
     }
 }
 
-impl<E: Into<MergeError>> From<E> for Failed {
+impl<E: Into<MergeError>> From<E> for WriteError {
     fn from(error: E) -> Self {
         Self::Merge(error.into())
     }
 }
 
-/// The base's metadata, with a name that says that it was merged.
-fn metadata(base: &Gguf, mix: QuantRecipe, title: &str) -> Result<Metadata, GgufError> {
+/// The base's metadata, with the names and the file type of the merged model.
+fn metadata(base: &Gguf, recipe: QuantRecipe, title: &str) -> Result<Metadata, GgufError> {
     // A split model becomes one file.
     let entries = base.metadata().iter().filter(|(key, _)| !key.starts_with("split."));
     let mut metadata: Metadata = entries.map(|(key, value)| (key, value.clone())).collect();
@@ -271,7 +299,7 @@ fn metadata(base: &Gguf, mix: QuantRecipe, title: &str) -> Result<Metadata, Gguf
     }
     metadata.insert("general.name", [base_name.unwrap_or_default(), title].join(" ").trim());
     metadata.insert("general.finetune", title);
-    if let Some(file_type) = mix.file_type() {
+    if let Some(file_type) = recipe.file_type() {
         metadata.insert("general.file_type", file_type);
         metadata.insert("general.quantization_version", 2u32);
     }

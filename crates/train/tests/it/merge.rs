@@ -24,12 +24,14 @@ fn adapter(name: &str) -> AdapterFile {
     AdapterFile::open(&fixture(&format!("adapters/{name}")), &base).unwrap()
 }
 
-/// Merges into a temporary file, opens it and deletes the file.
-fn merged(base: &Gguf, adapter: &AdapterFile, mix: QuantRecipe) -> Result<Gguf, MergeError> {
+/// The merged model, written to a temporary file and read into memory.
+fn merged(base: &Gguf, adapter: &AdapterFile, recipe: QuantRecipe) -> Result<Gguf, MergeError> {
     let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("merged.gguf");
-    merge(base, adapter, mix, "taught", &file, &mut |_| ControlFlow::Continue(()))?;
-    Ok(Gguf::from_bytes(fs::read(&file).unwrap()).unwrap())
+    let path = folder.path().join("merged.gguf");
+    merge(base, adapter, recipe, "taught", &path, &mut |_| {
+        ControlFlow::Continue(())
+    })?;
+    Ok(Gguf::from_bytes(fs::read(&path).unwrap()).unwrap())
 }
 
 /// A tensor in f32.
@@ -41,19 +43,36 @@ fn floats(gguf: &Gguf, name: &str) -> Vec<f32> {
     values
 }
 
-/// Metadata, then tensors: name, row length, rows, and the value at each index.
-fn written(metadata: &Metadata, tensors: &[(String, u64, u64)], number: impl Fn(&str, usize) -> f32) -> Gguf {
-    let table: Vec<_> = tensors
+/// The name and shape of a vector or matrix.
+struct Shape {
+    name: String,
+    cols: u64,
+    rows: u64,
+}
+
+fn shape(name: impl Into<String>, cols: u64, rows: u64) -> Shape {
+    let name = name.into();
+    Shape { name, cols, rows }
+}
+
+/// A file with F32 tensors of these shapes. `value` gives each value from the tensor's name and the
+/// value's index.
+fn gguf_with(metadata: &Metadata, shapes: &[Shape], value: impl Fn(&str, usize) -> f32) -> Gguf {
+    let headers: Vec<_> = shapes
         .iter()
-        .map(|(name, cols, rows)| TensorHeader {
-            name: name.clone(),
-            shape: if *rows == 1 { vec![*cols] } else { vec![*cols, *rows] },
+        .map(|shape| TensorHeader {
+            name: shape.name.clone(),
+            shape: if shape.rows == 1 {
+                vec![shape.cols]
+            } else {
+                vec![shape.cols, shape.rows]
+            },
             kind: TensorType::F32,
         })
         .collect();
-    let mut writer = GgufWriter::begin(Vec::new(), metadata, &table).unwrap();
-    for (name, cols, rows) in tensors {
-        let values = (0..(cols * rows) as usize).map(|place| number(name, place));
+    let mut writer = GgufWriter::begin(Vec::new(), metadata, &headers).unwrap();
+    for shape in shapes {
+        let values = (0..(shape.cols * shape.rows) as usize).map(|index| value(&shape.name, index));
         writer
             .tensor(&values.flat_map(f32::to_le_bytes).collect::<Vec<_>>())
             .unwrap();
@@ -61,20 +80,25 @@ fn written(metadata: &Metadata, tensors: &[(String, u64, u64)], number: impl Fn(
     Gguf::from_bytes(writer.finish().unwrap()).unwrap()
 }
 
-/// A llama of `layers` layers with only some of its weights, 256 wide.
-fn sketch(layers: u32, tensors: &[(String, u64, u64)], number: impl Fn(&str, usize) -> f32) -> Gguf {
-    let mut metadata: Metadata = [("general.architecture", "llama"), ("general.name", "sketch")]
-        .into_iter()
-        .collect();
+/// The metadata of a model that is 256 wide.
+fn model_metadata(architecture: &str, layers: u32) -> Metadata {
+    let mut metadata: Metadata = [("general.architecture", architecture)].into_iter().collect();
     for (key, value) in [
         ("embedding_length", 256),
         ("feed_forward_length", 256),
         ("block_count", layers),
         ("attention.head_count", 4),
     ] {
-        metadata.insert(format!("llama.{key}"), value);
+        metadata.insert(format!("{architecture}.{key}"), value);
     }
-    written(&metadata, tensors, number)
+    metadata
+}
+
+/// A llama that has only these tensors.
+fn partial_llama(layers: u32, shapes: &[Shape], value: impl Fn(&str, usize) -> f32) -> Gguf {
+    let mut metadata = model_metadata("llama", layers);
+    metadata.insert("general.name", "partial");
+    gguf_with(&metadata, shapes, value)
 }
 
 const V0: TargetName = TargetName {
@@ -82,8 +106,13 @@ const V0: TargetName = TargetName {
     linear: LinearName::AttnV,
 };
 
-/// An adapter of rank 1 that adds `delta` to every weight of the first layer's value projection.
-fn even(delta: f32) -> AdapterFile {
+/// The shape of [`V0`]'s weight.
+fn v0_shape() -> Shape {
+    shape(V0.weight(), 256, 256)
+}
+
+/// An adapter of rank 1 that adds `delta` to every weight of [`V0`].
+fn constant_adapter(delta: f32) -> AdapterFile {
     let lora = LoraTensors {
         a: vec![0.5; 256],
         b: vec![delta; 256],
@@ -103,8 +132,8 @@ fn even(delta: f32) -> AdapterFile {
     }
 }
 
-/// With HEARTH_EXPORTS=FOLDER the files go there for tests/fixtures/adapters/check.py, which
-/// compares their logits with transformers'.
+/// With HEARTH_EXPORTS=FOLDER the merged files are also written to that folder.
+/// `tests/fixtures/adapters/check.py` compares their logits with transformers'.
 #[test]
 fn merging_adds_the_scaled_lora_product_and_changes_nothing_else() {
     for name in ["llama", "qwen2"] {
@@ -121,8 +150,8 @@ fn merging_adds_the_scaled_lora_product_and_changes_nothing_else() {
             };
             let scale = f64::from(adapter.scale(target).unwrap());
             let (before, after) = (floats(&base, &info.name), floats(&merged, &info.name));
-            for (place, (before, after)) in before.iter().zip(&after).enumerate() {
-                let (row, col) = (place / lora.inputs, place % lora.inputs);
+            for (index, (before, after)) in before.iter().zip(&after).enumerate() {
+                let (row, col) = (index / lora.inputs, index % lora.inputs);
                 let product: f64 = (0..lora.rank)
                     .map(|k| f64::from(lora.b[row * lora.rank + k]) * f64::from(lora.a[k * lora.inputs + col]))
                     .sum();
@@ -135,18 +164,18 @@ fn merging_adds_the_scaled_lora_product_and_changes_nothing_else() {
             Some(format!("tiny random {name} taught").as_str())
         );
         assert_eq!(merged.str("general.finetune").unwrap(), Some("taught"));
-        let named = [
+        let changed_keys = [
             "general.name",
             "general.finetune",
             "general.base_model.count",
             "general.base_model.0.name",
         ];
-        for (key, value) in base.metadata().iter().filter(|(key, _)| !named.contains(key)) {
+        for (key, value) in base.metadata().iter().filter(|(key, _)| !changed_keys.contains(key)) {
             assert_eq!(merged.metadata().get(key), Some(value));
         }
         if let Some(folder) = std::env::var_os("HEARTH_EXPORTS") {
-            let file = Path::new(&folder).join(format!("{name}.merged.gguf"));
-            merge(&base, &adapter, QuantRecipe::Same, "taught", &file, &mut |_| {
+            let path = Path::new(&folder).join(format!("{name}.merged.gguf"));
+            merge(&base, &adapter, QuantRecipe::Same, "taught", &path, &mut |_| {
                 ControlFlow::Continue(())
             })
             .unwrap();
@@ -154,63 +183,62 @@ fn merging_adds_the_scaled_lora_product_and_changes_nothing_else() {
     }
 }
 
-/// A tensor in f32, times its own scale.
+/// A weight in f32, with its tensor scale applied.
 fn scaled_floats(gguf: &Gguf, name: &str) -> Vec<f32> {
-    let scale = name.replace(".weight", ".scale");
-    let scale = gguf.tensor(&scale).map_or(1.0, |_| floats(gguf, &scale)[0]);
+    let scale_name = name.replace(".weight", ".scale");
+    let scale = gguf.tensor(&scale_name).map_or(1.0, |_| floats(gguf, &scale_name)[0]);
     floats(gguf, name).into_iter().map(|weight| weight * scale).collect()
 }
 
-fn names(gguf: &Gguf) -> Vec<String> {
+fn tensor_names(gguf: &Gguf) -> Vec<String> {
     gguf.tensors().map(|info| info.name.clone()).collect()
 }
 
 #[test]
 fn a_weights_scale_is_multiplied_into_it() {
-    let tensors = [(V0.weight(), 256, 256), (format!("{V0}.scale"), 1, 1)];
-    let number = |scale: f32| move |name: &str, _: usize| if name.ends_with("scale") { scale } else { 1.0 };
-    let merged_of = |scale| merged(&sketch(1, &tensors, number(scale)), &even(3.0), QuantRecipe::Same);
+    let shapes = [v0_shape(), shape(format!("{V0}.scale"), 1, 1)];
+    let merged_with = |scale: f32| {
+        let value = |name: &str, _: usize| if name.ends_with("scale") { scale } else { 1.0 };
+        let base = partial_llama(1, &shapes, value);
+        merged(&base, &constant_adapter(3.0), QuantRecipe::Same)
+    };
     for scale in [4.0, 0.0] {
-        let merged = merged_of(scale).unwrap();
-        assert_eq!(names(&merged), [V0.weight()]);
+        let merged = merged_with(scale).unwrap();
+        assert_eq!(tensor_names(&merged), [V0.weight()]);
         assert!(
             floats(&merged, &V0.weight())
                 .iter()
                 .all(|weight| *weight == scale + 3.0)
         );
     }
-    let error = merged_of(f32::NAN).unwrap_err().to_string();
+    let error = merged_with(f32::NAN).unwrap_err().to_string();
     assert!(error.contains("'blk.0.attn_v.scale' is corrupt"), "{error}");
 }
 
 #[test]
-fn a_merge_from_nvfp4_is_that_of_the_weights_with_their_scales() {
+fn a_merge_from_nvfp4_applies_tensor_scales() {
     let adapter = adapter("llama");
     for quant in [Quant::F32, Quant::F16, Quant::Q8_0, Quant::MXFP4] {
         let [scaled, folded] =
             nvfp4_pair::files().map(|base| merged(&base, &adapter, QuantRecipe::All(quant)).unwrap());
-        assert_eq!(names(&scaled), names(&folded), "{quant}");
+        assert_eq!(tensor_names(&scaled), tensor_names(&folded), "{quant}");
         for info in folded.tensors() {
-            let [one, two] = [&scaled, &folded].map(|gguf| gguf.tensor(&info.name).unwrap());
-            assert_eq!(
-                (&one.info.kind, one.bytes()),
-                (&two.info.kind, two.bytes()),
-                "{quant}: {}",
-                info.name
-            );
+            let [scaled, folded] = [&scaled, &folded].map(|gguf| gguf.tensor(&info.name).unwrap());
+            assert_eq!(scaled.info.kind, folded.info.kind, "{quant}: {}", info.name);
+            assert_eq!(scaled.bytes(), folded.bytes(), "{quant}: {}", info.name);
         }
     }
 }
 
 #[test]
-fn a_merge_of_nvfp4_into_nvfp4_has_scales_of_its_own() {
+fn a_merge_from_nvfp4_into_nvfp4_recomputes_tensor_scales() {
     let [scaled, folded] = nvfp4_pair::files();
     let mut adapter = adapter("llama");
-    // Changes nothing outside of its targets.
+    // V0 is copied, since it has no update.
     adapter.tensors.retain(|target, _| *target != V0);
     let exact = merged(&folded, &adapter, QuantRecipe::Same).unwrap();
-    for mix in [QuantRecipe::Same, QuantRecipe::All(Quant::NVFP4)] {
-        let merged = merged(&scaled, &adapter, mix).unwrap();
+    for recipe in [QuantRecipe::Same, QuantRecipe::All(Quant::NVFP4)] {
+        let merged = merged(&scaled, &adapter, recipe).unwrap();
         for linear in LinearName::ALL {
             let target = TargetName {
                 layer: 0,
@@ -219,51 +247,43 @@ fn a_merge_of_nvfp4_into_nvfp4_has_scales_of_its_own() {
             let (weight, scale) = (target.weight(), format!("{target}.scale"));
             let is_copied = *linear == V0.linear;
             for name in [&weight, &scale] {
-                let [new, old] = [&merged, &scaled].map(|gguf| gguf.tensor(name).unwrap().bytes());
-                assert_eq!(new == old, is_copied, "{name}");
+                let [after, before] = [&merged, &scaled].map(|gguf| gguf.tensor(name).unwrap().bytes());
+                assert_eq!(after == before, is_copied, "{name}");
             }
             assert_eq!(floats(&merged, &format!("{target}.input_scale")), [17.0]);
             let expected = floats(&exact, &weight);
-            let largest = expected.iter().fold(0.0_f32, |most, weight| most.max(weight.abs()));
+            let max = expected.iter().fold(0.0_f32, |max, weight| max.max(weight.abs()));
             if !is_copied {
-                assert_eq!(floats(&merged, &scale), [largest / (6.0 * 448.0)], "{target}");
+                assert_eq!(floats(&merged, &scale), [max / (6.0 * 448.0)], "{target}");
             }
-            let error = error(&scaled_floats(&merged, &weight), &expected);
+            let error = relative_rms_error(&scaled_floats(&merged, &weight), &expected);
             assert!(error < 0.12, "{target}: {error}");
         }
     }
 }
 
 /// Root mean square of the differences, relative to the root mean square of `expected`.
-fn error(actual: &[f32], expected: &[f32]) -> f32 {
-    let squares = |values: &mut dyn Iterator<Item = f32>| values.map(|x| x * x).sum::<f32>();
-    let differences = squares(&mut actual.iter().zip(expected).map(|(a, b)| a - b));
-    (differences / squares(&mut expected.iter().copied())).sqrt()
+fn relative_rms_error(actual: &[f32], expected: &[f32]) -> f32 {
+    let sum_of_squares = |values: &mut dyn Iterator<Item = f32>| values.map(|x| x * x).sum::<f32>();
+    let differences = sum_of_squares(&mut actual.iter().zip(expected).map(|(a, b)| a - b));
+    (differences / sum_of_squares(&mut expected.iter().copied())).sqrt()
 }
 
 /// llama.cpp applies no other scales, and refuses files with tensors that it does not read.
 #[test]
 fn only_linears_whose_scales_are_read_get_them() {
     for (architecture, has_ffn_scales) in [("llama", true), ("qwen2", false), ("qwen3", true), ("gemma3", false)] {
-        let mut metadata: Metadata = [("general.architecture", architecture)].into_iter().collect();
-        for (key, value) in [
-            ("embedding_length", 256),
-            ("feed_forward_length", 256),
-            ("block_count", 1),
-            ("attention.head_count", 4),
-        ] {
-            metadata.insert(format!("{architecture}.{key}"), value);
-        }
         let linears = LinearName::ALL.iter().map(|linear| format!("blk.0.{linear}.weight"));
-        let mut tensors: Vec<_> = linears.map(|name| (name, 256, 256)).collect();
-        tensors.push(("token_embd.weight".to_owned(), 256, 8));
-        tensors.push(("output.weight".to_owned(), 256, 8));
-        tensors.push(("blk.0.ffn_up.bias".to_owned(), 256, 1));
-        let base = written(&metadata, &tensors, |_, place| (place % 97) as f32);
-        let mut adapter = even(0.25);
+        let mut shapes: Vec<_> = linears.map(|name| shape(name, 256, 256)).collect();
+        shapes.push(shape("token_embd.weight", 256, 8));
+        shapes.push(shape("output.weight", 256, 8));
+        shapes.push(shape("blk.0.ffn_up.bias", 256, 1));
+        let metadata = model_metadata(architecture, 1);
+        let base = gguf_with(&metadata, &shapes, |_, index| (index % 97) as f32);
+        let mut adapter = constant_adapter(0.25);
         adapter.architecture = architecture.to_owned();
         let merged = merged(&base, &adapter, QuantRecipe::All(Quant::NVFP4)).unwrap();
-        let scales: Vec<_> = names(&merged)
+        let scales: Vec<_> = tensor_names(&merged)
             .into_iter()
             .filter(|name| name.ends_with("scale"))
             .collect();
@@ -278,32 +298,32 @@ fn only_linears_whose_scales_are_read_get_them() {
 
 #[test]
 fn types_follow_the_recipe_and_fall_back_for_short_rows() {
-    let of_layers = |linear: &'static str, cols, rows| {
-        (0..8).map(move |layer| (format!("blk.{layer}.{linear}.weight"), cols, rows))
+    let in_all_layers = |linear: &'static str, cols, rows| {
+        (0..8).map(move |layer| shape(format!("blk.{layer}.{linear}.weight"), cols, rows))
     };
-    let tensors: Vec<_> = [
-        ("token_embd.weight", 256, 8),
-        ("output.weight", 256, 8),
-        ("output_norm.weight", 256, 1),
+    let shapes: Vec<_> = [
+        shape("token_embd.weight", 256, 8),
+        shape("output.weight", 256, 8),
+        shape("output_norm.weight", 256, 1),
     ]
-    .map(|(name, cols, rows)| (name.to_owned(), cols, rows))
     .into_iter()
-    .chain(of_layers("attn_v", 256, 256))
-    .chain(of_layers("attn_output", 256, 2))
-    .chain(of_layers("ffn_up", 96, 2))
-    .chain(of_layers("ffn_down", 32, 2))
-    .chain(of_layers("ffn_gate", 48, 2))
+    .chain(in_all_layers("attn_v", 256, 256))
+    .chain(in_all_layers("attn_output", 256, 2))
+    .chain(in_all_layers("ffn_up", 96, 2))
+    .chain(in_all_layers("ffn_down", 32, 2))
+    .chain(in_all_layers("ffn_gate", 48, 2))
     .collect();
-    let base = sketch(8, &tensors, |_, place| (place % 7) as f32 - 3.0);
-    let kinds = |mix: &str| -> Vec<(String, &'static str)> {
-        let merged = merged(&base, &even(0.25), QuantRecipe::from_name(mix).unwrap()).unwrap();
+    let base = partial_llama(8, &shapes, |_, index| (index % 7) as f32 - 3.0);
+    let kinds = |recipe: &str| -> Vec<(String, &'static str)> {
+        let recipe = QuantRecipe::from_name(recipe).unwrap();
+        let merged = merged(&base, &constant_adapter(0.25), recipe).unwrap();
         merged
             .tensors()
             .map(|info| (info.name.clone(), info.kind.name()))
             .collect()
     };
-    // Of 8 layers the first and the last, and of those between every third from the fourth on.
-    let more = [0, 3, 6, 7];
+    // Of 8 layers the first, the last, and every third between from layer 3 on.
+    let layers_with_more_bits = [0, 3, 6, 7];
     for (name, kind) in kinds("Q4_K_M") {
         let layer = || name.split('.').nth(1).unwrap().parse().unwrap();
         let expected = match name.split('.').rev().nth(1).unwrap() {
@@ -311,7 +331,7 @@ fn types_follow_the_recipe_and_fall_back_for_short_rows() {
             "output" => "Q6_K",
             "output_norm" => "F32",
             "attn_v" => {
-                if more.contains(&layer()) {
+                if layers_with_more_bits.contains(&layer()) {
                     "Q6_K"
                 } else {
                     "Q4_K"
@@ -319,7 +339,7 @@ fn types_follow_the_recipe_and_fall_back_for_short_rows() {
             }
             "ffn_up" => "Q5_0",
             "ffn_down" => {
-                if more.contains(&layer()) {
+                if layers_with_more_bits.contains(&layer()) {
                     "Q8_0"
                 } else {
                     "Q5_0"
@@ -348,44 +368,38 @@ fn types_follow_the_recipe_and_fall_back_for_short_rows() {
         };
         assert_eq!(kind, expected, "{name}");
     }
-    let q4 = merged(&base, &even(0.25), QuantRecipe::from_name("Q4_K_M").unwrap()).unwrap();
-    assert_eq!(
-        (q4.quantization().as_str(), q4.u32("general.file_type").unwrap()),
-        ("Q4_K_M", Some(15))
-    );
-    // Values survive: steps of 1 from -3 to 3, a quarter higher, in 6 bits.
-    let (weights, near) = (floats(&q4, &V0.weight()), 6.0 / 63.0);
+    let q4_k_m = QuantRecipe::from_name("Q4_K_M").unwrap();
+    let q4_k_m = merged(&base, &constant_adapter(0.25), q4_k_m).unwrap();
+    assert_eq!(q4_k_m.quantization().as_str(), "Q4_K_M");
+    assert_eq!(q4_k_m.u32("general.file_type").unwrap(), Some(15));
+    // The weights of V0 are -3 to 3 plus 0.25, in 6 bits.
+    let (weights, tolerance) = (floats(&q4_k_m, &V0.weight()), 6.0 / 63.0);
     assert!(
         weights
             .iter()
             .enumerate()
-            .all(|(place, weight)| (weight - ((place % 7) as f32 - 2.75)).abs() < near)
+            .all(|(index, weight)| (weight - ((index % 7) as f32 - 2.75)).abs() < tolerance)
     );
     assert_eq!(QuantRecipe::from_name("Q4_K_XL"), None);
 }
 
 #[test]
 fn every_type_can_be_merged_into() {
-    // 0.003 is the amplitude of weights with a standard deviation of 0.002.
+    // 0.003 is the amplitude of a sine with a standard deviation of 0.002.
     for amplitude in [1.0, 0.003, 0.0] {
-        let number = |name: &str, place: usize| {
+        let value = |name: &str, index: usize| {
             if name.ends_with("norm.weight") {
                 1.0
             } else {
-                (place as f32 * 0.7).sin() * amplitude
+                (index as f32 * 0.7).sin() * amplitude
             }
         };
-        let base = sketch(
-            1,
-            &[(V0.weight(), 256, 256), ("output_norm.weight".to_owned(), 256, 1)],
-            number,
-        );
-        let exact = floats(
-            &merged(&base, &even(0.25 * amplitude), QuantRecipe::All(Quant::F32)).unwrap(),
-            &V0.weight(),
-        );
+        let base = partial_llama(1, &[v0_shape(), shape("output_norm.weight", 256, 1)], value);
+        let adapter = constant_adapter(0.25 * amplitude);
+        let exact = merged(&base, &adapter, QuantRecipe::All(Quant::F32)).unwrap();
+        let exact = floats(&exact, &V0.weight());
         for quant in Quant::ALL {
-            let merged = merged(&base, &even(0.25 * amplitude), QuantRecipe::All(quant)).unwrap();
+            let merged = merged(&base, &adapter, QuantRecipe::All(quant)).unwrap();
             assert_eq!(merged.tensor(&V0.weight()).unwrap().info.kind.name(), quant.name());
             let file_type = merged.metadata().get("general.file_type").cloned();
             assert_eq!(file_type, Some(Value::from(quant.file_type())), "{quant}");
@@ -396,8 +410,9 @@ fn every_type_can_be_merged_into() {
                 assert_eq!(scale.unwrap_or(vec![1.0]), [1.0]);
                 continue;
             }
-            // Two bits store a sine with a third of its amplitude as error.
-            let (error, limit) = (error(&weights, &exact), if quant == Quant::NVFP4 { 0.1 } else { 0.35 });
+            // A sine in two bits has a relative error of a third.
+            let limit = if quant == Quant::NVFP4 { 0.1 } else { 0.35 };
+            let error = relative_rms_error(&weights, &exact);
             assert!(error < limit, "{quant} at {amplitude}: {error}");
         }
     }
@@ -406,75 +421,78 @@ fn every_type_can_be_merged_into() {
 #[test]
 fn a_failed_merge_leaves_the_existing_file() {
     let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("merged.gguf");
-    fs::write(&file, "before").unwrap();
-    let (base, mut steps) = (model("llama"), 0);
-    let error_of = |base: &Gguf, adapter: &AdapterFile, mix, mut progress: Box<dyn FnMut(f32) -> ControlFlow<()>>| {
-        let error = merge(base, adapter, mix, "taught", &file, &mut *progress)
-            .unwrap_err()
-            .to_string();
-        assert_eq!(fs::read_to_string(&file).unwrap(), "before");
-        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
-        error
-    };
-    let stop = Box::new(move |_| {
-        steps += 1;
-        if steps == 5 {
+    let path = folder.path().join("merged.gguf");
+    fs::write(&path, "before").unwrap();
+    let failure =
+        |base: &Gguf, adapter: &AdapterFile, recipe: QuantRecipe, progress: &mut dyn FnMut(f32) -> ControlFlow<()>| {
+            let error = merge(base, adapter, recipe, "taught", &path, progress)
+                .unwrap_err()
+                .to_string();
+            assert_eq!(fs::read_to_string(&path).unwrap(), "before");
+            assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+            error
+        };
+    let (base, mut calls) = (model("llama"), 0);
+    let error = failure(&base, &adapter("llama"), QuantRecipe::Same, &mut |_| {
+        calls += 1;
+        if calls == 5 {
             ControlFlow::Break(())
         } else {
             ControlFlow::Continue(())
         }
     });
-    assert!(error_of(&base, &adapter("llama"), QuantRecipe::Same, stop).contains("cancelled"));
-    let on = || Box::new(|_| ControlFlow::Continue(()));
-    assert!(error_of(&base, &adapter("qwen2"), QuantRecipe::Same, on()).contains("architecture 'qwen2'"));
+    assert!(error.contains("cancelled"), "{error}");
+    let uncancelled_failure = |base: &Gguf, adapter: &AdapterFile, recipe: QuantRecipe| {
+        failure(base, adapter, recipe, &mut |_| ControlFlow::Continue(()))
+    };
+    let error = uncancelled_failure(&base, &adapter("qwen2"), QuantRecipe::Same);
+    assert!(error.contains("architecture 'qwen2'"), "{error}");
 
-    let v = [(V0.weight(), 256, 256)];
-    let large = sketch(1, &v, |_, _| 1e5);
+    let large = partial_llama(1, &[v0_shape()], |_, _| 1e5);
+    let error = uncancelled_failure(&large, &constant_adapter(1.0), QuantRecipe::All(Quant::F16));
     assert!(
-        error_of(&large, &even(1.0), QuantRecipe::All(Quant::F16), on())
-            .contains("'blk.0.attn_v.weight' cannot be stored as F16")
+        error.contains("'blk.0.attn_v.weight' cannot be stored as F16"),
+        "{error}"
     );
-    let kinds = [TensorHeader {
+    let headers = [TensorHeader {
         name: V0.weight(),
         shape: vec![256, 256],
         kind: TensorType::IQ3_S,
     }];
-    let mut writer = GgufWriter::begin(Vec::new(), large.metadata(), &kinds).unwrap();
+    let mut writer = GgufWriter::begin(Vec::new(), large.metadata(), &headers).unwrap();
     writer.tensor(&[0; 256 * 110]).unwrap();
-    let codebook = Gguf::from_bytes(writer.finish().unwrap()).unwrap();
+    let unsupported = Gguf::from_bytes(writer.finish().unwrap()).unwrap();
+    let error = uncancelled_failure(&unsupported, &constant_adapter(1.0), QuantRecipe::Same);
     assert!(
-        error_of(&codebook, &even(1.0), QuantRecipe::Same, on())
-            .contains("of the type IQ3_S, which Hearth cannot convert yet")
+        error.contains("of the type IQ3_S, which Hearth cannot convert yet"),
+        "{error}"
     );
 }
 
 #[test]
 fn a_split_base_becomes_one_file() {
-    let base = sketch(1, &[(V0.weight(), 256, 256)], |_, _| 0.0);
-    let mut parted = base.metadata().clone();
+    let mut metadata = model_metadata("llama", 1);
+    metadata.insert("general.name", "partial");
     for (key, value) in [("split.no", 0u16), ("split.count", 1)] {
-        parted.insert(key, Value::from(u32::from(value)));
+        metadata.insert(key, Value::from(u32::from(value)));
     }
-    let parted = written(&parted, &[(V0.weight(), 256, 256)], |_, _| 0.0);
-    let merged = merged(&parted, &even(1.0), QuantRecipe::Same).unwrap();
+    let base = gguf_with(&metadata, &[v0_shape()], |_, _| 0.0);
+    let merged = merged(&base, &constant_adapter(1.0), QuantRecipe::Same).unwrap();
     assert!(merged.metadata().iter().all(|(key, _)| !key.starts_with("split.")));
 }
 
-/// Types and their names are in two tables: one of the kernels, and one of all GGUF types.
+/// `Quant` of the kernels and `TensorType` of the formats have separate tables of names and sizes.
 #[test]
 fn the_tables_of_types_agree() {
     for quant in Quant::ALL {
         let kind = TensorType::from_id(quant.gguf_id()).unwrap();
-        let sizes = (quant.block_elements() as u64, quant.block_bytes() as u64);
-        assert_eq!(
-            (kind.name(), (kind.block_elements(), kind.block_bytes())),
-            (quant.name(), sizes)
-        );
+        assert_eq!(kind.name(), quant.name());
+        assert_eq!(kind.block_elements(), quant.block_elements() as u64, "{quant}");
+        assert_eq!(kind.block_bytes(), quant.block_bytes() as u64, "{quant}");
         let metadata = [("general.file_type", quant.file_type())].into_iter().collect();
         let file = GgufWriter::begin(Vec::new(), &metadata, &[]).unwrap().finish().unwrap();
         let name = Gguf::from_bytes(file).unwrap().quantization().to_owned();
-        // Q4_K_S is Q4_K without larger types for some tensors.
+        // Q4_K without larger types for some tensors is named Q4_K_S.
         assert!(
             [format!("{quant}"), format!("{quant}_S")].contains(&name),
             "{quant}: {name}"
