@@ -38,14 +38,14 @@ def main() -> None:
         args.json.unlink(missing_ok=True)
     results = Results(args.json)
     if not args.show:
-        began = time.monotonic()
+        start = time.monotonic()
         before = results.seconds
         titles = {LLAMA: lambda: args.llama_name or llama.TITLE, IK: lambda: ik.TITLE, OPENVINO: openvino_peer.title}
         about = machine.about(args.hearth) | {"peers": {name: titles[name]() for name in args.peers}}
         programs = [program for isa in args.isa for program in contenders(args, isa)]
         results.join(about)
         for measured in measure(args, results, programs):
-            results.seconds = before + time.monotonic() - began
+            results.seconds = before + time.monotonic() - start
             results.save()
             print(f"{results.seconds:5.0f} s  {measured}", file=sys.stderr, flush=True)
         results.save()
@@ -112,10 +112,10 @@ def arguments() -> argparse.Namespace:
 
 
 def instruction_sets(text: str) -> list[str]:
-    found = text.split(",")
-    if unknown := [isa for isa in found if isa not in ISA_GROUPS]:
+    isas = text.split(",")
+    if unknown := [isa for isa in isas if isa not in ISA_GROUPS]:
         raise argparse.ArgumentTypeError(f"{unknown[0]} is neither {' nor '.join(ISA_GROUPS)}")
-    return found
+    return isas
 
 
 def measure(args: argparse.Namespace, results: Results, programs: list[Program]) -> Iterator[str]:
@@ -154,10 +154,10 @@ def measure(args: argparse.Namespace, results: Results, programs: list[Program])
 
 def printed_by(script: str, *arguments: str) -> list[str]:
     """Lines of a script that writes files: a separate process, because this one's memory would count as its children's peak."""
-    done = subprocess.run([sys.executable, HERE / script, *arguments], stdout=subprocess.PIPE, text=True)
-    if done.returncode:
-        sys.exit(done.returncode)
-    return done.stdout.splitlines()
+    result = subprocess.run([sys.executable, HERE / script, *arguments], stdout=subprocess.PIPE, text=True)
+    if result.returncode:
+        sys.exit(result.returncode)
+    return result.stdout.splitlines()
 
 
 def peaks(results: Results, test: Test, facts: dict[str, Any], threads: list[int], isa: str) -> None:

@@ -27,11 +27,11 @@ from names import DEFAULT
 
 HERE = Path(__file__).parent
 CACHE = HERE / "cache"
-# Of the grown model whose draft is wrong now and then. Of drafts of 4 tokens of copied code, llama.cpp accepts 64 % of the tokens.
+# Of the grown model whose drafts are sometimes rejected. In drafts of 4 tokens of copied code, llama.cpp accepts 64 % of the tokens.
 NOISE = 1.4
-# Most tokens in a draft of llama.cpp: its default.
+# Maximum tokens in a draft of llama.cpp: its default.
 LLAMA_DRAFT = 3
-# What SmolLM2's chat template says where there is no system prompt.
+# The default system prompt of SmolLM2's chat template.
 SYSTEM = "You are a helpful AI assistant named SmolLM, trained by Hugging Face"
 
 
@@ -134,7 +134,7 @@ def draft_path(draft: str) -> str:
 
 def output(command: list[Any], environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
     """Runs a program; exits if it fails."""
-    done = subprocess.run(
+    result = subprocess.run(
         [str(part) for part in command],
         env=os.environ | environment,
         stdin=subprocess.DEVNULL,
@@ -142,26 +142,26 @@ def output(command: list[Any], environment: dict[str, str]) -> subprocess.Comple
         encoding="utf-8",
         errors="replace",
     )
-    if done.returncode:
-        sys.exit(f"{Path(command[0]).name} failed with exit code {done.returncode}:\n{done.stderr.strip()[-2000:]}")
-    return done
+    if result.returncode:
+        sys.exit(f"{Path(command[0]).name} failed with exit code {result.returncode}:\n{result.stderr.strip()[-2000:]}")
+    return result
 
 
 def hearth_answer(text: str) -> Answer:
     """The JSON in the last line of `hearth run --json`; figures of the draft may be missing."""
     lines = text.strip().splitlines()
     try:
-        found = json.loads(lines[-1])
+        report = json.loads(lines[-1])
         return Answer(
-            tok_s=found["tok_s"],
-            tokens=found["tokens"],
-            prompt_tokens=found["prompt_tokens"],
-            ids=found["ids"],
-            drafted=found.get("drafted") or 0,
-            accepted=found.get("accepted") or 0,
-            gain=found.get("draft_gain"),
-            used=found.get("draft_used"),
-            stopped=bool(found.get("draft_stopped")),
+            tok_s=report["tok_s"],
+            tokens=report["tokens"],
+            prompt_tokens=report["prompt_tokens"],
+            ids=report["ids"],
+            drafted=report.get("drafted") or 0,
+            accepted=report.get("accepted") or 0,
+            gain=report.get("draft_gain"),
+            used=report.get("draft_used"),
+            stopped=bool(report.get("draft_stopped")),
         )
     except (IndexError, KeyError, TypeError, json.JSONDecodeError) as error:
         sys.exit(f"The last line of hearth's output is not the expected JSON ({error!r}): {lines[-1] if lines else 'no output'}"[:2000])
@@ -171,14 +171,14 @@ def llama_answer(text: str) -> Answer:
     """The report of `llama-lookup` or `llama-speculative-simple` on stderr, whose lines may begin with a time and a level."""
 
     def count(name: str) -> int:
-        found = re.search(rf"\b{name}\s*=\s*(\d+)", text)
-        return int(found[1]) if found else 0
+        match = re.search(rf"\b{name}\s*=\s*(\d+)", text)
+        return int(match[1]) if match else 0
 
     def pace(word: str) -> tuple[int, float]:
-        found = re.search(rf"\b{word}\s+(\d+) tokens in\s+[\d.]+ seconds, speed:\s+([\d.]+) t/s", text)
-        if not found:
+        match = re.search(rf"\b{word}\s+(\d+) tokens in\s+[\d.]+ seconds, speed:\s+([\d.]+) t/s", text)
+        if not match:
             sys.exit(f"llama.cpp did not report how fast it {word}:\n{text.strip()[-2000:]}")
-        return int(found[1]), float(found[2])
+        return int(match[1]), float(match[2])
 
     (prompt, _), (tokens, speed) = pace("encoded"), pace("decoded")
     return Answer(tok_s=speed, tokens=tokens, prompt_tokens=prompt, drafted=count("n_drafted"), accepted=count("n_accept"))
@@ -190,7 +190,7 @@ def difference(plain: list[int] | None, drafted: list[int] | None) -> int | None
     if plain == drafted:
         return None
     shorter = min(len(plain), len(drafted))
-    return next((at for at in range(shorter) if plain[at] != drafted[at]), shorter)
+    return next((index for index in range(shorter) if plain[index] != drafted[index]), shorter)
 
 
 def measure(args: argparse.Namespace, results: DraftResults, programs: list[Any]) -> None:
@@ -211,20 +211,20 @@ def measure(args: argparse.Namespace, results: DraftResults, programs: list[Any]
                         if at is not None:
                             results.differences.append(f"{name}, {task.name}, {draft}: token {at} differs from the one without a draft")
                         results.save()
-                        said = f"{plain.tok_s:.1f} to {drafted.tok_s:.1f} tokens/s, {drafted.accepted} of {drafted.drafted} accepted"
-                        print(f"round {turn + 1}, {name}, {task.name}, {draft}, {program.name}: {said}", file=sys.stderr, flush=True)
+                        speeds = f"{plain.tok_s:.1f} to {drafted.tok_s:.1f} tokens/s, {drafted.accepted} of {drafted.drafted} accepted"
+                        print(f"round {turn + 1}, {name}, {task.name}, {draft}, {program.name}: {speeds}", file=sys.stderr, flush=True)
                         if at is not None:
                             print(f"ERROR: {results.differences[-1]}", file=sys.stderr, flush=True)
 
 
 def both(program: Any, model: Path, task: Task, draft: str, drafted_first: bool) -> tuple[Answer, Answer] | None:
     """The answers without and with the draft, one directly after the other; `None` if the program has no such draft."""
-    found: dict[str | None, Answer] = {}
+    answers: dict[str | None, Answer] = {}
     for choice in [draft, None] if drafted_first else [None, draft]:
         if program.name == "llama.cpp" and draft not in ["ngram", "model"]:
             return None
-        found[choice] = program.decode(model, task, choice)
-    return found[None], found[draft]
+        answers[choice] = program.decode(model, task, choice)
+    return answers[None], answers[draft]
 
 
 def arguments() -> argparse.Namespace:
@@ -261,13 +261,13 @@ def main() -> None:
         args.json.unlink(missing_ok=True)
     results = DraftResults(args.json)
     if not args.show:
-        began, before = time.monotonic(), results.seconds
+        start, before = time.monotonic(), results.seconds
         programs: list[Any] = [Hearth(args.hearth, args.threads, args.tokens)]
         if args.llama:
             programs.append(Llama(llama.find(CACHE, llama.LOOKUP), llama.find(CACHE, llama.SPECULATIVE), args.threads, args.tokens))
         results.join(machine.about(args.hearth) | {"llama": llama.TITLE, "threads": args.threads, "tokens": args.tokens, "llama_draft": LLAMA_DRAFT})
         measure(args, results, programs)
-        results.seconds = before + time.monotonic() - began
+        results.seconds = before + time.monotonic() - start
         results.save()
     print(draft_page.page(results))
     if args.write:

@@ -46,8 +46,9 @@ class DraftResults:
             "gain": drafted.gain, "used": drafted.used, "stopped": drafted.stopped,
         })  # fmt: skip
 
-    def of(self, **wanted: str) -> list[dict[str, Any]]:
-        return [pair for pair in self.pairs if wanted.items() <= pair.items()]
+    def of(self, **fields: str) -> list[dict[str, Any]]:
+        """The pairs with these fields."""
+        return [pair for pair in self.pairs if fields.items() <= pair.items()]
 
     def rows(self, *keys: str) -> Iterator[dict[str, str]]:
         """Each combination of the values of `keys` that was measured, in order."""
@@ -88,8 +89,8 @@ def acceptance(pairs: list[dict[str, Any]]) -> float | None:
 
 def worst(results: DraftResults, program: str) -> tuple[float, dict[str, str]] | None:
     """The lowest median ratio of a prompt, and its model, prompt and draft; `None` if the program was not measured."""
-    found = []
+    medians = []
     for row in results.rows("model", "task", "draft"):
         if pairs := results.of(program=program, **row):
-            found.append((statistics.median(ratios(pairs)), row))
-    return min(found, key=lambda pair: pair[0], default=None)
+            medians.append((statistics.median(ratios(pairs)), row))
+    return min(medians, key=lambda pair: pair[0], default=None)

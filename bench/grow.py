@@ -4,8 +4,8 @@
 
 The appended layers have random weights in the formats of the original ones, except for the two projections that write to the residual
 stream, attn_output and ffn_down. These are zero, so that logits stay the same to the last bit: the original file is a draft whose tokens
-are all accepted, and so are the first layers of the file itself. With --noise X they are random, X times the usual magnitude, and
-the draft is wrong now and then.
+are all accepted, and so are the first layers of the file itself. With --noise X they are random, X times the default magnitude, and
+some drafted tokens are rejected.
 """
 
 import argparse

@@ -35,9 +35,9 @@ edition = "2024"
 def find(cache: Path, isa: str = "native") -> Path:
     """Path of the program; builds it if needed, which takes up to half an hour."""
     build = llama.build_folder(cache / f"ik_llama.cpp-{VERSION}", isa)
-    found = llama.built(build, BENCH)
-    if found and all(file.stat().st_mtime < found.stat().st_mtime for file in SOURCES):
-        return found
+    program = llama.built(build, BENCH)
+    if program and all(file.stat().st_mtime < program.stat().st_mtime for file in SOURCES):
+        return program
     options = [*OPTIONS, *llama.ISA_OPTIONS[isa], f"IK_SOURCE={source(cache)}"]
     return llama.compile_into(build, HERE, BENCH, options)
 
@@ -49,10 +49,10 @@ def source(cache: Path) -> Path:
     (folder / "src" / "lib.rs").touch()
     (folder / "Cargo.toml").write_text(MANIFEST)
     command = ["cargo", "metadata", "--format-version", "1", "--manifest-path", str(folder / "Cargo.toml")]
-    done = subprocess.run(command, stdout=subprocess.PIPE, text=True)
-    if done.returncode:
-        sys.exit(f"Cargo could not download {PACKAGE} {VERSION} (exit code {done.returncode}).")
-    package = next(package for package in json.loads(done.stdout)["packages"] if package["name"] == PACKAGE)
+    result = subprocess.run(command, stdout=subprocess.PIPE, text=True)
+    if result.returncode:
+        sys.exit(f"Cargo could not download {PACKAGE} {VERSION} (exit code {result.returncode}).")
+    package = next(package for package in json.loads(result.stdout)["packages"] if package["name"] == PACKAGE)
     return Path(package["manifest_path"]).parent / "ik_llama.cpp"
 
 

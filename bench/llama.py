@@ -60,8 +60,8 @@ def compile_into(build: Path, source: Path, program: str, options: list[str]) ->
     generator = [] if sys.platform == "win32" else ninja()
     run([driver, "-S", source, "-B", build, *generator, *(f"-D{option}" for option in options)])
     run([driver, "--build", build, "--config", "Release", "--target", program])
-    if found := built(build, program):
-        return found
+    if path := built(build, program):
+        return path
     sys.exit(f"{build.name} was built, but there is no {program} in {build}.")
 
 

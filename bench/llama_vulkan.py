@@ -49,14 +49,14 @@ class Bench:
 
     def speeds(self, run: Callable[[int], None], tokens: int) -> list[float]:
         """Tokens per second of each repetition, after one that warms up."""
-        found = []
+        speeds = []
         for _ in range(self.repetitions + 1):
             self.context.kv_cache_clear()
             start = time.perf_counter()
             run(tokens)
             self.context.synchronize()
-            found.append(tokens / (time.perf_counter() - start))
-        return found[1:]
+            speeds.append(tokens / (time.perf_counter() - start))
+        return speeds[1:]
 
     def prefill(self, tokens: int) -> None:
         self.step([token() for _ in range(tokens)], 0)

@@ -45,8 +45,8 @@ def processor() -> str:
 
 def instructions() -> list[str]:
     if sys.platform == "darwin":
-        found = output("sysctl", "-a").split()
-        return [name for name in ["FEAT_DotProd", "FEAT_I8MM", "FEAT_BF16"] if f"hw.optional.arm.{name}:" in found]
+        settings = output("sysctl", "-a").split()
+        return [name for name in ["FEAT_DotProd", "FEAT_I8MM", "FEAT_BF16"] if f"hw.optional.arm.{name}:" in settings]
     flags = (cpuinfo("flags") or cpuinfo("Features")).split()
     return [name for name in INSTRUCTIONS if name in flags]
 

@@ -117,12 +117,12 @@ class Pipeline:
         config = genai.GenerationConfig()
         config.max_new_tokens, config.ignore_eos, config.do_sample, config.apply_chat_template = generated, True, False, False
         arrivals = Arrivals()
-        began = time.perf_counter()
+        start = time.perf_counter()
         inputs = genai.TokenizedInputs(ov.Tensor(tokens), ov.Tensor(np.ones_like(tokens)))
         self.pipeline.generate(inputs, config, arrivals)
         if len(arrivals.times) != generated:
             sys.exit(f"openvino_bench: {len(arrivals.times)} tokens were generated instead of {generated}")
-        return [now - before for before, now in itertools.pairwise([began, *arrivals.times])]
+        return [now - before for before, now in itertools.pairwise([start, *arrivals.times])]
 
 
 def measure(pipeline: Pipeline, args: argparse.Namespace, threads: int, prompt: int, generated: int) -> None:

@@ -61,12 +61,12 @@ def page(results: Results, path: Path = PAGE) -> str:
 
 
 def cpu(results: Results) -> str:
-    found = results.about["instructions"]
-    if any(name.startswith("avx512") for name in found):
+    features = results.about["instructions"]
+    if any(name.startswith("avx512") for name in features):
         return "on a CPU with AVX-512"
-    if "avx2" in found and "avx_vnni" not in found:
+    if "avx2" in features and "avx_vnni" not in features:
         return "on a CPU with AVX2 only"
-    return f"on a CPU with {', '.join(found)}" if found else "on one CPU"
+    return f"on a CPU with {', '.join(features)}" if features else "on one CPU"
 
 
 def names(results: Results) -> str:
@@ -76,9 +76,9 @@ def names(results: Results) -> str:
 
 def worst(results: Results) -> str:
     """The worst ratio of each instruction set and the number of ratios below 1, the worst first; then the ratios of fine-tuning."""
-    found = sorted(((ratios, isa) for isa in results.isas() if (ratios := results.ratios(isa))), key=lambda pair: pair[0][0][0])
+    ratios_by_isa = sorted(((ratios, isa) for isa in results.isas() if (ratios := results.ratios(isa))), key=lambda pair: pair[0][0][0])
     lines = []
-    for ratios, isa in found:
+    for ratios, isa in ratios_by_isa:
         (ratio, cell), behind = ratios[0], sum(ratio < 1 for ratio, _ in ratios)
         best = results.best(cell)
         assert best
@@ -110,8 +110,8 @@ def environment(results: Results, path: Path) -> str:
 def ceilings(results: Results, threads: int, isa: str) -> str:
     """The range of each peak rate; empty if none was measured."""
     kinds = {"read_gb_s": "GB/s read", "int8_gmac_s": "GMAC/s in int8", "bf16_gmac_s": "GMAC/s in bf16", "f32_gmac_s": "GMAC/s in f32"}
-    found = {name: peaks for kind, name in kinds.items() if (peaks := results.peaks(kind, threads=threads, isa=isa))}
-    rates = ", ".join(f"{min(peaks):.0f} to {max(peaks):.0f} {name}" for name, peaks in found.items())
+    peaks_by_name = {name: peaks for kind, name in kinds.items() if (peaks := results.peaks(kind, threads=threads, isa=isa))}
+    rates = ", ".join(f"{min(peaks):.0f} to {max(peaks):.0f} {name}" for name, peaks in peaks_by_name.items())
     return f"Peak rates {ISA_TITLES[isa]}, {plural(threads, 'thread')}: {rates}." if rates else ""
 
 

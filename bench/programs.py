@@ -112,7 +112,7 @@ class Program:
         # xtask runs openvino_bench.py with this Python, which has its packages.
         environment = os.environ | {"HEARTH_PYTHON": sys.executable} | dict(self.environment)
         lines = measured(environment, kind, path.resolve(), model, *options)
-        return [Sample(test.name if found["what"] == "speed" else found["what"], found["threads"], found["value"]) for found in lines]
+        return [Sample(test.name if line["what"] == "speed" else line["what"], line["threads"], line["value"]) for line in lines]
 
 
 def hearth(path: Path, cache: Path, isa: str = NATIVE) -> Program:
@@ -140,7 +140,7 @@ def can_run(name: str, model: str, test: str, isa: str) -> bool:
 def measured(environment: dict[str, str], *arguments: object) -> list[dict[str, Any]]:
     """The JSON lines of `cargo xtask measure`; exits if it fails."""
     command = ["cargo", "xtask", "measure", *map(str, arguments)]
-    done = subprocess.run(command, cwd=Path(__file__).parent, env=environment, capture_output=True, text=True)
-    if done.returncode:
-        sys.exit(done.stderr.strip()[-2000:])
-    return [json.loads(line) for line in done.stdout.splitlines()]
+    result = subprocess.run(command, cwd=Path(__file__).parent, env=environment, capture_output=True, text=True)
+    if result.returncode:
+        sys.exit(result.stderr.strip()[-2000:])
+    return [json.loads(line) for line in result.stdout.splitlines()]

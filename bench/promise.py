@@ -28,8 +28,8 @@ MB = 1 << 20
 
 def run(hearth: str, *arguments: str) -> dict:
     """The last line of a command's output, as JSON."""
-    done = subprocess.run([hearth, *arguments, "--json"], check=True, capture_output=True, text=True)
-    return json.loads(done.stdout.splitlines()[-1])
+    result = subprocess.run([hearth, *arguments, "--json"], check=True, capture_output=True, text=True)
+    return json.loads(result.stdout.splitlines()[-1])
 
 
 def compare(hearth: str, name: str, rounds: int, idle_mb: float) -> list[float]:

@@ -79,13 +79,13 @@ class Results:
         contender = {"program": program.name, "variant": program.variant, "isa": program.isa}
         self.samples += [{**contender, "model": model, **vars(sample)} for sample in samples]
 
-    def peaks(self, kind: str, **wanted: object) -> list[float]:
+    def peaks(self, kind: str, **fields: object) -> list[float]:
         """All measurements of one ceiling, of one cell or of all with some of its fields."""
-        return [rate for found in self.ceilings if wanted.items() <= found.items() and (rate := found.get(kind))]
+        return [rate for ceiling in self.ceilings if fields.items() <= ceiling.items() and (rate := ceiling.get(kind))]
 
     def values(self, program: str, variant: str, cell: Cell) -> list[float]:
-        wanted = {"program": program, "variant": variant, **vars(cell)}
-        return [sample["value"] for sample in self.samples if wanted.items() <= sample.items()]
+        fields = {"program": program, "variant": variant, **vars(cell)}
+        return [sample["value"] for sample in self.samples if fields.items() <= sample.items()]
 
     def median(self, program: str, variant: str, cell: Cell) -> float | None:
         values = self.values(program, variant, cell)
@@ -100,8 +100,8 @@ class Results:
 
     def best(self, cell: Cell) -> Best | None:
         """The best of all peers that can run a test; `None` until all of them are measured."""
-        found = {name: self.peer(name, cell) for name in self.peers() if can_run(name, cell.model, cell.test, cell.isa)}
-        return better(cell, [(name, peer.variant if peer else "", peer.value if peer else None) for name, peer in found.items()])
+        bests = {name: self.peer(name, cell) for name in self.peers() if can_run(name, cell.model, cell.test, cell.isa)}
+        return better(cell, [(name, peer.variant if peer else "", peer.value if peer else None) for name, peer in bests.items()])
 
     def ratio(self, cell: Cell) -> float | None:
         """Hearth's median as a multiple of the best peer's."""
@@ -111,7 +111,7 @@ class Results:
     def ratios(self, isa: str) -> list[tuple[float, Cell]]:
         """The ratios of all speeds, worst first."""
         cells = [cell for cell in self.cells() if cell.isa == isa and cell.test not in [START.name, MEMORY]]
-        return sorted(((ratio, cell) for cell in cells if (ratio := self.ratio(cell))), key=lambda found: found[0])
+        return sorted(((ratio, cell) for cell in cells if (ratio := self.ratio(cell))), key=lambda pair: pair[0])
 
     def peers(self) -> list[str]:
         return list(self.about["peers"])
@@ -124,8 +124,8 @@ class Results:
 
     def tests(self, kind: str) -> list[str]:
         """The measured tests whose name begins with `kind`; prompts by length."""
-        found = dict.fromkeys(sample["test"] for sample in self.samples if sample["test"].startswith(kind))
-        return sorted(found, key=lambda test: int(test.split()[1])) if kind == "prefill" else list(found)
+        tests = dict.fromkeys(sample["test"] for sample in self.samples if sample["test"].startswith(kind))
+        return sorted(tests, key=lambda test: int(test.split()[1])) if kind == "prefill" else list(tests)
 
     def rounds(self) -> tuple[int, int]:
         """Minimum and maximum number of samples per median."""
@@ -148,10 +148,10 @@ class Results:
 
 def better(cell: Cell, medians: list[tuple[str, str, float | None]]) -> Best | None:
     """The best of some programs and variants: the highest speed, or the least time or memory. `None` if any is missing."""
-    found = [Best(program, variant, value) for program, variant, value in medians if value is not None]
-    if not found or len(found) < len(medians):
+    candidates = [Best(program, variant, value) for program, variant, value in medians if value is not None]
+    if not candidates or len(candidates) < len(medians):
         return None
-    return (min if cell.test in [START.name, MEMORY] else max)(found, key=lambda best: best.value)
+    return (min if cell.test in [START.name, MEMORY] else max)(candidates, key=lambda best: best.value)
 
 
 def quotient(above: float | None, below: float | None) -> float | None:

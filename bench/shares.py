@@ -30,17 +30,17 @@ def main() -> None:
     saved = CACHE / "criterion"
     command = ["cargo", "bench", "-p", "hearth-bench", "--bench", "layers", "--", *sys.argv[1:]]
     ceilings = machine.ceilings(CACHE, machine.cores())
-    began = max((file.stat().st_mtime_ns for file in saved.rglob("estimates.json")), default=0)
+    last_run = max((file.stat().st_mtime_ns for file in saved.rglob("estimates.json")), default=0)
     if code := subprocess.run(command, cwd=HERE, env=os.environ | {"CRITERION_HOME": str(saved)}, stdout=subprocess.DEVNULL).returncode:
         sys.exit(code)
-    measured = [file.parent for file in sorted(saved.rglob("new/estimates.json")) if file.stat().st_mtime_ns > began]
-    found = [(json.loads((folder / "benchmark.json").read_text()), json.loads((folder / "estimates.json").read_text())) for folder in measured]
-    print(markdown(["benchmark", "time", "rate", "of the peak"], list(rows(found, ceilings))))
+    measured = [file.parent for file in sorted(saved.rglob("new/estimates.json")) if file.stat().st_mtime_ns > last_run]
+    estimates = [(json.loads((folder / "benchmark.json").read_text()), json.loads((folder / "estimates.json").read_text())) for folder in measured]
+    print(markdown(["benchmark", "time", "rate", "of the peak"], list(rows(estimates, ceilings))))
 
 
-def rows(found: list[tuple[dict[str, Any], dict[str, Any]]], ceilings: dict[str, float | None]) -> Iterator[list[str]]:
+def rows(measured: list[tuple[dict[str, Any], dict[str, Any]]], ceilings: dict[str, float | None]) -> Iterator[list[str]]:
     """A row for each benchmark whose throughput has a ceiling."""
-    for about, estimates in found:
+    for about, estimates in measured:
         nanoseconds = estimates["median"]["point_estimate"]
         kind, amount = next(iter((about["throughput"] or {"": 0}).items()))
         ceiling = ceilings.get("read_gb_s" if kind == "Bytes" else kind_of(about, ceilings))

@@ -38,9 +38,9 @@ def measured(folder: str) -> Results:
 
 
 def add(results: Results, test: str, values: dict[str, list[float]], isa: str = NATIVE, model: str = "M") -> None:
-    for title, found in values.items():
+    for title, samples in values.items():
         name = next(name for name in [HEARTH, *VARIANTS] if title.startswith(name))
-        results.add(Program(name, Path(), isa, title.removeprefix(name).strip()), model, [Sample(test, 2, value) for value in found])
+        results.add(Program(name, Path(), isa, title.removeprefix(name).strip()), model, [Sample(test, 2, value) for value in samples])
 
 
 class Compare(unittest.TestCase):

@@ -163,7 +163,7 @@ class Measuring(unittest.TestCase):
 
     def test_each_round_is_a_pair(self) -> None:
         results = self.measured("ngram")
-        self.assertEqual([(found["plain"], found["tok_s"], found["used"]) for found in results.pairs], [(10.0, 20.0, 0.5)] * 2)
+        self.assertEqual([(pair["plain"], pair["tok_s"], pair["used"]) for pair in results.pairs], [(10.0, 20.0, 0.5)] * 2)
         self.assertEqual(results.differences, [])
 
     def test_tokens_that_differ_are_reported(self) -> None:
@@ -185,9 +185,9 @@ class Measuring(unittest.TestCase):
         self.assertEqual(order, [None, "ngram", "ngram", None])
 
     def test_the_prompts_are_of_all_kinds(self) -> None:
-        found = tasks()
-        self.assertEqual({task.kind for task in found}, set(draft_page.KINDS))
-        self.assertTrue(all(len(task.prompt) > 900 and task.prompt == task.prompt.rstrip() for task in found))
+        all_tasks = tasks()
+        self.assertEqual({task.kind for task in all_tasks}, set(draft_page.KINDS))
+        self.assertTrue(all(len(task.prompt) > 900 and task.prompt == task.prompt.rstrip() for task in all_tasks))
 
 
 class Growing(unittest.TestCase):

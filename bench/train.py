@@ -51,10 +51,10 @@ def document(tokens):
 
 def last_line_of(command):
     """Runs a command. Returns the JSON object in the last line of its output."""
-    done = subprocess.run([str(part) for part in command], cwd=HERE, capture_output=True, text=True)
-    if done.returncode != 0:
-        sys.exit(f"{Path(command[0]).name} failed with exit code {done.returncode}:\n{done.stderr.strip()[-2000:]}")
-    return json.loads(done.stdout.strip().splitlines()[-1])
+    result = subprocess.run([str(part) for part in command], cwd=HERE, capture_output=True, text=True)
+    if result.returncode != 0:
+        sys.exit(f"{Path(command[0]).name} failed with exit code {result.returncode}:\n{result.stderr.strip()[-2000:]}")
+    return json.loads(result.stdout.strip().splitlines()[-1])
 
 
 def run_hearth(args, folder, precision):

@@ -60,10 +60,10 @@ class Repeating:
     def turn(self) -> None:
         """Lets the program run for a turn."""
         self.process.send_signal(signal.SIGCONT)
-        began = time.perf_counter()
+        start = time.perf_counter()
         time.sleep(TURN)
         self.process.send_signal(signal.SIGSTOP)
-        self.seconds += time.perf_counter() - began
+        self.seconds += time.perf_counter() - start
 
     def end(self) -> None:
         """Ends the program, even if it is stopped."""

@@ -29,11 +29,11 @@ fn gemv(c: &mut Criterion) {
         let mut y = vec![0.0; side];
         for quant in Quant::ALL {
             let Some(stride) = quant.row_bytes(side) else { continue };
-            let mut one = vec![0; stride];
-            if quant.quantize_row(&x, &mut one).is_err() {
+            let mut quantized_row = vec![0; stride];
+            if quant.quantize_row(&x, &mut quantized_row).is_err() {
                 continue;
             }
-            let rows = one.repeat(side);
+            let rows = quantized_row.repeat(side);
             group.throughput(Throughput::Bytes(rows.len() as u64));
             for isa in Isa::available().into_iter().skip(1) {
                 group.bench_function(BenchmarkId::new(quant.name(), isa.name()), |b| {

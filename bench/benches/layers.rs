@@ -41,7 +41,7 @@ fn one_token(c: &mut Criterion) {
                 norm_linears(
                     black_box(&x),
                     None,
-                    &[weight.linear().expect("what was packed")],
+                    &[weight.linear().expect("packed weights")],
                     MatmulPrecision::Int8Activations,
                     &mut y,
                 )
@@ -70,7 +70,7 @@ fn many_tokens(c: &mut Criterion) {
                     norm_linears(
                         black_box(&x),
                         None,
-                        &[weight.linear().expect("what was packed")],
+                        &[weight.linear().expect("packed weights")],
                         precision,
                         &mut y,
                     )
@@ -92,12 +92,12 @@ fn attention(c: &mut Criterion) {
     for (tokens, depth) in [(512, 512), (512, 4096), (1, 512), (1, 8192)] {
         group.throughput(Throughput::Elements(products(tokens, depth)));
         let cells: Vec<u32> = (0..depth as u32).collect();
-        let all = noise(depth * HEADS.qkv_width());
-        let (spans, qkv) = (Spans::in_order(depth), &all[..tokens * HEADS.qkv_width()]);
+        let context = noise(depth * HEADS.qkv_width());
+        let (spans, qkv) = (Spans::in_order(depth), &context[..tokens * HEADS.qkv_width()]);
         let mut out = vec![0.0; tokens * HEADS.out_width()];
         for format in [KvFormat::F16, KvFormat::Q8_0] {
             let mut layer = KvLayer::new(format, depth, HEADS.kv_heads, HEADS.head_dim);
-            layer.write(&HEADS, &cells, &all).expect("all cells");
+            layer.write(&HEADS, &cells, &context).expect("all cells");
             group.bench_function(format!("{tokens} of {depth}, {format:?}"), |b| {
                 let rows = [CachedRows {
                     rows: tokens,
@@ -109,11 +109,11 @@ fn attention(c: &mut Criterion) {
     }
     // As in a model of thirty layers: each layer's cache streams from memory.
     let (depth, cells) = (4096, (0..4096).collect::<Vec<u32>>());
-    let (spans, all) = (Spans::in_order(depth), noise(depth * HEADS.qkv_width()));
+    let (spans, context) = (Spans::in_order(depth), noise(depth * HEADS.qkv_width()));
     for format in [KvFormat::F16, KvFormat::Q8_0] {
         let mut layers = vec![KvLayer::new(format, depth, HEADS.kv_heads, HEADS.head_dim); 30];
         for layer in &mut layers {
-            layer.write(&HEADS, &cells, &all).expect("all cells");
+            layer.write(&HEADS, &cells, &context).expect("all cells");
         }
         let mut out = vec![0.0; HEADS.out_width()];
         let bytes = 30 * KvLayer::bytes_for(format, depth, HEADS.kv_heads, HEADS.head_dim);
@@ -122,7 +122,7 @@ fn attention(c: &mut Criterion) {
             b.iter(|| {
                 for layer in &layers {
                     attend(
-                        black_box(&all[..HEADS.qkv_width()]),
+                        black_box(&context[..HEADS.qkv_width()]),
                         &HEADS,
                         layer,
                         &[CachedRows { rows: 1, spans: &spans }],
@@ -139,15 +139,15 @@ fn attention(c: &mut Criterion) {
     group.bench_function("batch of 512", |b| {
         b.iter(|| attend_batch(black_box(&qkv), &HEADS, &starts, &mut out))
     });
-    let mut logs = vec![0.0; 512 * HEADS.heads];
+    let mut lse = vec![0.0; 512 * HEADS.heads];
     group.bench_function("batch of 512, keeping", |b| {
-        b.iter(|| attend_batch_with_lse(black_box(&qkv), &HEADS, &starts, &mut out, &mut logs))
+        b.iter(|| attend_batch_with_lse(black_box(&qkv), &HEADS, &starts, &mut out, &mut lse))
     });
     // Minimum work: recomputed scores, and the gradients of both factors of both products.
     group.throughput(Throughput::Elements(products(512, 512) / 2 * 5));
     let mut gradient = vec![0.0; qkv.len()];
     group.bench_function("batch of 512, backward", |b| {
-        b.iter(|| attend_batch_backward(black_box(&qkv), &HEADS, &starts, [&out, &logs], &out, &mut gradient));
+        b.iter(|| attend_batch_backward(black_box(&qkv), &HEADS, &starts, [&out, &lse], &out, &mut gradient));
     });
 }
 
@@ -229,8 +229,9 @@ impl Model {
         }
     }
 
-    /// Processes tokens starting at position `first`. Returns the logits of the last `rated`.
-    fn pass(&self, layers: &mut [KvLayer], tokens: usize, first: usize, rated: usize) -> Scratch<f32> {
+    /// Processes tokens starting at position `first`. Returns the logits of the last `outputs`
+    /// tokens.
+    fn pass(&self, layers: &mut [KvLayer], tokens: usize, first: usize, outputs: usize) -> Scratch<f32> {
         let _awake = team::enter();
         let norm = Some(Norm {
             weight: &self.norm,
@@ -248,9 +249,9 @@ impl Model {
         let fit = "the model's own sizes";
         for ([q, k, v, o, gate, up, down], layer) in self.layers.iter().zip(layers) {
             let qkv_linears = [
-                q.linear().expect("what was packed"),
-                k.linear().expect("what was packed"),
-                v.linear().expect("what was packed"),
+                q.linear().expect("packed weights"),
+                k.linear().expect("packed weights"),
+                v.linear().expect("packed weights"),
             ];
             norm_linears(&x, norm, &qkv_linears, MatmulPrecision::Int8Activations, &mut qkv).expect(fit);
             qk_norm_rope_in_place(&mut qkv, heads, &positions, None, None, &self.rope).expect(fit);
@@ -258,15 +259,15 @@ impl Model {
             attend(&qkv, heads, layer, &[CachedRows { rows: tokens, spans }], &mut out).expect(fit);
             linear_add_in_place(
                 &out,
-                &o.linear().expect("what was packed"),
+                &o.linear().expect("packed weights"),
                 None,
                 MatmulPrecision::Int8Activations,
                 &mut x,
             )
             .expect(fit);
             let (gate, up) = (
-                gate.linear().expect("what was packed"),
-                up.linear().expect("what was packed"),
+                gate.linear().expect("packed weights"),
+                up.linear().expect("packed weights"),
             );
             gated(
                 &x,
@@ -280,19 +281,19 @@ impl Model {
             .expect(fit);
             linear_add_in_place(
                 &h,
-                &down.linear().expect("what was packed"),
+                &down.linear().expect("packed weights"),
                 None,
                 MatmulPrecision::Int8Activations,
                 &mut x,
             )
             .expect(fit);
         }
-        let mut logits = Scratch::new(rated * self.shape.vocab);
-        let last = &x[(tokens - rated) * width..];
+        let mut logits = Scratch::new(outputs * self.shape.vocab);
+        let last = &x[(tokens - outputs) * width..];
         norm_linears(
             last,
             norm,
-            &[self.output.linear().expect("what was packed")],
+            &[self.output.linear().expect("packed weights")],
             MatmulPrecision::Int8Activations,
             &mut logits,
         )
@@ -348,7 +349,7 @@ fn few_tokens(c: &mut Criterion) {
             group.throughput(Throughput::Elements(tokens as u64));
             group.bench_function(BenchmarkId::new(quant.name(), tokens), |b| {
                 let (x, mut y) = (noise(tokens * cols), vec![0.0; tokens * rows]);
-                let linear = [weight.linear().expect("what was packed")];
+                let linear = [weight.linear().expect("packed weights")];
                 b.iter(|| norm_linears(black_box(&x), None, &linear, MatmulPrecision::Int8Activations, &mut y));
             });
         }

@@ -32,10 +32,10 @@ fn main() {
     };
     let avx2_only = std::env::args().nth(2).is_some_and(|isa| isa == "avx2");
     let products = |products: Option<Products>| match products {
-        Some((make, each)) => format!("{:.2}", best(threads, |_| make(), SUMS * ITERATIONS * each * threads)),
+        Some((run, macs)) => format!("{:.2}", best(threads, |_| run(), SUMS * ITERATIONS * macs * threads)),
         None => "null".to_owned(),
     };
-    let wanted: Vec<String> = std::env::args().skip(3).collect();
+    let selected: Vec<String> = std::env::args().skip(3).collect();
     let rates: [(&str, &dyn Fn() -> String); 4] = [
         ("read_gb_s", &|| format!("{:.2}", read(threads))),
         ("int8_gmac_s", &|| products(cpu::int8(avx2_only))),
@@ -44,7 +44,7 @@ fn main() {
     ];
     let measured: Vec<String> = rates
         .iter()
-        .filter(|(name, _)| wanted.is_empty() || wanted.iter().any(|wanted| wanted == name))
+        .filter(|(name, _)| selected.is_empty() || selected.iter().any(|selected| selected == name))
         .map(|(name, measure)| format!(r#""{name}": {}"#, measure()))
         .collect();
     println!("{{{}}}", measured.join(", "));
@@ -67,7 +67,7 @@ fn read(threads: usize) -> f64 {
     best(threads, add_up, BYTES)
 }
 
-/// Prefetches what is a page ahead: the hardware prefetcher stops at the end of a page.
+/// Prefetches the line one page ahead: the hardware prefetcher stops at the end of a page.
 fn prefetch(line: &[u64; LINE]) {
     #[cfg(target_arch = "x86_64")]
     {
@@ -85,13 +85,13 @@ fn prefetch(line: &[u64; LINE]) {
 fn best(threads: usize, work: impl Fn(usize) + Sync, amount: usize) -> f64 {
     let work = &work;
     let measure = || {
-        let began = Instant::now();
+        let start = Instant::now();
         std::thread::scope(|scope| {
             for thread in 0..threads {
                 scope.spawn(move || work(thread));
             }
         });
-        amount as f64 / began.elapsed().as_secs_f64() / 1e9
+        amount as f64 / start.elapsed().as_secs_f64() / 1e9
     };
     (0..TRIES).map(|_| measure()).fold(0.0, f64::max)
 }

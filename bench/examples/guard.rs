@@ -6,7 +6,7 @@
 //!
 //! A cell has three figures: decode relative to the rate at which a plain loop reads memory, decode
 //! as a multiple of the scalar dot product of the same format on one thread, and prefill as a
-//! multiple of that. Formats take turns, and each figure is the best of several.
+//! multiple of that. Formats are measured alternately, and each figure is the best of several.
 
 use hearth_bench::{Weight, noise};
 use hearth_kernels::fused::norm_linears;
@@ -41,8 +41,8 @@ const SCALAR_BYTES: usize = 1 << 20;
 const TOKENS: usize = 96;
 const PREFILL_BYTES: usize = 4 << 20;
 const TRIES: usize = 9;
-/// Least share of the recorded ratios: decode has become slower if both of its ratios are below it,
-/// and prefill if its ratio is below [`MIN_PREFILL`]. In runs on one virtual machine, single
+/// Minimum share of the recorded ratios: decode has become slower if both of its ratios are below
+/// it, and prefill if its ratio is below [`MIN_PREFILL`]. In runs on one virtual machine, single
 /// ratios of decode differed by a fifth, and of prefill by a quarter.
 const MIN_DECODE: f64 = 0.85;
 const MIN_PREFILL: f64 = 0.75;
@@ -72,25 +72,25 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
     };
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("machines.md");
     let page = std::fs::read_to_string(&file)?;
-    let known = page
+    let recorded = page
         .lines()
         .filter_map(Line::read)
-        .find(|known| known.machine == line.machine);
+        .find(|recorded| recorded.machine == line.machine);
     if write {
         std::fs::write(&file, with_line(&page, &line))?;
         println!("{} has the line of {}.", file.display(), line.machine);
         return Ok(ExitCode::SUCCESS);
     }
-    let Some(known) = known else {
+    let Some(recorded) = recorded else {
         println!("{} has no line of {}; --write adds it.", file.display(), line.machine);
         return Ok(ExitCode::SUCCESS);
     };
-    let losses = line.losses(&known);
+    let losses = line.losses(&recorded);
     for loss in &losses {
-        println!("slower than at {}: {loss}", known.commit);
+        println!("slower than at {}: {loss}", recorded.commit);
     }
     if losses.is_empty() {
-        println!("As fast as at {} on {}.", known.commit, line.machine);
+        println!("As fast as at {} on {}.", recorded.commit, line.machine);
     }
     Ok(ExitCode::from(u8::from(!losses.is_empty())))
 }
@@ -156,8 +156,8 @@ struct Figures([f64; 3]);
 
 impl Figures {
     fn cell(&self) -> String {
-        let [of_read, decode, prefill] = self.0;
-        format!("{of_read:.2} {decode:.1} {prefill:.1}")
+        let [bandwidth, decode, prefill] = self.0;
+        format!("{bandwidth:.2} {decode:.1} {prefill:.1}")
     }
 
     fn read(cell: &str) -> Option<Self> {
@@ -170,28 +170,28 @@ impl Figures {
 fn product_rate(weight: &Weight, tokens: usize) -> Result<f64, Box<dyn Error>> {
     let linear = [weight.linear()?];
     let (x, mut y) = (noise(tokens * COLS), vec![0.0; tokens * linear[0].weight.rows()]);
-    let began = Instant::now();
+    let start = Instant::now();
     norm_linears(black_box(&x), None, &linear, MatmulPrecision::Int8Activations, &mut y)?;
     black_box(&y);
-    Ok((weight.bytes.len() * tokens) as f64 / began.elapsed().as_secs_f64())
+    Ok((weight.bytes.len() * tokens) as f64 / start.elapsed().as_secs_f64())
 }
 
-/// The same of the scalar dot product on one thread, for one token.
+/// Bytes of weights per second of the scalar dot product on one thread, for one token.
 fn scalar_rate(Sample { quant, rows, .. }: &Sample) -> Result<f64, Box<dyn Error>> {
     let (x, mut chunks) = (noise(COLS), vec![ActivationChunk::ZERO; Activations::chunks_for(COLS)]);
     let activations = Activations::quantize(&x, &mut chunks)?;
     let mut y = vec![0.0; rows.len() / quant.row_bytes(COLS).ok_or("whole blocks")?];
     let scalar = Isa::available()[0];
-    let began = Instant::now();
+    let start = Instant::now();
     quant.gemv_on(scalar, black_box(rows), &activations, &mut y)?;
     black_box(&y);
-    Ok(rows.len() as f64 / began.elapsed().as_secs_f64())
+    Ok(rows.len() as f64 / start.elapsed().as_secs_f64())
 }
 
 /// Bytes per second at which the team's threads add up these words.
 fn read_rate(bytes: &[u8]) -> f64 {
     const PART: usize = 64 * 1024;
-    let began = Instant::now();
+    let start = Instant::now();
     team::run(bytes.len().div_ceil(PART), &|part| {
         let part = &bytes[part * PART..bytes.len().min((part + 1) * PART)];
         let mut sums = [0_u64; 8];
@@ -202,7 +202,7 @@ fn read_rate(bytes: &[u8]) -> f64 {
         }
         black_box(sums);
     });
-    bytes.len() as f64 / began.elapsed().as_secs_f64()
+    bytes.len() as f64 / start.elapsed().as_secs_f64()
 }
 
 /// A line of the page.
@@ -236,10 +236,10 @@ impl Line {
     }
 
     /// Returns the regressions against the recorded line.
-    fn losses(&self, known: &Self) -> Vec<String> {
+    fn losses(&self, recorded: &Self) -> Vec<String> {
         let mut losses = Vec::new();
-        for ((quant, now), before) in FORMATS.into_iter().zip(&self.formats).zip(&known.formats) {
-            let is_lost = |figure: usize, least: f64| now.0[figure] < before.0[figure] * least;
+        for ((quant, now), before) in FORMATS.into_iter().zip(&self.formats).zip(&recorded.formats) {
+            let is_lost = |figure: usize, min_share: f64| now.0[figure] < before.0[figure] * min_share;
             let (now, before) = (now.cell(), before.cell());
             if is_lost(0, MIN_DECODE) && is_lost(1, MIN_DECODE) {
                 losses.push(format!("decode of {quant}: {now}, was {before}"));
@@ -254,7 +254,7 @@ impl Line {
 
 /// The page with this line in the place of the machine's own, or as a new one.
 fn with_line(page: &str, line: &Line) -> String {
-    let is_own = |text: &&str| Line::read(text).is_some_and(|known| known.machine == line.machine);
+    let is_own = |text: &&str| Line::read(text).is_some_and(|own| own.machine == line.machine);
     let mut lines: Vec<String> = page.lines().filter(|text| !is_own(text)).map(str::to_owned).collect();
     lines.push(line.text());
     lines.join("\n") + "\n"

@@ -16,8 +16,8 @@ static PANIC: Mutex<Option<(String, Backtrace)>> = Mutex::new(None);
 
 fuzz_target!(init: init(), |bytes: &[u8]| {
     let target = TARGET.get().expect("the target is set at start");
-    let done = catch_unwind(AssertUnwindSafe(|| limits::within(target.memory_mib, || (target.run)(bytes))));
-    if done.is_err() {
+    let result = catch_unwind(AssertUnwindSafe(|| limits::within(target.memory_mib, || (target.run)(bytes))));
+    if result.is_err() {
         if let Some((message, backtrace)) = &*PANIC.lock().unwrap_or_else(PoisonError::into_inner) {
             eprintln!("{message}\n{backtrace}");
         }

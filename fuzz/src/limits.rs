@@ -14,8 +14,8 @@ static LIMIT: AtomicUsize = AtomicUsize::new(usize::MAX);
 
 /// Counts an allocation; returns `false` if it exceeds the limit.
 fn reserve(bytes: usize) -> bool {
-    let now = ALLOCATED.fetch_add(bytes, Ordering::Relaxed).saturating_add(bytes);
-    if now <= LIMIT.load(Ordering::Relaxed) {
+    let total = ALLOCATED.fetch_add(bytes, Ordering::Relaxed).saturating_add(bytes);
+    if total <= LIMIT.load(Ordering::Relaxed) {
         return true;
     }
     release(bytes);
@@ -52,19 +52,19 @@ unsafe impl GlobalAlloc for LimitedAllocator {
         }
     }
 
-    unsafe fn dealloc(&self, place: *mut u8, layout: Layout) {
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
         release(layout.size());
         // SAFETY: the caller upholds the same contract.
-        unsafe { System.dealloc(place, layout) }
+        unsafe { System.dealloc(pointer, layout) }
     }
 
-    unsafe fn realloc(&self, place: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         // Both blocks exist during the move.
         if !reserve(size) {
             return std::ptr::null_mut();
         }
         // SAFETY: the caller upholds the same contract.
-        let moved = unsafe { System.realloc(place, layout, size) };
+        let moved = unsafe { System.realloc(pointer, layout, size) };
         release(if moved.is_null() { size } else { layout.size() });
         moved
     }

@@ -46,32 +46,32 @@ const TRICKY_TEXTS: [&str; 12] = [
 pub fn mutated(bytes: &[u8], random: &mut Random) -> Vec<u8> {
     let mut bytes = bytes.to_vec();
     // The start of a long file matters most.
-    let reach = if random.below(2) == 0 {
+    let max_start = if random.below(2) == 0 {
         bytes.len()
     } else {
         bytes.len().min(2048)
     };
     for _ in 0..1 + random.below(4) {
-        let at = random.below(reach).min(bytes.len());
-        let end = (at + 1 + random.below(16)).min(bytes.len());
+        let start = random.below(max_start).min(bytes.len());
+        let end = (start + 1 + random.below(16)).min(bytes.len());
         match random.below(8) {
-            0 if at < bytes.len() => bytes[at] ^= 1 << random.below(8),
-            1 if at < bytes.len() => bytes[at] = random.next() as u8,
-            2 => drop(bytes.drain(at..end)),
-            3 => bytes.truncate(at),
+            0 if start < bytes.len() => bytes[start] ^= 1 << random.below(8),
+            1 if start < bytes.len() => bytes[start] = random.next() as u8,
+            2 => drop(bytes.drain(start..end)),
+            3 => bytes.truncate(start),
             4 => {
-                let piece = bytes[at..end].to_vec();
-                drop(bytes.splice(at..at, piece));
+                let slice = bytes[start..end].to_vec();
+                drop(bytes.splice(start..start, slice));
             }
             5 => {
                 let number = BOUNDARY_INTEGERS[random.below(BOUNDARY_INTEGERS.len())].to_le_bytes();
-                let length = [1, 2, 4, 8][random.below(4)].min(bytes.len() - at);
-                bytes[at..at + length].copy_from_slice(&number[..length]);
+                let length = [1, 2, 4, 8][random.below(4)].min(bytes.len() - start);
+                bytes[start..start + length].copy_from_slice(&number[..length]);
             }
-            6 => drop(bytes.splice(at..at, TRICKY_TEXTS[random.below(TRICKY_TEXTS.len())].bytes())),
+            6 => drop(bytes.splice(start..start, TRICKY_TEXTS[random.below(TRICKY_TEXTS.len())].bytes())),
             _ => {
                 let number = BOUNDARY_INTEGERS[random.below(BOUNDARY_INTEGERS.len())].to_string();
-                drop(bytes.splice(at..end, number.into_bytes()));
+                drop(bytes.splice(start..end, number.into_bytes()));
             }
         }
     }
@@ -84,13 +84,13 @@ mod tests {
 
     #[test]
     fn mutations_are_distinct_and_deterministic() {
-        let all = || {
+        let mutations = || {
             let mut random = Random::new(7);
             (0..200)
                 .map(|_| mutated(b"{\"a\": [1, 2, 3]}", &mut random))
                 .collect::<Vec<_>>()
         };
-        let (first, second) = (all(), all());
+        let (first, second) = (mutations(), mutations());
         assert_eq!(first, second);
         let different: std::collections::BTreeSet<_> = first.iter().collect();
         assert!(different.len() > 100, "{}", different.len());

@@ -42,11 +42,11 @@ pub fn text(path: &str) -> String {
 }
 
 /// The files of a folder with this suffix, sorted by name; empty if there is no such folder.
-pub fn files(folder: &str, ending: &str) -> Vec<Seed> {
+pub fn files(folder: &str, suffix: &str) -> Vec<Seed> {
     let entries = fs::read_dir(root().join(folder)).into_iter().flatten().flatten();
     let mut names: Vec<String> = entries
         .map(|entry| entry.file_name().to_string_lossy().into_owned())
-        .filter(|name| name.ends_with(ending))
+        .filter(|name| name.ends_with(suffix))
         .collect();
     names.sort();
     let seed = |name: String| {
@@ -144,7 +144,7 @@ fn write(metadata: &Metadata, tensors: &[TensorHeader]) -> Vec<u8> {
                         .chain(pairs.map(move |(&low, &high)| nibble(low) | nibble(high) << 4))
                 })
                 .collect(),
-            other => panic!("no seed is made in {}", other.name()),
+            kind => panic!("no seed is made in {}", kind.name()),
         };
         writer.tensor(&bytes).expect("a tensor");
     }

@@ -58,11 +58,11 @@ fn replay(target: &'static Target) -> Result<(), Failed> {
 fn run_input(target: &Target, name: &str, bytes: &[u8]) -> Result<bool, Failed> {
     let what = format!("{}: {name}", target.name);
     set_current(Some((Instant::now(), what.clone())));
-    let read = catch_unwind(AssertUnwindSafe(|| {
+    let result = catch_unwind(AssertUnwindSafe(|| {
         limits::within(target.memory_mib, || (target.run)(bytes))
     }));
     set_current(None);
-    read.map_err(|_| {
+    result.map_err(|_| {
         let path = std::env::temp_dir().join(format!("hearth-fuzz-{}", target.name));
         match std::fs::write(&path, bytes) {
             Ok(()) => format!(
@@ -84,8 +84,8 @@ fn set_current(what: Option<(Instant, String)>) {
 fn watchdog() {
     loop {
         std::thread::sleep(Duration::from_secs(1));
-        let set_current = CURRENT.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        if let Some((since, what)) = &*set_current
+        let current = CURRENT.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        if let Some((since, what)) = &*current
             && since.elapsed() > TIMEOUT
         {
             eprintln!("{what}: hangs");

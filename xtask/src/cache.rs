@@ -6,14 +6,14 @@ use std::path::PathBuf;
 
 /// The cache folder; `None` if the system names none.
 pub fn folder() -> Option<PathBuf> {
-    let named = |name: &str| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-    let home = || named(if cfg!(windows) { "USERPROFILE" } else { "HOME" });
+    let variable = |name: &str| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let home = || variable(if cfg!(windows) { "USERPROFILE" } else { "HOME" });
     // A relative path is invalid there.
-    let base = named("XDG_CACHE_HOME")
+    let base = variable("XDG_CACHE_HOME")
         .filter(|folder| folder.is_absolute())
         .or_else(|| {
             if cfg!(windows) {
-                named("LOCALAPPDATA")
+                variable("LOCALAPPDATA")
             } else if cfg!(target_os = "macos") {
                 home().map(|home| home.join("Library").join("Caches"))
             } else {

@@ -18,12 +18,12 @@ pub fn cargo_in(checkout: &Path, arguments: &[&str]) -> Command {
     command
 }
 
-/// Unsets what the cargo that started this program said of this package: build scripts that depend
-/// on it would rerun for every other caller.
+/// Unsets the variables about this package that `cargo xtask` sets: build scripts that depend on
+/// them would rerun for every other caller.
 pub fn unset_package(command: &mut Command) {
     for (name, _) in env::vars_os() {
-        let of_this_program = |name: &str| name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_");
-        if name.to_str().is_some_and(of_this_program) {
+        let is_of_this_package = |name: &str| name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_");
+        if name.to_str().is_some_and(is_of_this_package) {
             command.env_remove(name);
         }
     }
@@ -33,11 +33,11 @@ pub fn unset_package(command: &mut Command) {
 /// cores (`docs/decisions/0002-single-cargo-profile.md`).
 const FIRST_BUILD: u64 = 2900;
 
-/// For the heading of a build: how long it takes, if nothing has been built yet.
+/// The expected duration of a first build, for the heading; empty if packages have been built.
 pub fn first_build() -> String {
-    let built = paths::build().join("release").join(".fingerprint");
+    let fingerprints = paths::build().join("release").join(".fingerprint");
     // Cargo has built a few packages for this program.
-    let packages = std::fs::read_dir(built).map_or(0, Iterator::count);
+    let packages = std::fs::read_dir(fingerprints).map_or(0, Iterator::count);
     if packages > 200 {
         return String::new();
     }
@@ -48,8 +48,8 @@ pub fn first_build() -> String {
 }
 
 /// Arguments that select all programs. Always of the whole workspace: building single crates would
-/// unify features differently and build shared dependencies twice. Without this program, whose own
-/// features differ alone: cargo would replace the executable that is running.
+/// unify features differently and build shared dependencies twice. `xtask` is excluded: cargo would
+/// replace the executable that is running.
 pub const PROGRAMS: &[&str] = &[
     "--release",
     "--locked",

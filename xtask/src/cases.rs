@@ -2,7 +2,7 @@
 //!
 //! A list has a line for each test or case, sorted. A name that disappears from a run makes it
 //! fail unless `removed.txt` gives a reason, so no test is lost by moving it or by splitting a
-//! suite into parts. `cargo xtask cases` writes what the last run found.
+//! suite into parts. `cargo xtask cases` writes the lists of the last run.
 
 use crate::process::{Outcome, announce};
 use crate::suites::Choice;
@@ -16,8 +16,8 @@ fn committed() -> PathBuf {
     paths::root().join("tests").join("cases")
 }
 
-/// The folder of the lists that runs found. Outside of the report, which the next run deletes.
-fn found() -> PathBuf {
+/// The folder of the lists of the last run. Outside of the report, which the next run deletes.
+fn listed() -> PathBuf {
     paths::target().join("test-cases")
 }
 
@@ -32,9 +32,9 @@ pub fn recorded() -> PathBuf {
 /// The lists are for x86-64 Linux: other systems have no window tests and no disk faults.
 ///
 /// # Errors
-/// Names what is missing or new.
+/// Names the missing and new cases.
 pub fn compare(list: &str, names: &BTreeSet<String>) -> Outcome {
-    write(&found(), list, names)?;
+    write(&listed(), list, names)?;
     if !cfg!(all(target_os = "linux", target_arch = "x86_64")) {
         println!("    {list}: names of tests are compared on x86-64 Linux only.");
         return Ok(());
@@ -47,10 +47,10 @@ pub fn compare(list: &str, names: &BTreeSet<String>) -> Outcome {
     announce(&format!("Comparing {} names with tests/cases/{list}.txt", names.len()));
     let (mut expected, removed) = (read(&committed(), list)?, removed()?);
     // Machines have different instruction sets.
-    let found: BTreeSet<&str> = names.iter().filter_map(|name| level(name)).collect();
-    expected.retain(|name| level(name).is_none_or(|level| found.contains(level)));
+    let levels: BTreeSet<&str> = names.iter().filter_map(|name| level(name)).collect();
+    expected.retain(|name| level(name).is_none_or(|level| levels.contains(level)));
     let new: Vec<&str> = names.difference(&expected).map(String::as_str).collect();
-    let back: Vec<&str> = names
+    let restored: Vec<&str> = names
         .iter()
         .filter(|name| removed.contains_key(*name))
         .map(String::as_str)
@@ -58,7 +58,7 @@ pub fn compare(list: &str, names: &BTreeSet<String>) -> Outcome {
     let groups = [
         ("no longer exist", lost(&expected, names, &removed)),
         ("are not in the list", new),
-        ("are in removed.txt, but exist", back),
+        ("are in removed.txt, but exist", restored),
     ];
     let problems: Vec<String> = groups
         .iter()
@@ -77,23 +77,23 @@ pub fn compare(list: &str, names: &BTreeSet<String>) -> Outcome {
 
 /// The instruction set that a case's name ends with, such as `… on avx2`.
 fn level(name: &str) -> Option<&str> {
-    let of_levels = name.starts_with("levels::") || name.starts_with("batch_invariance::");
-    name.rsplit_once(" on ").filter(|_| of_levels).map(|(_, level)| level)
+    let has_level = name.starts_with("levels::") || name.starts_with("batch_invariance::");
+    name.rsplit_once(" on ").filter(|_| has_level).map(|(_, level)| level)
 }
 
 /// A sentence about some names.
-fn shown((what, names): &(&str, Vec<&str>)) -> String {
+fn shown((problem, names): &(&str, Vec<&str>)) -> String {
     let first = names.iter().take(20).copied().collect::<Vec<_>>().join("\n    ");
-    format!("{} names {what}, such as:\n    {first}\n", names.len())
+    format!("{} names {problem}, such as:\n    {first}\n", names.len())
 }
 
-/// Expected names that were not found and have no reason.
+/// Expected names that the run did not list and `removed` gives no reason for.
 fn lost<'a>(
     expected: &'a BTreeSet<String>,
-    found: &'a BTreeSet<String>,
+    actual: &'a BTreeSet<String>,
     removed: &'a BTreeMap<String, String>,
 ) -> Vec<&'a str> {
-    let missing = expected.difference(found).filter(|name| !removed.contains_key(*name));
+    let missing = expected.difference(actual).filter(|name| !removed.contains_key(*name));
     missing.map(String::as_str).collect()
 }
 
@@ -101,16 +101,16 @@ fn lost<'a>(
 /// and only then, and together they are the committed list.
 ///
 /// # Errors
-/// Names what is wrong.
+/// Names the case that did not match.
 pub fn check(choice: &Choice) -> Outcome {
     let name = choice.suite.name;
     let cases = recorded_cases(&recorded(), name)?;
     let chosen = |part: Option<usize>| part.is_none_or(|part| choice.parts.iter().any(|&(chosen, _)| chosen == part));
     if let Some(case) = cases.iter().find(|case| case.ran != chosen(case.part)) {
-        let done = if case.ran { "ran" } else { "was left out" };
+        let state = if case.ran { "ran" } else { "was left out" };
         let part = case.part.map_or("each part".to_owned(), |part| format!("part {part}"));
         return Err(format!(
-            "{name}: {} {done}, but is in {part} of a run of {}.",
+            "{name}: {} {state}, but is in {part} of a run of {}.",
             case.name,
             choice.variable()
         ));
@@ -133,8 +133,8 @@ fn recorded_cases(folder: &Path, suite: &str) -> Outcome<Vec<Case>> {
     for path in files(folder) {
         let text = fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?;
         for line in text.lines() {
-            let (of, case) = parse(line).ok_or_else(|| format!("{}: invalid line `{line}`", path.display()))?;
-            if of == suite {
+            let (case_suite, case) = parse(line).ok_or_else(|| format!("{}: invalid line `{line}`", path.display()))?;
+            if case_suite == suite {
                 cases.push(case);
             }
         }
@@ -164,19 +164,19 @@ fn parse(line: &str) -> Option<(String, Case)> {
     Some((suite, Case { ran, part, name }))
 }
 
-/// `cargo xtask cases`: writes the names that the last run found to the committed lists.
+/// `cargo xtask cases`: writes the names that the last run listed to the committed lists.
 ///
 /// # Errors
 /// If a name would disappear without a reason.
 pub fn update() -> Outcome {
     let removed = removed()?;
-    let lists = files(&found());
+    let lists = files(&listed());
     if lists.is_empty() {
         return Err("No run has listed its cases yet: run `cargo xtask test` first.".to_owned());
     }
     for path in lists {
         let list = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-        let names = read(&found(), &list)?;
+        let names = read(&listed(), &list)?;
         let old = read(&committed(), &list)?;
         let lost = lost(&old, &names, &removed);
         if !lost.is_empty() {

@@ -3,9 +3,9 @@
 //! `.cargo/config.toml` includes `.cargo/checkout.toml`, which this module writes and git ignores.
 //! It names the build folder, where cargo keeps everything but finished programs, and the compiler
 //! wrapper `.cargo/rustc`, whose path keeps the files of two checkouts apart. The wrapper is a link
-//! to `env`, which runs what it is given; a script of `sh` would drop variables such as
-//! `CARGO_BIN_EXE_fake-worker`. Finished programs are
-//! in the checkout's own `target`. See `docs/decisions/0027-shared-build-folder.md`.
+//! to `env`, which runs its arguments; a script of `sh` would drop variables such as
+//! `CARGO_BIN_EXE_fake-worker`. Finished programs are in the checkout's own `target`. See
+//! `docs/decisions/0027-shared-build-folder.md`.
 
 use crate::cache;
 use crate::process::Outcome;
@@ -14,20 +14,21 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::Path;
 
-/// Variables with which a user chooses cargo's folders; then nothing is shared.
-const CHOSEN: [&str; 3] = ["CARGO_TARGET_DIR", "CARGO_BUILD_TARGET_DIR", "CARGO_BUILD_BUILD_DIR"];
+/// Variables with which a user chooses cargo's folders; if one is set, nothing is shared.
+const FOLDER_VARIABLES: [&str; 3] = ["CARGO_TARGET_DIR", "CARGO_BUILD_TARGET_DIR", "CARGO_BUILD_BUILD_DIR"];
 
-/// Has a checkout share the build folder, if this system can and the user has not chosen another.
+/// Makes a checkout share the build folder, unless the system cannot or the user has chosen
+/// another.
 ///
 /// # Errors
 /// If the settings cannot be written.
 pub fn share_build_folder(checkout: &Path) -> Outcome {
     let cargo = checkout.join(".cargo");
     let file = cargo.join("checkout.toml");
-    let chosen = CHOSEN.iter().any(|name| env::var_os(name).is_some());
+    let is_chosen = FOLDER_VARIABLES.iter().any(|name| env::var_os(name).is_some());
     // Without the wrapper (Windows, or a copy without links), checkouts must not share a folder.
-    let wrapper = cfg!(unix) && cargo.join("rustc").read_link().is_ok();
-    let Some(folder) = cache::folder().filter(|_| wrapper && !chosen) else {
+    let has_wrapper = cfg!(unix) && cargo.join("rustc").read_link().is_ok();
+    let Some(folder) = cache::folder().filter(|_| has_wrapper && !is_chosen) else {
         // If it stayed, cargo would still build in the shared folder.
         return match fs::remove_file(&file) {
             Err(error) if error.kind() != ErrorKind::NotFound => {
@@ -108,7 +109,7 @@ mod tests {
     /// Builds a checkout.
     fn build(folder: &Path) {
         let mut command = cargo(&["build", "--release", "--locked", "--offline"]);
-        for name in CHOSEN {
+        for name in FOLDER_VARIABLES {
             command.env_remove(name);
         }
         let output = command.current_dir(folder).output().expect("cargo");
@@ -124,17 +125,23 @@ mod tests {
     }
 
     #[test]
-    fn a_program_is_that_of_its_checkout_whichever_is_older_or_built_last() {
+    fn each_checkout_runs_its_own_program_regardless_of_age_and_build_order() {
         let folder = env::temp_dir().join(format!("hearth-checkouts-{}", std::process::id()));
-        let of = |name: &str| -> PathBuf { folder.join(name) };
-        checkout(&of("new"), "new", &of("build"), Duration::ZERO);
-        checkout(&of("old"), "old", &of("build"), Duration::from_secs(86_400));
-        build(&of("new"));
-        build(&of("old"));
-        assert_eq!((says(&of("new")).as_str(), says(&of("old")).as_str()), ("new", "old"));
-        build(&of("new"));
-        assert_eq!((says(&of("new")).as_str(), says(&of("old")).as_str()), ("new", "old"));
-        let intermediate = of("new").join("target/release/deps");
+        let path = |name: &str| -> PathBuf { folder.join(name) };
+        checkout(&path("new"), "new", &path("build"), Duration::ZERO);
+        checkout(&path("old"), "old", &path("build"), Duration::from_secs(86_400));
+        build(&path("new"));
+        build(&path("old"));
+        assert_eq!(
+            (says(&path("new")).as_str(), says(&path("old")).as_str()),
+            ("new", "old")
+        );
+        build(&path("new"));
+        assert_eq!(
+            (says(&path("new")).as_str(), says(&path("old")).as_str()),
+            ("new", "old")
+        );
+        let intermediate = path("new").join("target/release/deps");
         let files = fs::read_dir(&intermediate).map_or(0, Iterator::count);
         assert_eq!(files, 0, "{} is not shared", intermediate.display());
         fs::remove_dir_all(folder).expect("the folder of the test");

@@ -116,11 +116,11 @@ pub fn rustc(arguments: &[OsString]) -> ExitCode {
     let Some((compiler, rest)) = arguments.split_first() else {
         return ExitCode::FAILURE;
     };
-    let of = |option: &str| {
-        let at = rest.iter().position(|word| word == option)?;
-        rest.get(at + 1)?.to_str()
+    let value = |option: &str| {
+        let index = rest.iter().position(|word| word == option)?;
+        rest.get(index + 1)?.to_str()
     };
-    let name = of("--crate-name").unwrap_or_default();
+    let name = value("--crate-name").unwrap_or_default();
     let is_covered = name == "libfuzzer"
         || name
             .strip_prefix("hearth_")
@@ -171,23 +171,26 @@ pub fn fuzz(arguments: &[String]) -> Outcome {
             .files
             .iter()
             .map(|file| env::current_dir().unwrap_or_default().join(file));
-        return run("Replaying", started(&fuzzer, target, &folder_of(target)?).args(files));
+        return run(
+            "Replaying",
+            command(&fuzzer, target, &create_folder(target)?).args(files),
+        );
     }
     announce(&format!(
         "Fuzzing {} targets for {} s each, {PARALLEL_TARGETS} at a time",
         targets.len(),
         options.seconds
     ));
-    let failed = Mutex::new(Vec::new());
+    let failed_targets = Mutex::new(Vec::new());
     let queue = Mutex::new(targets.iter().collect::<VecDeque<_>>());
     let next = || queue.lock().ok().and_then(|mut queue| queue.pop_front());
     std::thread::scope(|scope| {
         for _ in 0..PARALLEL_TARGETS {
             scope.spawn(|| {
                 while let Some(target) = next() {
-                    if let Err(problem) = one(&fuzzer, target, &options) {
+                    if let Err(problem) = fuzz_target(&fuzzer, target, &options) {
                         eprintln!("\n{problem}");
-                        if let Ok(mut failed) = failed.lock() {
+                        if let Ok(mut failed) = failed_targets.lock() {
                             failed.push(target.name.as_str());
                         }
                     }
@@ -195,7 +198,7 @@ pub fn fuzz(arguments: &[String]) -> Outcome {
             });
         }
     });
-    match failed.into_inner().unwrap_or_default().as_slice() {
+    match failed_targets.into_inner().unwrap_or_default().as_slice() {
         [] => Ok(()),
         failed => Err(format!("Fuzzing found failing inputs for: {}.", failed.join(", "))),
     }
@@ -209,7 +212,7 @@ fn build() -> Outcome<PathBuf> {
                 .to_owned(),
         );
     }
-    let this = env::current_exe()
+    let wrapper = env::current_exe()
         .map_err(|error| format!("The path of this executable could not be determined ({error})."))?;
     let selected = [
         "--workspace",
@@ -232,7 +235,9 @@ fn build() -> Outcome<PathBuf> {
             &format!("profile.release.package.hearth-{name}.opt-level=1"),
         ]);
     }
-    build.env("RUSTC_WORKSPACE_WRAPPER", this).env(RUSTC_WRAPPER_ENV, "1");
+    build
+        .env("RUSTC_WORKSPACE_WRAPPER", wrapper)
+        .env(RUSTC_WRAPPER_ENV, "1");
     run("Building the fuzzer", &mut build)?;
     let examples = paths::target().join("release").join("examples");
     Ok(examples.join("libfuzzer").with_extension(env::consts::EXE_EXTENSION))
@@ -252,7 +257,7 @@ fn artifacts() -> PathBuf {
 }
 
 /// Creates an empty folder for a target.
-fn folder_of(target: &Target) -> Outcome<PathBuf> {
+fn create_folder(target: &Target) -> Outcome<PathBuf> {
     let folder = paths::target().join("fuzz").join(&target.name);
     let failed = |error: std::io::Error| format!("{}: {error}", folder.display());
     if folder.exists() {
@@ -266,7 +271,7 @@ fn folder_of(target: &Target) -> Outcome<PathBuf> {
 }
 
 /// The fuzzer command with a target's limits. The fuzzer writes the seeds itself.
-fn started(fuzzer: &Path, target: &Target, folder: &Path) -> Command {
+fn command(fuzzer: &Path, target: &Target, folder: &Path) -> Command {
     let mut command = Command::new(fuzzer);
     command
         .current_dir(paths::root())
@@ -286,12 +291,12 @@ fn started(fuzzer: &Path, target: &Target, folder: &Path) -> Command {
 }
 
 /// Fuzzes one target.
-fn one(fuzzer: &Path, target: &Target, options: &FuzzOptions) -> Outcome {
-    let folder = folder_of(target)?;
+fn fuzz_target(fuzzer: &Path, target: &Target, options: &FuzzOptions) -> Outcome {
+    let folder = create_folder(target)?;
     let log = folder.join("log");
     let failed = |error: std::io::Error| format!("{}: {error}", log.display());
     let out = File::create(&log).map_err(failed)?;
-    let mut command = started(fuzzer, target, &folder);
+    let mut command = command(fuzzer, target, &folder);
     command
         .args(options.seed.map(|seed| format!("-seed={seed}")))
         .arg(format!("-max_total_time={}", options.seconds))
@@ -328,12 +333,12 @@ fn one(fuzzer: &Path, target: &Target, options: &FuzzOptions) -> Outcome {
 fn report(target: &Target, log: &str) -> String {
     let lines: Vec<&str> = log.lines().collect();
     let tail = lines[lines.len().saturating_sub(40)..].join("\n");
-    let written = log
+    let input_path = log
         .split("Test unit written to ")
         .nth(1)
         .and_then(|rest| rest.lines().next());
     let name = &target.name;
-    let advice = match written {
+    let advice = match input_path {
         Some(input) => format!(
             "The input: {input}\nReplay it: cargo xtask fuzz {name} {input}\n\
              Once the bug is fixed, copy it to fuzz/corpus/{name}, so that the test `replay` covers it."
@@ -352,7 +357,7 @@ fn keep(fuzzer: &Path, target: &Target, folder: &Path) -> Outcome {
     };
     let seeds = folder.join("seeds");
     let before = names(&seeds)?;
-    let mut merge = started(fuzzer, target, folder);
+    let mut merge = command(fuzzer, target, folder);
     merge.arg("-merge=1").arg(&seeds).arg(folder.join("found"));
     run(&format!("Minimizing the inputs found for {}", target.name), &mut merge)?;
     let corpus = paths::root().join("fuzz").join("corpus").join(&target.name);
@@ -376,11 +381,11 @@ mod tests {
 
     #[test]
     fn options_are_parsed() {
-        let all = parse(&[]).expect("no option is needed");
-        assert_eq!((all.seconds, all.keep, all.target), (20, false, None));
-        let one = parse(&["gguf", "--seconds", "300", "--keep"]).expect("options");
+        let defaults = parse(&[]).expect("no option is needed");
+        assert_eq!((defaults.seconds, defaults.keep, defaults.target), (20, false, None));
+        let selected = parse(&["gguf", "--seconds", "300", "--keep"]).expect("options");
         assert_eq!(
-            (one.seconds, one.keep, one.target.as_deref()),
+            (selected.seconds, selected.keep, selected.target.as_deref()),
             (300, true, Some("gguf"))
         );
         let replayed = parse(&["gguf", "a", "b"]).expect("files");

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Instant;
 
-/// Seconds of a test that are worth a line.
+/// Tests that take fewer seconds are not listed with their time.
 const MEASURABLE: f64 = 0.01;
 
 /// The tests that were run, as `suite test`.
@@ -34,7 +34,7 @@ impl TestResults {
     }
 }
 
-/// Runs `command`, which writes its report to `file`. A failed test is no error.
+/// Runs `command`, which writes its report to `file`. A failed test is not an error.
 ///
 /// # Errors
 /// If the command cannot be started, reports no test, or fails without a failed test: then it
@@ -50,16 +50,20 @@ pub fn run_tests(what: &str, command: &mut Command, file: &Path) -> Outcome<Test
         .status()
         .map_err(|error| format!("{what}: could not start `{}` ({error}).", shown(command)))?;
     println!("    {:.0} s", start.elapsed().as_secs_f64());
-    let early = || format!("{what}: ended early ({status}). The command was: {}", shown(command));
-    let text = fs::read_to_string(file).map_err(|_| early())?;
+    let ended_early = || format!("{what}: ended early ({status}). The command was: {}", shown(command));
+    let text = fs::read_to_string(file).map_err(|_| ended_early())?;
     let results = TestResults::read(&text).map_err(|error| format!("{}: {error}", file.display()))?;
     // nextest exits with 100 after failed tests, Vitest with 1; other codes and signals end a run
     // early.
-    let ended = status.success() || matches!(status.code(), Some(1 | 100));
-    match (ended && status.success(), results.passed.len(), results.failed.len()) {
-        _ if !ended => Err(early()),
+    let is_finished = status.success() || matches!(status.code(), Some(1 | 100));
+    match (
+        is_finished && status.success(),
+        results.passed.len(),
+        results.failed.len(),
+    ) {
+        _ if !is_finished => Err(ended_early()),
         (true, 0, 0) => Err(format!("{what}: no test was run. The command was: {}", shown(command))),
-        (false, _, 0) => Err(early()),
+        (false, _, 0) => Err(ended_early()),
         _ => Ok(results),
     }
 }
@@ -125,8 +129,8 @@ mod tests {
                 names(&[]),
             ),
         ] {
-            let read = TestResults::read(xml).expect("a report");
-            assert_eq!((read.passed, read.failed), (passed, failed));
+            let results = TestResults::read(xml).expect("a report");
+            assert_eq!((results.passed, results.failed), (passed, failed));
         }
         let seconds = TestResults::read(nextest).expect("a report").seconds;
         assert_eq!(seconds, [(4.5, "hearth-llm::gpu layer::passes".to_owned())]);
@@ -141,8 +145,8 @@ mod tests {
             "<testsuites name=\"old\" tests=\"0\" failures=\"0\" errors=\"0\"/>",
         )
         .expect("a file");
-        let ended = run_tests("Version", Command::new("cargo").arg("--version"), &file);
-        assert!(ended.is_err_and(|problem| problem.contains("ended early")));
+        let result = run_tests("Version", Command::new("cargo").arg("--version"), &file);
+        assert!(result.is_err_and(|problem| problem.contains("ended early")));
         assert!(!file.exists());
     }
 }

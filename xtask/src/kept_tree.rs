@@ -44,15 +44,15 @@ const MAKER_FILES: [&str; 9] = [
     "vite.config.ts",
 ];
 
-/// Whether this run is CI's, in a tree that it alone writes.
+/// Whether this run is inside CI's kept tree, which no other process writes.
 pub fn is_inside() -> bool {
     env::var_os(INSIDE).is_some()
 }
 
-/// The folder of the kept tree, if this run should go on there.
+/// The folder of the kept tree, if this run should continue there.
 pub fn wanted() -> Option<PathBuf> {
-    let wanted = env::var_os(WANTED).is_some_and(|value| value == "1") && !is_inside();
-    let folder = cache::folder().filter(|_| wanted)?;
+    let is_wanted = env::var_os(WANTED).is_some_and(|value| value == "1") && !is_inside();
+    let folder = cache::folder().filter(|_| is_wanted)?;
     Some(folder.join("ci"))
 }
 
@@ -79,7 +79,7 @@ pub fn run_in(tree: &Path, words: &[String]) -> Outcome {
         ));
     }
     let empty = words.iter().any(|word| word == "--complete");
-    // A run in the tree goes on if the one that started it was killed: wait for it.
+    // A run in the tree continues if the process that started it was killed: wait for it.
     let inside = lock::take_inside()?;
     update(&paths::root(), tree, empty)?;
     // Before xtask is built there, so that it is built once.
@@ -113,11 +113,11 @@ fn update(from: &Path, tree: &Path, empty: bool) -> Outcome {
         command
     };
     let commit = read(git(from).args(["rev-parse", "HEAD"])).ok_or("This is not a git checkout.")?;
-    let fetched = tree.join(".git").is_dir()
+    let is_fetched = tree.join(".git").is_dir()
         && read(git(tree).args(["fetch", "--quiet", "--no-tags"]).arg(from).arg("HEAD")).is_some();
-    let changed = read(git(tree).args(["diff", "--name-only", "--no-renames", "HEAD", &commit])).filter(|_| fetched);
-    let made_otherwise = changed.as_deref().is_none_or(|paths| paths.lines().any(is_maker));
-    if empty || made_otherwise {
+    let changed = read(git(tree).args(["diff", "--name-only", "--no-renames", "HEAD", &commit])).filter(|_| is_fetched);
+    let makers_changed = changed.as_deref().is_none_or(|paths| paths.lines().any(is_maker));
+    if empty || makers_changed {
         println!("CI's work tree {} is made anew.", tree.display());
         if tree.exists() {
             fs::remove_dir_all(tree).map_err(|error| format!("{} could not be removed ({error}).", tree.display()))?;
@@ -136,8 +136,8 @@ fn update(from: &Path, tree: &Path, empty: bool) -> Outcome {
     )?;
     // The page's build compares times, which a deleted source does not change.
     let page = tree.join("ui").join("dist");
-    let stale = changed.is_none_or(|paths| paths.lines().any(|path| path.starts_with("ui/")));
-    if stale && page.exists() {
+    let is_stale = changed.is_none_or(|paths| paths.lines().any(|path| path.starts_with("ui/")));
+    if is_stale && page.exists() {
         fs::remove_dir_all(&page).map_err(|error| format!("{} could not be removed ({error}).", page.display()))
     } else {
         Ok(())
@@ -154,7 +154,7 @@ fn is_maker(path: &str) -> bool {
 mod tests {
     use super::*;
 
-    /// A repository with these files, in a new folder.
+    /// Creates an empty repository in a new folder.
     fn repository(folder: &Path) {
         fs::create_dir_all(folder).expect("a folder");
         git(folder, &["init", "--quiet"]);
@@ -163,16 +163,16 @@ mod tests {
     }
 
     fn git(folder: &Path, arguments: &[&str]) {
-        let done = Command::new("git")
+        let output = Command::new("git")
             .arg("-C")
             .arg(folder)
             .args(arguments)
             .output()
             .expect("git");
         assert!(
-            done.status.success(),
+            output.status.success(),
             "{arguments:?}: {}",
-            String::from_utf8_lossy(&done.stderr)
+            String::from_utf8_lossy(&output.stderr)
         );
     }
 
@@ -185,25 +185,25 @@ mod tests {
     }
 
     #[test]
-    fn only_files_that_differ_are_rewritten_and_ignored_ones_stay_until_makers_change() {
+    fn only_changed_files_are_rewritten_and_ignored_files_stay_until_makers_change() {
         let folder = env::temp_dir().join(format!("hearth-kept-{}", std::process::id()));
         let (from, tree) = (folder.join("from"), folder.join("tree"));
         repository(&from);
         commit(&from, &[(".gitignore", "built\n"), ("a", "1"), ("b", "1")]);
         update(&from, &tree, false).expect("a clone");
-        let written = |name: &str| {
+        let modified = |name: &str| {
             fs::metadata(tree.join(name))
                 .and_then(|file| file.modified())
                 .expect("a file")
         };
         fs::write(tree.join("built"), "of an earlier run").expect("a file");
         fs::write(tree.join("stray"), "of a killed run").expect("a file");
-        let (a, b) = (written("a"), written("b"));
+        let (a, b) = (modified("a"), modified("b"));
         std::thread::sleep(std::time::Duration::from_millis(20));
         commit(&from, &[("b", "2")]);
         update(&from, &tree, false).expect("an update");
         assert_eq!(fs::read_to_string(tree.join("b")).expect("a file"), "2");
-        assert!(written("a") == a && written("b") > b);
+        assert!(modified("a") == a && modified("b") > b);
         assert!(tree.join("built").exists() && !tree.join("stray").exists());
         commit(&from, &[(".gitignore", "built\nother\n")]);
         update(&from, &tree, false).expect("an update");
@@ -214,7 +214,7 @@ mod tests {
         fs::write(tree.join("built"), "again").expect("a file");
         update(&from, &tree, true).expect("an update");
         assert!(!tree.join("built").exists(), "an ignored file survived a complete run");
-        // A tree that a killed run left half made.
+        // A killed run may leave an incomplete tree.
         fs::remove_dir_all(tree.join(".git").join("objects")).expect("removed");
         update(&from, &tree, false).expect("an update");
         assert_eq!(fs::read_to_string(tree.join("b")).expect("a file"), "2");

@@ -7,8 +7,8 @@ use std::io::{Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::process;
 
-/// Takes the lock, which the system releases when this process ends, however it ends. Waits for
-/// another run and says for whom.
+/// Takes the lock, which the system releases when this process exits or is killed. If another run
+/// has the lock, prints which one and waits for it.
 ///
 /// A run in CI's work tree takes a separate lock, since the run that started it has this one.
 ///
@@ -65,7 +65,7 @@ fn take_in(folder: &Path, name: &str) -> Outcome<File> {
     Ok(file)
 }
 
-/// Who holds the lock.
+/// A description of the run that holds the lock.
 fn holder(file: &mut File) -> String {
     let mut text = String::new();
     // Windows refuses to read a locked file.
@@ -86,29 +86,29 @@ mod tests {
     fn a_second_run_waits_until_the_first_has_ended() {
         let folder = std::env::temp_dir().join(format!("hearth-lock-{}", process::id()));
         let first = take_in(&folder, "run.lock").expect("the lock");
-        let (sender, taken) = mpsc::channel();
+        let (sender, receiver) = mpsc::channel();
         let second = thread::spawn({
             let folder = folder.clone();
             move || sender.send(take_in(&folder, "run.lock").map(|_| ()))
         });
         assert!(
-            taken.recv_timeout(Duration::from_millis(300)).is_err(),
+            receiver.recv_timeout(Duration::from_millis(300)).is_err(),
             "the lock was taken twice"
         );
         drop(first);
-        let outcome = taken.recv_timeout(Duration::from_secs(20));
+        let outcome = receiver.recv_timeout(Duration::from_secs(20));
         assert_eq!(outcome.expect("the second run goes on"), Ok(()));
         second.join().expect("no panic").expect("the outcome was received");
         fs::remove_dir_all(&folder).expect("the folder of the test");
     }
 
     #[test]
-    fn who_holds_the_lock_is_named() {
+    fn the_holder_of_the_lock_is_named() {
         let folder = std::env::temp_dir().join(format!("hearth-holder-{}", process::id()));
         let mut file = take_in(&folder, "run.lock").expect("the lock");
         file.seek(SeekFrom::Start(0)).expect("the beginning");
-        let named = holder(&mut file);
-        assert!(named.contains(&process::id().to_string()), "{named}");
+        let holder = holder(&mut file);
+        assert!(holder.contains(&process::id().to_string()), "{holder}");
         fs::remove_dir_all(&folder).expect("the folder of the test");
     }
 }

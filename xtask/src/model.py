@@ -42,11 +42,11 @@ def from_package(folder, target):
 
 def from_hub(folder, target):
     with urllib.request.urlopen(HUB, timeout=60) as source, open(target, "wb") as file:
-        done = 0
+        downloaded = 0
         while block := source.read(1 << 20):
             file.write(block)
-            done += len(block)
-            print(f"\r    {done * 100 // SIZE} %", end="", file=sys.stderr)
+            downloaded += len(block)
+            print(f"\r    {downloaded * 100 // SIZE} %", end="", file=sys.stderr)
     print(file=sys.stderr)
 
 

@@ -41,8 +41,8 @@ pub fn link_beside_executables() -> Outcome {
         return Ok(());
     }
     announce("Linking the default model beside the executables");
-    let linked = std::fs::create_dir_all(&folder)
+    let result = std::fs::create_dir_all(&folder)
         // A hard link if the file system supports it.
         .and_then(|()| std::fs::hard_link(path(), &link).or_else(|_| std::fs::copy(path(), &link).map(|_| ())));
-    linked.map_err(|error| format!("The default model could not be linked at {} ({error}).", link.display()))
+    result.map_err(|error| format!("The default model could not be linked at {} ({error}).", link.display()))
 }

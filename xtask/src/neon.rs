@@ -23,15 +23,15 @@ const TESTS: [&str; 4] = ["-p", "hearth-kernels", "--lib", "--tests"];
 pub fn neon() -> Outcome {
     let mut report = Report::begin()?;
     if cfg!(target_arch = "aarch64") {
-        let what = "The kernels' tests, on this machine";
-        report.tests(what, || run_nextest(what, &mut nextest(&TESTS)?, "neon"));
+        let title = "The kernels' tests, on this machine";
+        report.tests(title, || run_nextest(title, &mut nextest(&TESTS)?, "neon"));
         return report.end();
     }
     let tools = Tools::find()?;
     for (cpu, isa) in EMULATED_CPUS {
-        let what = format!("The kernels' tests on an emulated CPU ({cpu}, {isa}); this takes minutes");
-        report.tests(&what, || {
-            run_nextest(&what, &mut tools.tests(cpu, isa)?, &format!("neon-{cpu}"))
+        let title = format!("The kernels' tests on an emulated CPU ({cpu}, {isa}); this takes minutes");
+        report.tests(&title, || {
+            run_nextest(&title, &mut tools.tests(cpu, isa)?, &format!("neon-{cpu}"))
         });
     }
     report.end()
@@ -60,7 +60,7 @@ impl Tools {
         let mut tests = nextest(&TESTS)?;
         tests
             .args(["--target", TARGET, "--target-dir"])
-            // The compiler may differ from the usual one, whose builds must not be invalidated.
+            // The compiler may differ from the default one, whose builds must not be invalidated.
             .arg(target().join("neon"))
             .env("CARGO_BUILD_BUILD_DIR", target().join("neon"))
             .env("RUSTC", &self.compiler)

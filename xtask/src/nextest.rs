@@ -19,12 +19,12 @@ const VERSION: (u32, u32, u32) = (0, 9, 143);
 /// `.config/nextest.toml`.
 const REPORT: &str = "target/nextest/default/junit.xml";
 
-/// The effect of a failed test on the tests after it.
+/// The effect of a failed test on the remaining tests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Failures {
-    /// They run.
+    /// The other tests run.
     GoOn,
-    /// They do not.
+    /// The other tests do not run.
     EndTheRun,
 }
 
@@ -68,10 +68,10 @@ fn subcommand(name: &str) -> Outcome<Command> {
 pub fn run_nextest(what: &str, command: &mut Command, stage: &str) -> Outcome<TestResults> {
     let report = paths::root().join(REPORT);
     let results = run_tests(what, command, &report)?;
-    let kept = report::junit(stage);
+    let copy = report::junit(stage);
     fs::create_dir_all(report::folder())
-        .and_then(|()| fs::copy(&report, &kept))
-        .map_err(|error| format!("{} could not be written ({error}).", kept.display()))?;
+        .and_then(|()| fs::copy(&report, &copy))
+        .map_err(|error| format!("{} could not be written ({error}).", copy.display()))?;
     Ok(results)
 }
 
@@ -90,8 +90,8 @@ pub fn list_tests() -> Outcome<BTreeSet<String>> {
 fn parse_list(text: &str) -> Outcome<BTreeSet<String>> {
     let list: List = serde_json::from_str(text).map_err(|error| format!("nextest's list of tests: {error}"))?;
     let tests = list.suites.iter().flat_map(|(suite, tests)| {
-        let run = tests.cases.iter().filter(|(_, case)| !case.ignored);
-        run.map(move |(name, _)| format!("{suite} {name}"))
+        let enabled = tests.cases.iter().filter(|(_, case)| !case.ignored);
+        enabled.map(move |(name, _)| format!("{suite} {name}"))
     });
     Ok(tests.collect())
 }
@@ -116,16 +116,18 @@ struct Case {
 
 /// The installed nextest, on the PATH or in the tools' folder; installed there if there is none.
 fn program() -> Outcome<PathBuf> {
-    let own = paths::tools()
+    let installed = paths::tools()
         .join("bin")
         .join("cargo-nextest")
         .with_extension(std::env::consts::EXE_EXTENSION);
-    let found = paths::program(&["cargo-nextest"]).into_iter().chain([own.clone()]);
-    let mut usable = found.filter(|program| {
-        let printed = read(Command::new(program).args(["nextest", "--version"]));
-        printed
-            .and_then(|printed| version(&printed))
-            .is_some_and(|found| found >= VERSION)
+    let candidates = paths::program(&["cargo-nextest"])
+        .into_iter()
+        .chain([installed.clone()]);
+    let mut usable = candidates.filter(|program| {
+        let output = read(Command::new(program).args(["nextest", "--version"]));
+        output
+            .and_then(|output| version(&output))
+            .is_some_and(|version| version >= VERSION)
     });
     if let Some(program) = usable.next() {
         return Ok(program);
@@ -140,12 +142,12 @@ fn program() -> Outcome<PathBuf> {
         .arg(paths::tools())
         .env("CARGO_TARGET_DIR", paths::tools().join("build"));
     run("Installing cargo-nextest, which runs the tests", &mut install)?;
-    Ok(own)
+    Ok(installed)
 }
 
 /// Parses `cargo-nextest 0.9.143 (…)`.
-fn version(printed: &str) -> Option<(u32, u32, u32)> {
-    let mut numbers = printed
+fn version(output: &str) -> Option<(u32, u32, u32)> {
+    let mut numbers = output
         .split_whitespace()
         .nth(1)?
         .split('.')

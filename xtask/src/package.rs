@@ -20,7 +20,7 @@ pub const BACKENDS: &[&str] = &["vulkan", "cuda"];
 /// given extra workers.
 ///
 /// # Errors
-/// Names what failed.
+/// Names the failed step.
 pub fn package(kinds: &[String]) -> Outcome {
     let (backends, bundles): (Vec<&str>, Vec<&str>) = kinds
         .iter()
@@ -54,8 +54,8 @@ pub fn package(kinds: &[String]) -> Outcome {
 
 /// The host target triple, which is part of a sidecar's file name.
 fn host() -> Outcome<String> {
-    let about = read(Command::new("rustc").arg("-vV")).ok_or("`rustc -vV` could not be run.")?;
-    let host = about.lines().find_map(|line| line.strip_prefix("host: "));
+    let version = read(Command::new("rustc").arg("-vV")).ok_or("`rustc -vV` could not be run.")?;
+    let host = version.lines().find_map(|line| line.strip_prefix("host: "));
     host.map(str::to_owned)
         .ok_or_else(|| "`rustc -vV` does not name a host.".to_owned())
 }

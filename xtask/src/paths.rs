@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 
 /// The repository's root.
 pub fn root() -> PathBuf {
-    let here =
+    let package =
         env::var_os("CARGO_MANIFEST_DIR").map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")), PathBuf::from);
-    here.parent().map_or_else(|| here.clone(), Path::to_path_buf)
+    package.parent().map_or_else(|| package.clone(), Path::to_path_buf)
 }
 
 /// Cargo's target folder.
@@ -19,10 +19,10 @@ pub fn target() -> PathBuf {
     }
 }
 
-/// The folder in which cargo keeps what is not a finished program: see `checkout.rs`.
+/// The folder of cargo's intermediate build artifacts: see `checkout.rs`.
 pub fn build() -> PathBuf {
-    let shared = root().join(".cargo").join("checkout.toml").is_file();
-    match cache::folder().filter(|_| shared) {
+    let is_shared = root().join(".cargo").join("checkout.toml").is_file();
+    match cache::folder().filter(|_| is_shared) {
         Some(folder) => folder.join("build"),
         None => target(),
     }

@@ -43,7 +43,7 @@ pub fn read(command: &mut Command) -> Option<String> {
 /// The captured output of a program.
 #[derive(Debug)]
 pub struct Output {
-    /// Whether it succeeded.
+    /// Whether the program succeeded.
     pub ok: bool,
     /// Standard output, trimmed.
     pub stdout: String,

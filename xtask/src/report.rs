@@ -80,7 +80,7 @@ impl Report {
                 self.slowest.extend(results.seconds);
                 Some(results.failed)
             }
-            // That it ended early counts as a failure.
+            // An early end counts as a failure.
             Err(problem) => {
                 self.check(name, || Err(problem));
                 None
@@ -99,7 +99,7 @@ impl Report {
         outcome
     }
 
-    /// Notes why a run cannot go on.
+    /// Records a problem that ends the run early.
     pub fn broken(&mut self, problem: &str) {
         eprintln!("{problem}");
         self.broken.push(problem.to_owned());
@@ -126,7 +126,7 @@ impl Report {
         if let Err(error) = fs::write(&file, &text) {
             eprintln!("{} could not be written ({error}).", file.display());
         }
-        let sum = |of: fn(&Line) -> usize| self.stages.iter().map(of).sum::<usize>();
+        let sum = |count: fn(&Line) -> usize| self.stages.iter().map(count).sum::<usize>();
         announce(&format!(
             "{} passed, {} failed",
             sum(|line| line.passed),
@@ -153,7 +153,7 @@ impl Report {
             let _ = writeln!(text, "{name:<46}{seconds:>7.0}{passed:>8}{failed:>8}");
         }
         let _ = writeln!(text, "{:<46}{:>7.0}", "all", self.started.elapsed().as_secs_f64());
-        self.slowest.sort_by(|one, other| other.0.total_cmp(&one.0));
+        self.slowest.sort_by(|(left, _), (right, _)| right.total_cmp(left));
         if !self.slowest.is_empty() {
             let _ = writeln!(text, "\n{SLOWEST} slowest tests (some run in parallel)");
         }

@@ -11,7 +11,7 @@ use std::process::Command;
 /// Sets up, builds, and opens the window.
 ///
 /// # Errors
-/// Names what is missing or what failed, and what to do.
+/// Names the missing dependency or the failed step, and what to do.
 pub fn run() -> Outcome {
     setup(Purpose::Run)?;
     step(

@@ -131,7 +131,7 @@ impl Comparison {
         let text = paths::root().join("tests/fixtures/perplexity/text.txt");
         for (field, words) in INFERENCE_COMMANDS {
             let command = |program: &Path| {
-                let mut command = started(program, isa);
+                let mut command = base_command(program, isa);
                 let (subcommand, rest) = words.split_first().unwrap_or((&"", &[]));
                 command.arg(subcommand).arg(model);
                 rest.iter().for_each(|word| match *word {
@@ -149,22 +149,22 @@ impl Comparison {
         }
     }
 
-    fn compare(&mut self, model: &str, isa: Option<&str>, what: &str, of: impl Fn(&Path) -> Outcome<Vec<u8>>) {
-        let [old, new] = [0, 1].map(|at| of(&self.programs[at]));
+    fn compare(&mut self, model: &str, isa: Option<&str>, case: &str, run: impl Fn(&Path) -> Outcome<Vec<u8>>) {
+        let [old, new] = [0, 1].map(|index| run(&self.programs[index]));
         if old == new {
             self.same += 1;
             // Equal failures prove little, so they are shown.
             if let Err(problem) = old {
-                println!("    both failed: {what}: {problem}");
+                println!("    both failed: {case}: {problem}");
             }
             return;
         }
-        let describe = |side: &Outcome<Vec<u8>>| match side {
+        let describe = |result: &Outcome<Vec<u8>>| match result {
             Ok(bytes) => format!("{} bytes", bytes.len()),
             Err(problem) => problem.clone(),
         };
         let different = format!(
-            "{model}, {}: {what} ({}; {})",
+            "{model}, {}: {case} ({}; {})",
             isa.unwrap_or("native"),
             describe(&old),
             describe(&new)
@@ -183,7 +183,8 @@ impl Comparison {
     }
 }
 
-fn started(program: &Path, isa: Option<&str>) -> Command {
+/// A command without a cache, on this instruction set.
+fn base_command(program: &Path, isa: Option<&str>) -> Command {
     let mut command = Command::new(program);
     // Do not share packed weights between the two.
     command.env("HEARTH_CACHE", "off").stdin(Stdio::null());
@@ -207,7 +208,7 @@ fn last_line(command: &mut Command) -> Outcome<String> {
     }
 }
 
-/// A JSON field in a form to compare. Numbers are printed with as many digits as tell their bits.
+/// A JSON field as text, to compare. Numbers are printed with enough digits to identify their bits.
 fn value(object: &str, field: &str) -> Outcome<String> {
     let object: Value = serde_json::from_str(object).map_err(|error| format!("{error}: {object}"))?;
     match object.get(field) {
@@ -220,7 +221,7 @@ fn value(object: &str, field: &str) -> Outcome<String> {
 fn trained(program: &Path, isa: Option<&str>, model: &Path, text: &Path, options: &[&str]) -> Outcome<Vec<u8>> {
     let out = env::temp_dir().join(format!("hearth-same-{}", std::process::id()));
     let _ = fs::remove_dir_all(&out);
-    let mut command = started(program, isa);
+    let mut command = base_command(program, isa);
     command.arg("train").arg(model).arg(text).arg("--out").arg(&out);
     command
         .args(["--max-steps", "4", "--seq", "64", "--json"])
@@ -256,7 +257,7 @@ mod tests {
             assert_eq!(value(output, field).as_deref(), Ok(expected));
         }
         assert!(value(output, "none").is_err() && value(output, "text ").is_err() && value("{", "ids").is_err());
-        let next = value(r#"{"x":0.10000000000000002}"#, "x");
-        assert_ne!(next, value(r#"{"x":0.1}"#, "x"));
+        let next_float = value(r#"{"x":0.10000000000000002}"#, "x");
+        assert_ne!(next_float, value(r#"{"x":0.1}"#, "x"));
     }
 }

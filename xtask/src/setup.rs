@@ -7,7 +7,7 @@ use crate::{model, templates, ui};
 /// Installs and fetches whatever is missing.
 ///
 /// # Errors
-/// Names what is missing or what failed, and what to do.
+/// Names the missing dependency or the failed step, and what to do.
 pub fn setup(purpose: Purpose) -> Outcome {
     println!("Setting up Hearth: system packages, the default model (98 MB), the web UI's packages and the web UI.");
     if purpose == Purpose::Test {

@@ -32,14 +32,14 @@ mod tests {
         // A folder cannot be read as a file, even by root.
         let entry = folder.join("llama.cpp").join("a.jinja");
         std::fs::create_dir_all(&entry).unwrap();
-        let done = Command::new(python)
+        let output = Command::new(python)
             .args(["-c", SCRIPT])
             .arg(folder.join("llama.cpp"))
             .output();
         std::fs::remove_dir_all(&folder).unwrap();
-        let done = done.unwrap();
-        let message = String::from_utf8_lossy(&done.stderr);
-        assert_eq!(done.status.code(), Some(1), "{message}");
+        let output = output.unwrap();
+        let message = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{message}");
         assert!(
             message.contains("a.jinja cannot be read") && !message.contains("Traceback"),
             "{message}"

@@ -65,29 +65,31 @@ fn is_file(word: &str) -> bool {
     let plain = word.chars().all(|c| c.is_ascii_alphanumeric() || "/._-*".contains(c));
     let ending = Path::new(word)
         .extension()
-        .is_some_and(|ending| ENDINGS.iter().any(|known| ending == *known));
+        .is_some_and(|ending| ENDINGS.iter().any(|name| ending == *name));
     let folder = word.contains('/') && word.chars().next().is_some_and(|c| c.is_ascii_lowercase() || c == '.');
     plain && (ending || folder) && !MADE.iter().any(|made| word.starts_with(made))
 }
 
-/// Whether `path` matches `pattern`, in which `*` stands for any characters but `/`.
+/// Whether `path` matches `pattern`, in which `*` matches any characters except `/`.
 fn matches(pattern: &str, path: &str) -> bool {
     match pattern.split_once('*') {
         None => pattern == path,
         Some((before, after)) => path.strip_prefix(before).is_some_and(|rest| {
-            let ends = rest.char_indices().map(|(at, _)| at).chain([rest.len()]);
-            ends.take_while(|&at| !rest[..at].contains('/'))
-                .any(|at| matches(after, &rest[at..]))
+            let ends = rest.char_indices().map(|(end, _)| end).chain([rest.len()]);
+            ends.take_while(|&end| !rest[..end].contains('/'))
+                .any(|end| matches(after, &rest[end..]))
         }),
     }
 }
 
-/// Whether a path, or its end from a folder on, is this word: the text around it says where.
+/// Whether a path, or its end after some `/`, matches this word: pages omit parent folders.
 fn exists(word: &str, files: &BTreeSet<String>) -> bool {
     let word = word.trim_start_matches("./");
     files.iter().any(|path| {
-        let starts = path.match_indices('/').map(|(at, _)| at + 1);
-        std::iter::once(0).chain(starts).any(|at| matches(word, &path[at..]))
+        let starts = path.match_indices('/').map(|(slash, _)| slash + 1);
+        std::iter::once(0)
+            .chain(starts)
+            .any(|start| matches(word, &path[start..]))
     })
 }
 
@@ -115,7 +117,7 @@ fn files_and_tests_named_on_pages_exist() {
     for page in PAGES {
         let words = code(&fs::read_to_string(root.join(page)).unwrap_or_else(|error| panic!("{page}: {error}")));
         for word in words {
-            let gone = if is_file(&word) {
+            let is_missing = if is_file(&word) {
                 !exists(&word, &files)
             } else if is_test(&word) {
                 !text.contains(&word)
@@ -123,7 +125,7 @@ fn files_and_tests_named_on_pages_exist() {
                 continue;
             };
             checked += 1;
-            if gone {
+            if is_missing {
                 missing.push(format!("{page}: {word}"));
             }
         }

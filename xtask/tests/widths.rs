@@ -38,16 +38,16 @@ fn is_too_wide(line: &str) -> bool {
 #[test]
 fn lines_are_within_their_width() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    let mut found = Vec::new();
+    let mut paths = Vec::new();
     FOLDERS
         .iter()
-        .for_each(|folder| sources(&root.join(folder), &mut found));
-    assert!(found.len() > 500, "only {} sources were found", found.len());
+        .for_each(|folder| sources(&root.join(folder), &mut paths));
+    assert!(paths.len() > 500, "only {} sources were found", paths.len());
     let mut wide = Vec::new();
-    for path in &found {
+    for path in &paths {
         let text = fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
         let lines = text.lines().enumerate().filter(|(_, line)| is_too_wide(line));
-        wide.extend(lines.map(|(at, _)| format!("{}:{}", path.display(), at + 1)));
+        wide.extend(lines.map(|(index, _)| format!("{}:{}", path.display(), index + 1)));
     }
     assert!(wide.is_empty(), "wrap these lines:\n{}", wide.join("\n"));
 }

@@ -49,10 +49,10 @@ pub fn run(bytes: &[u8]) -> bool {
 }
 
 pub fn seeds() -> Vec<Seed> {
-    let mut all = Vec::new();
+    let mut inputs = Vec::new();
     for (number, name) in [(0, "llama"), (1, "qwen2")] {
         let gguf = seeds::file(&format!("tests/fixtures/adapters/{name}.gguf"));
-        all.push(Seed::new(format!("{name}.gguf"), [&[number], &gguf[..]].concat()));
+        inputs.push(Seed::new(format!("{name}.gguf"), [&[number], &gguf[..]].concat()));
     }
     let mut folder = |which: u8, path: &str, manifest: bool| {
         let read = |name: &str| seeds::file(&format!("tests/fixtures/{path}/{name}"));
@@ -63,11 +63,11 @@ pub fn seeds() -> Vec<Seed> {
             with_length(&manifest),
             read("adapter_model.safetensors"),
         ];
-        all.push(Seed::new(path, parts.concat()));
+        inputs.push(Seed::new(path, parts.concat()));
     };
     folder(0, "adapters/llama", false);
     folder(0, "adapters/patterns", false);
     folder(1, "adapters/qwen2", false);
     folder(0, "v0/run/adapter", true);
-    all
+    inputs
 }

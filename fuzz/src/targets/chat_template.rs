@@ -43,30 +43,30 @@ pub fn seeds() -> Vec<Seed> {
             .expect("a conversation")
             .to_string()
     });
-    let with = |number: usize, source: &[u8]| {
+    let with_conversation = |number: usize, source: &[u8]| {
         let conversation = conversations[number % conversations.len()].as_bytes();
         [source, b"\0", conversation].concat()
     };
     let templates = seeds::files("tests/fixtures/templates/llama.cpp", ".jinja")
         .into_iter()
         .enumerate();
-    let mut all: Vec<Seed> = templates
-        .map(|(number, file)| Seed::new(file.name, with(number, &file.bytes)))
+    let mut inputs: Vec<Seed> = templates
+        .map(|(number, file)| Seed::new(file.name, with_conversation(number, &file.bytes)))
         .collect();
     let expressions = seeds::text("tests/fixtures/templates/expressions.json");
     let expressions: Vec<(String, Option<String>)> = serde_json::from_str(&expressions).expect("expressions");
     // A sample of the several thousand valid expressions, including each kind.
-    let sound: Vec<String> = expressions
+    let valid: Vec<String> = expressions
         .into_iter()
         .filter(|(_, rendered)| rendered.is_some())
         .map(|(source, _)| source)
         .collect();
-    for (number, some) in sound.chunks(100).enumerate() {
-        let source: String = some.iter().step_by(10).map(String::as_str).collect();
-        all.push(Seed::new(
+    for (number, chunk) in valid.chunks(100).enumerate() {
+        let source: String = chunk.iter().step_by(10).map(String::as_str).collect();
+        inputs.push(Seed::new(
             format!("expressions {number}"),
-            with(number, source.as_bytes()),
+            with_conversation(number, source.as_bytes()),
         ));
     }
-    all
+    inputs
 }

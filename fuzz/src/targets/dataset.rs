@@ -41,11 +41,11 @@ pub fn run(bytes: &[u8]) -> bool {
 }
 
 pub fn seeds() -> Vec<Seed> {
-    let mut all = Vec::new();
+    let mut inputs = Vec::new();
     let mut add = |name: &str, kind: usize, bytes: &[u8]| {
         for skip_broken in [0, 1] {
             let flags = (2 * kind + skip_broken) as u8;
-            all.push(Seed::new(name, [&[flags], bytes].concat()));
+            inputs.push(Seed::new(name, [&[flags], bytes].concat()));
         }
     };
     let sample = seeds::text("assets/datasets/hearthside.jsonl");
@@ -81,7 +81,7 @@ pub fn seeds() -> Vec<Seed> {
     for (name, bytes) in parquet_files() {
         add(name, 6, &bytes);
     }
-    all
+    inputs
 }
 
 const PAIRS: &str = "message schema { required binary prompt (UTF8); optional binary answer (UTF8); }";

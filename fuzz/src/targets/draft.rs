@@ -14,9 +14,9 @@ use hearth_llm::{
 use std::ops::ControlFlow;
 use std::sync::{Arc, LazyLock};
 
-/// Most actions of an input.
+/// Maximum number of actions of an input.
 const ACTIONS: usize = 24;
-/// Most sequences at a time.
+/// Maximum number of concurrent sequences.
 const SEQUENCES: usize = 4;
 
 /// One model with full attention, and one with windows of 8 tokens.
@@ -24,7 +24,7 @@ static MODELS: LazyLock<[Arc<Model>; 2]> = LazyLock::new(|| {
     ["llama", "gemma3"].map(|name| {
         let file = seeds::file(&format!("tests/fixtures/models/{name}.gguf"));
         let gguf = Gguf::from_bytes(file).expect("a fixture");
-        let model = Model::load(&gguf, &LoadOptions::default(), &mut |_, _| ControlFlow::Continue(()));
+        let model = Model::load(&gguf, &LoadOptions::default(), &mut |_| ControlFlow::Continue(()));
         Arc::new(model.expect("it loads"))
     })
 });

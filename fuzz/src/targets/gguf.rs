@@ -26,7 +26,7 @@ pub fn run(bytes: &[u8]) -> bool {
 }
 
 pub fn seeds() -> Vec<Seed> {
-    let mut all = seeds::files("tests/fixtures/tokenizer", ".gguf");
-    all.push(Seed::new("tiny", seeds::model("llama", TensorType::Q4_0)));
-    all
+    let mut inputs = seeds::files("tests/fixtures/tokenizer", ".gguf");
+    inputs.push(Seed::new("tiny", seeds::model("llama", TensorType::Q4_0)));
+    inputs
 }

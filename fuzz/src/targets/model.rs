@@ -26,7 +26,7 @@ pub fn run(bytes: &[u8]) -> bool {
 }
 
 pub fn load(gguf: &Gguf) -> Result<Model, hearth_llm::LoadError> {
-    Model::load(gguf, &LoadOptions::default(), &mut |_, _| ControlFlow::Continue(()))
+    Model::load(gguf, &LoadOptions::default(), &mut |_| ControlFlow::Continue(()))
 }
 
 pub fn seeds() -> Vec<Seed> {

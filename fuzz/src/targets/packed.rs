@@ -14,7 +14,7 @@ struct Fixture {
     folder: TempDir,
     gguf: Gguf,
     file: PathBuf,
-    sound: Vec<u8>,
+    valid: Vec<u8>,
 }
 
 static FIXTURE: LazyLock<Fixture> = LazyLock::new(|| {
@@ -25,12 +25,12 @@ static FIXTURE: LazyLock<Fixture> = LazyLock::new(|| {
     load(&gguf, &folder);
     let packed = fs::read_dir(folder.path().join("packed")).expect("a folder of packed weights");
     let file = packed.flatten().next().expect("a packed file").path();
-    let sound = fs::read(&file).expect("it is read");
+    let valid = fs::read(&file).expect("it is read");
     Fixture {
         folder,
         gguf,
         file,
-        sound,
+        valid,
     }
 });
 
@@ -39,7 +39,7 @@ fn load(gguf: &Gguf, folder: &TempDir) -> Model {
         packed_in: Some(folder.path().join("packed")),
         ..LoadOptions::default()
     };
-    Model::load(gguf, &options, &mut |_, _| ControlFlow::Continue(())).expect("packed weights are never needed")
+    Model::load(gguf, &options, &mut |_| ControlFlow::Continue(())).expect("packed weights are never needed")
 }
 
 /// The input: flags (whether to fix the table's checksum), then the file.
@@ -51,33 +51,33 @@ pub fn run(bytes: &[u8]) -> bool {
     if flags & 1 == 1 {
         fix_checksums(&mut bytes);
     }
-    let scene = &*FIXTURE;
-    fs::write(&scene.file, &bytes).expect("it is written");
-    let model = load(&scene.gguf, &scene.folder);
+    let fixture = &*FIXTURE;
+    fs::write(&fixture.file, &bytes).expect("it is written");
+    let model = load(&fixture.gguf, &fixture.folder);
     let mut session = Session::new(Arc::new(model), 4).expect("a context of 4 tokens");
     session.push(1).expect("a token of the vocabulary");
     assert_eq!(session.logits().len(), VOCAB);
     drop(session);
     // An invalid file was removed, or is rewritten by the next load.
-    let unchanged = fs::read(&scene.file).is_ok_and(|found| found == bytes);
-    let _ = fs::remove_file(&scene.file);
-    unchanged
+    let is_unchanged = fs::read(&fixture.file).is_ok_and(|content| content == bytes);
+    let _ = fs::remove_file(&fixture.file);
+    is_unchanged
 }
 
 /// Writes the correct checksum of the table into the header.
 fn fix_checksums(bytes: &mut [u8]) {
-    let table_at = bytes
+    let table_offset = bytes
         .get(8..16)
-        .and_then(|at| at.try_into().ok())
+        .and_then(|offset| offset.try_into().ok())
         .map(u64::from_le_bytes);
-    let table = table_at.and_then(|at| bytes.get(usize::try_from(at).ok()?..));
-    if let (Some(sum), Some(place)) = (table.map(crc32fast::hash), bytes.get_mut(16..20)) {
-        place.copy_from_slice(&sum.to_le_bytes());
+    let table = table_offset.and_then(|offset| bytes.get(usize::try_from(offset).ok()?..));
+    if let (Some(sum), Some(field)) = (table.map(crc32fast::hash), bytes.get_mut(16..20)) {
+        field.copy_from_slice(&sum.to_le_bytes());
     }
 }
 
 pub fn seeds() -> Vec<Seed> {
     [0, 1]
-        .map(|flags| Seed::new("packed", [&[flags], &FIXTURE.sound[..]].concat()))
+        .map(|flags| Seed::new("packed", [&[flags], &FIXTURE.valid[..]].concat()))
         .into()
 }

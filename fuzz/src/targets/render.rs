@@ -92,20 +92,20 @@ pub fn seeds() -> Vec<Seed> {
         "{\"prompt\": \"2 + 2?\", \"completion\": \"4\"}\n{\"prompt\": \"Zürich\", \"completion\": \"日本語 😀\"}\n",
         "{\"text\": \"Once upon a time there was a kettle, and it sang.\"}\n{\"text\": \"<|im_end|> </s> é\\n\\t\"}\n",
     ];
-    let mut all = Vec::new();
+    let mut inputs = Vec::new();
     for (number, template) in [CHAT_ML, LLAMA_2, THINKING].into_iter().enumerate() {
         for (kind, data) in DATA.into_iter().enumerate() {
             // Covers every tokenizer and option.
             let flags = (4 * (3 * number + kind) + (number + kind) % 4) as u8;
             let bytes = [&[flags], template.as_bytes(), b"\0", data.as_bytes()].concat();
-            all.push(Seed::new(format!("template {number}, dataset {kind}"), bytes));
+            inputs.push(Seed::new(format!("template {number}, dataset {kind}"), bytes));
         }
     }
     let sample = seeds::text("assets/datasets/hearthside.jsonl");
     let lines: String = sample.split_inclusive('\n').take(3).collect();
-    all.push(Seed::new(
+    inputs.push(Seed::new(
         "sample",
         [b"\x01", CHAT_ML.as_bytes(), b"\0", lines.as_bytes()].concat(),
     ));
-    all
+    inputs
 }

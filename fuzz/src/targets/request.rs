@@ -68,7 +68,7 @@ pub fn seeds() -> Vec<Seed> {
         let request = Envelope { id: 7, message };
         serde_json::to_string(&request).expect("it is written")
     });
-    let mut all: Vec<Seed> = written.map(|line| Seed::new("a request", line)).collect();
+    let mut inputs: Vec<Seed> = written.map(|line| Seed::new("a request", line)).collect();
     // Requests with settings, as written by the window.
     let others = [
         r#"{"id":1,"type":"generate","prompt":{"chat":[{"role":"system","parts":[{"type":"text","text":"Be brief."}]},{"role":"user","parts":[{"type":"file","name":"a","mediaType":"text/plain","text":"A"},{"type":"toolResult","id":"1","name":"f","text":"2"}]}]},"sampling":{"temperature":0.7,"topK":40,"topP":0.9,"minP":null},"max_tokens":16,"stop":["\n"],"conversation":-3}"#,
@@ -78,6 +78,6 @@ pub fn seeds() -> Vec<Seed> {
         r#"{"id":4,"type":"inspect","model":"m.gguf","data":{"path":"d.jsonl","mapping":{"prompt":"q","answer":"a"},"skip_broken":true},"sequence":null,"previews":3}"#,
         r#"{"id":5,"type":"control_run","run":4,"command":"pause"}"#,
     ];
-    all.extend(others.map(|line| Seed::new("a request", line)));
-    all
+    inputs.extend(others.map(|line| Seed::new("a request", line)));
+    inputs
 }

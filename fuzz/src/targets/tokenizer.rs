@@ -7,8 +7,9 @@ use std::sync::LazyLock;
 
 /// The tokenizers of the fixtures, sorted by name.
 pub static TOKENIZERS: LazyLock<Vec<Tokenizer>> = LazyLock::new(|| {
-    let all = seeds::files("tests/fixtures/tokenizer", ".gguf").into_iter();
-    all.map(|file| Gguf::from_bytes(file.bytes).expect("a fixture"))
+    let files = seeds::files("tests/fixtures/tokenizer", ".gguf").into_iter();
+    files
+        .map(|file| Gguf::from_bytes(file.bytes).expect("a fixture"))
         .map(|gguf| Tokenizer::from_gguf(&gguf).expect("a fixture's tokenizer"))
         .collect()
 });

@@ -58,13 +58,13 @@ impl ModelBench<'_> {
         self.show_commands();
         self.part.block("json", planned.output.last_line());
         let layers = planned.report.layers_total;
-        let here = planned.report.devices.iter().find(|found| found.id == self.device);
-        let weights = here.map(|here| here.weights);
+        let planned_device = planned.report.devices.iter().find(|device| device.id == self.device);
+        let weights = planned_device.map(|device| device.weights);
 
         let mut notes = Vec::new();
         let rows = self.hearth_rows(layers, &mut notes);
-        let all = rows.iter().filter(|(layers, _)| layers == "all").map(|(_, row)| row);
-        let fastest = all.max_by(|a, b| a.decode.unwrap_or(0.0).total_cmp(&b.decode.unwrap_or(0.0)));
+        let full_rows = rows.iter().filter(|(layers, _)| layers == "all").map(|(_, row)| row);
+        let fastest = full_rows.max_by(|a, b| a.decode.unwrap_or(0.0).total_cmp(&b.decode.unwrap_or(0.0)));
         let mut full: Vec<Row> = fastest.cloned().into_iter().collect();
         let mut rows: Vec<Row> = rows.into_iter().map(|(_, row)| row).collect();
         match self.llama_cpp() {
@@ -73,7 +73,7 @@ impl ModelBench<'_> {
                 full.push(row);
                 notes.push(note);
             }
-            Err(why) => notes.push(format!("Compared with llama.cpp: n/a. {why}")),
+            Err(problem) => notes.push(format!("Compared with llama.cpp: n/a. {problem}")),
         }
         self.show_commands();
         self.part.say(&format!("{layers} layers in total.\n\n{}", table(&rows)));

@@ -21,7 +21,7 @@ pub struct Machine {
 pub struct Device {
     /// Device ID for `--device`.
     pub id: String,
-    /// Whether it is a hardware GPU, not a software driver.
+    /// Whether the device is a hardware GPU, not a software driver.
     pub real: bool,
     /// The builds of Hearth that support it.
     pub builds: Vec<String>,
@@ -67,14 +67,14 @@ impl Machine {
             return Err(format!("`hearth devices` failed: {}", output.last_stderr_line()));
         }
         let devices = output.last_line().to_owned();
-        let Devices { devices: found } = serde_json::from_str(&devices)
+        let Devices { devices: listed } = serde_json::from_str(&devices)
             .map_err(|error| format!("The output of `hearth devices --json` could not be read ({error})."))?;
-        let cpu = found
+        let cpu = listed
             .iter()
             .find(|device| device.kind == "cpu")
             .map(|cpu| cpu.name.clone());
         // Sorted by kind, so that a software driver is selected only if there is no other.
-        let mut gpus = found.into_iter().filter(|device| device.kind != "cpu");
+        let mut gpus = listed.into_iter().filter(|device| device.kind != "cpu");
         let chosen = match id {
             None => gpus.find(|gpu| gpu.usable),
             Some(id) => Some(
@@ -141,7 +141,7 @@ impl Machine {
         rows.extend(named_driver().map(|name| ("driver set by", name)));
         let lines: Vec<String> = rows
             .iter()
-            .map(|(what, value)| format!("| {what} | {value} |"))
+            .map(|(name, value)| format!("| {name} | {value} |"))
             .collect();
         part.say(&format!("| | |\n|---|---|\n{}", lines.join("\n")));
         if self.chosen.as_ref().is_some_and(|device| !device.real) {
@@ -194,8 +194,8 @@ fn revision() -> String {
 }
 
 fn system() -> String {
-    let known = read(Command::new("uname").args(["-s", "-r", "-m"]));
-    known.unwrap_or_else(|| format!("{}, {}", env::consts::OS, env::consts::ARCH))
+    let uname = read(Command::new("uname").args(["-s", "-r", "-m"]));
+    uname.unwrap_or_else(|| format!("{}, {}", env::consts::OS, env::consts::ARCH))
 }
 
 /// The file name of the driver set by the environment.

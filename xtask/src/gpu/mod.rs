@@ -1,6 +1,6 @@
 //! `cargo xtask gpu`: tests and benchmarks Hearth on this machine's GPU, compares it with
 //! llama.cpp, and writes a report to `docs/gpu/`. Parts that cannot run here are noted in the
-//! report, and the rest continues.
+//! report, and the others run.
 
 mod bench;
 mod check;
@@ -31,7 +31,7 @@ pub fn gpu(arguments: &[String]) -> Outcome {
     let options = Options::read(arguments)?;
     let hearth = match &options.hearth {
         Some(program) => program.clone(),
-        None => built(&options.builds)?,
+        None => build(&options.builds)?,
     };
     let machine = Machine::query(&hearth, options.device.as_deref())?;
     let file = options.out.clone().unwrap_or_else(|| machine.file());
@@ -57,11 +57,11 @@ pub fn gpu(arguments: &[String]) -> Outcome {
 }
 
 /// Builds the `hearth` of this working tree, with other builds beside it.
-fn built(others: &[String]) -> Outcome<PathBuf> {
+fn build(backends: &[String]) -> Outcome<PathBuf> {
     let folder = paths::target().join("gpu");
-    for other in others {
-        package::build(other)?;
-        copy_build(&folder, &format!("hearth-{other}"))?;
+    for backend in backends {
+        package::build(backend)?;
+        copy_build(&folder, &format!("hearth-{backend}"))?;
     }
     let arguments = ["build", "--release", "--locked", "--workspace", "--bin", "hearth"];
     run("Building hearth (the first time takes a while)", &mut cargo(&arguments))?;
@@ -80,6 +80,6 @@ fn copy_build(folder: &Path, name: &str) -> Outcome<PathBuf> {
 /// The default model (or a tiny one with `--quick`), and the given ones.
 fn models(options: &Options) -> Vec<PathBuf> {
     let tiny = paths::root().join("tests/fixtures/models/llama.gguf");
-    let first = if options.quick { tiny } else { model::path() };
-    std::iter::once(first).chain(options.models.iter().cloned()).collect()
+    let default = if options.quick { tiny } else { model::path() };
+    std::iter::once(default).chain(options.models.iter().cloned()).collect()
 }

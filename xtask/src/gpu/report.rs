@@ -147,13 +147,13 @@ pub fn today() -> String {
 
 /// The date of a day, counted from 1970-01-01.
 fn date(mut day: u64) -> String {
-    let leap = |year: u64| year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));
+    let is_leap = |year: u64| year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));
     let mut year = 1970;
-    while day >= 365 + u64::from(leap(year)) {
-        day -= 365 + u64::from(leap(year));
+    while day >= 365 + u64::from(is_leap(year)) {
+        day -= 365 + u64::from(is_leap(year));
         year += 1;
     }
-    let february = 28 + u64::from(leap(year));
+    let february = 28 + u64::from(is_leap(year));
     let mut month = 1;
     for days in [31, february, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31] {
         if day < days {

@@ -43,23 +43,23 @@ pub fn part(options: &Options, real: bool) -> Part {
             let others = options.builds.iter().map(|backend| select(backend));
             for arguments in std::iter::once(portable).chain(others) {
                 let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
-                let tested = suite(&arguments, real, options.quick, &mut part);
-                tested.unwrap_or_else(|problem| part.fail(&problem));
+                let result = suite(&arguments, real, options.quick, &mut part);
+                result.unwrap_or_else(|problem| part.fail(&problem));
             }
         }
         (Some(_), []) => return Part::skipped("`--hearth` was given without its test executables (`--tests`)."),
         (Some(_), programs) => {
-            let units = programs.iter().any(|program| has_units(program, real));
+            let has_matrix_units = programs.iter().any(|program| has_units(program, real));
             for program in programs {
-                let tested = executable(program, units, real, options.quick, &mut part);
-                tested.unwrap_or_else(|problem| part.fail(&problem));
+                let result = executable(program, has_matrix_units, real, options.quick, &mut part);
+                result.unwrap_or_else(|problem| part.fail(&problem));
             }
         }
     }
     part
 }
 
-/// The test that a driver has matrix units. Tests that need them are ignored where it may not.
+/// The test that the driver has matrix units. Tests that need them are ignored by default.
 pub const PREFLIGHT: &str = "matrix_units::the_driver_lists_matrix_units";
 
 /// Runs the GPU tests of a build, also those that need matrix units if the driver has them.

@@ -14,7 +14,7 @@ const GPU_LAYERS_NOTICE: &str = "layers are trained on";
 /// Results of a training run.
 struct TrainingResult {
     /// Median without the first step, which compiles kernels.
-    steps_a_second: Option<f64>,
+    steps_per_second: Option<f64>,
     report: TrainReport,
 }
 
@@ -37,12 +37,12 @@ fn measure(hearth: &Path, device: &str, model: &Path, folder: &Path, options: &O
     let (mut commands, mut rows, mut notes) = (Vec::new(), Vec::new(), Vec::new());
     let data = paths::root().join("assets/datasets/hearthside.jsonl");
     let fixed = ["--max-steps", options.steps(), "--precision", "f32"];
-    for (what, on) in [
+    for (name, device_options) in [
         (device, &["--device", device, "--gpu-layers", "all"][..]),
         ("cpu", &["--device", "cpu"]),
     ] {
-        let out = folder.join(what);
-        let mut command = Hearth::new(hearth).train(model, &data, &out, &[on, &fixed].concat());
+        let out = folder.join(name);
+        let mut command = Hearth::new(hearth).train(model, &data, &out, &[device_options, &fixed].concat());
         commands.push(command_line(&command));
         let Measured { report, output } = match run(&mut command) {
             Ok(measured) => measured,
@@ -52,14 +52,20 @@ fn measure(hearth: &Path, device: &str, model: &Path, folder: &Path, options: &O
             }
         };
         // On a GPU failure training falls back to the CPU.
-        if what == device && !output.stderr.contains(GPU_LAYERS_NOTICE) {
+        if name == device && !output.stderr.contains(GPU_LAYERS_NOTICE) {
             part.fail("the run succeeded, but none of its layers was on the GPU.");
         }
         collect_notices(&output, &mut notes);
         let steps = TrainLog::read(&out)?;
         let speeds: Vec<f64> = steps.iter().map(|step| step.tokens_per_second / step.tokens).collect();
-        let steps_a_second = median(speeds.get(1..).unwrap_or_default());
-        rows.push((what, TrainingResult { steps_a_second, report }));
+        let steps_per_second = median(speeds.get(1..).unwrap_or_default());
+        rows.push((
+            name,
+            TrainingResult {
+                steps_per_second,
+                report,
+            },
+        ));
     }
     part.commands(&commands);
     part.say(&table(&rows));
@@ -80,24 +86,24 @@ fn table(rows: &[(&str, TrainingResult)]) -> String {
         "| | steps/s, median without the first | tokens/s, all steps | first loss | last loss |".to_owned(),
         "|---|---:|---:|---:|---:|".to_owned(),
     ];
-    for (what, trained) in rows {
+    for (name, result) in rows {
         lines.push(format!(
-            "| {what} | {} | {} | {} | {} |",
-            cell(trained.steps_a_second, 3),
-            cell(Some(trained.report.tok_s), 1),
-            cell(trained.report.losses.first().copied(), 5),
-            cell(trained.report.losses.last().copied(), 5)
+            "| {name} | {} | {} | {} | {} |",
+            cell(result.steps_per_second, 3),
+            cell(Some(result.report.tok_s), 1),
+            cell(result.report.losses.first().copied(), 5),
+            cell(result.report.losses.last().copied(), 5)
         ));
     }
     lines.join("\n")
 }
 
 /// The maximum relative difference of two lists of losses; `None` if their lengths differ.
-fn max_relative_difference(found: &[f64], expected: &[f64]) -> Option<f64> {
-    let same = found.len() == expected.len() && !found.is_empty();
-    let shares = found
+fn max_relative_difference(actual: &[f64], expected: &[f64]) -> Option<f64> {
+    let is_comparable = actual.len() == expected.len() && !actual.is_empty();
+    let shares = actual
         .iter()
         .zip(expected)
-        .map(|(found, expected)| (found - expected).abs() / expected.abs());
-    same.then(|| shares.fold(0.0, f64::max))
+        .map(|(actual, expected)| (actual - expected).abs() / expected.abs());
+    is_comparable.then(|| shares.fold(0.0, f64::max))
 }

@@ -32,14 +32,14 @@ pub fn finish(command: &mut Command) -> Outcome<Finished> {
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
     let mut child = command.spawn().map_err(failed)?;
-    let errors = child.stderr.take();
-    let errors = thread::spawn(move || read(errors));
+    let stderr = child.stderr.take();
+    let stderr_reader = thread::spawn(move || read(stderr));
     let stdout = read(child.stdout.take());
     // A thread that panicked has read nothing.
-    let stderr = errors.join().unwrap_or_default();
-    let used = child.wait4().map_err(failed)?;
+    let stderr = stderr_reader.join().unwrap_or_default();
+    let usage = child.wait4().map_err(failed)?;
     let output = Output {
-        ok: used.status.success(),
+        ok: usage.status.success(),
         stdout,
         stderr,
     };
@@ -47,17 +47,17 @@ pub fn finish(command: &mut Command) -> Outcome<Finished> {
         Ok(Finished {
             output,
             seconds: start.elapsed().as_secs_f64(),
-            peak_mb: Some(used.rusage.maxrss as f64 / 1e6).filter(|peak| *peak > 0.0),
+            peak_mb: Some(usage.rusage.maxrss as f64 / 1e6).filter(|peak| *peak > 0.0),
         })
     } else {
         Err(format!("`{shown}`: {}", output.last_stderr_line()))
     }
 }
 
-/// All that a pipe yields, trimmed.
+/// Reads a pipe to its end, trimmed.
 fn read(pipe: Option<impl Read>) -> String {
     let mut bytes = Vec::new();
-    // What was read before an error still tells something.
+    // The output before a read error is still useful.
     let _ = pipe.map(|mut pipe| pipe.read_to_end(&mut bytes));
     String::from_utf8_lossy(&bytes).trim().to_owned()
 }

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::SystemTime;
 
-/// Executables that are kept in each folder.
+/// Maximum number of executables kept in each folder.
 const MAX_KEPT: usize = 3;
 
 /// A folder of the cache. Kept executables are in `COMMIT/hearth`.
@@ -33,24 +33,24 @@ pub fn keep(commit: &str, program: &Path) -> Outcome {
 }
 
 fn keep_in(folder: &Path, commit: &str, program: &Path) -> Outcome<PathBuf> {
-    let own = folder.join(commit);
-    let failed = |error: std::io::Error| format!("{} could not be written ({error}).", own.display());
-    fs::create_dir_all(&own).map_err(failed)?;
-    let (kept, part) = (executable(&own), own.join("part"));
+    let commit_folder = folder.join(commit);
+    let failed = |error: std::io::Error| format!("{} could not be written ({error}).", commit_folder.display());
+    fs::create_dir_all(&commit_folder).map_err(failed)?;
+    let (executable_path, part) = (executable(&commit_folder), commit_folder.join("part"));
     // An interrupted copy must not pass for the executable. Some systems copy the time as well.
     fs::copy(program, &part).map_err(failed)?;
-    let now = fs::File::options().write(true).open(&part);
-    now.and_then(|file| file.set_modified(SystemTime::now()))
+    let file = fs::File::options().write(true).open(&part);
+    file.and_then(|file| file.set_modified(SystemTime::now()))
         .map_err(failed)?;
-    fs::rename(&part, &kept).map_err(failed)?;
+    fs::rename(&part, &executable_path).map_err(failed)?;
     for old in newest_first(folder).into_iter().skip(MAX_KEPT) {
-        // What cannot be removed takes only space.
+        // A folder that cannot be removed only takes space.
         let _ = fs::remove_dir_all(old);
     }
-    Ok(kept)
+    Ok(executable_path)
 }
 
-/// Folders of kept executables.
+/// Folders of kept executables, the newest first.
 fn newest_first(folder: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let dated = entries.filter_map(|entry| {
@@ -62,17 +62,18 @@ fn newest_first(folder: &Path) -> Vec<PathBuf> {
     dated.into_iter().rev().map(|(_, path)| path).collect()
 }
 
-/// The executable that passed CI last, of another state than the one that is checked out.
+/// The executable of the last commit that passed CI and is not the unchanged checkout.
 ///
 /// # Errors
 /// If there is none.
 pub fn last() -> Outcome<PathBuf> {
     let head = commit("HEAD")?;
     let changes = read(git(&paths::root()).args(["status", "--porcelain"])).unwrap_or_default();
-    let is_this = |folder: &PathBuf| changes.is_empty() && folder.file_name().is_some_and(|name| name == head.as_str());
+    let is_checkout =
+        |folder: &PathBuf| changes.is_empty() && folder.file_name().is_some_and(|name| name == head.as_str());
     let mut kept = newest_first(&folder("landed")?).into_iter();
-    let other = kept.find(|folder| !is_this(folder));
-    other.map(|folder| executable(&folder)).ok_or_else(|| {
+    let newest = kept.find(|folder| !is_checkout(folder));
+    newest.map(|folder| executable(&folder)).ok_or_else(|| {
         "No other commit has passed CI on this machine: name two executables, or a commit with --base COMMIT.".into()
     })
 }
@@ -146,9 +147,9 @@ mod tests {
         let folder = env::temp_dir().join(format!("hearth-landed-{}", std::process::id()));
         fs::create_dir_all(&folder).expect("a folder");
         let program = folder.join("program");
-        for at in 0..5 {
-            fs::write(&program, format!("build {at}")).expect("a file");
-            keep_in(&folder, &format!("commit{at}"), &program).expect("a copy");
+        for number in 0..5 {
+            fs::write(&program, format!("build {number}")).expect("a file");
+            keep_in(&folder, &format!("commit{number}"), &program).expect("a copy");
             // Times of files have a resolution.
             std::thread::sleep(std::time::Duration::from_millis(20));
         }

@@ -44,10 +44,10 @@ impl LlamaCompletion {
 /// # Errors
 /// If it reports none.
 pub fn decode_speed(report: &str) -> Outcome<f64> {
-    let decode = |line: &&str| line.contains("eval time =") && !line.contains("prompt eval time");
+    let is_decode = |line: &&str| line.contains("eval time =") && !line.contains("prompt eval time");
     let line = report
         .lines()
-        .find(decode)
+        .find(is_decode)
         .ok_or("`llama-completion` reported no decode.")?;
     let speed = line
         .split(',')

@@ -33,7 +33,7 @@ pub struct LlamaCpp {
 /// Tokens of the prompt that warms up before a long one, instead of the program's own warm-up,
 /// which is the whole prompt.
 const WARM_UP: usize = 32;
-/// Prompts longer than this are long.
+/// Prompts with more tokens than this are long.
 const LONG: usize = 512;
 
 impl LlamaBench {
@@ -85,8 +85,8 @@ impl LlamaBench {
         threads: &[usize],
     ) -> Command {
         let mut command = self.cpu(model, threads);
-        let long = prefill > LONG;
-        let prompts = if long {
+        let is_long = prefill > LONG;
+        let prompts = if is_long {
             format!("{WARM_UP},{prefill}")
         } else {
             prefill.to_string()
@@ -95,7 +95,7 @@ impl LlamaBench {
         for (option, value) in [("-n", decode), ("-d", depth), ("-r", repetitions)] {
             command.arg(option).arg(value.to_string());
         }
-        command.args(long.then_some("--no-warmup"));
+        command.args(is_long.then_some("--no-warmup"));
         command
     }
 
@@ -107,7 +107,8 @@ impl LlamaBench {
         command
     }
 
-    /// A script is run by the Python in HEARTH_PYTHON, or the one on the PATH.
+    /// A command that runs the program. A script is run by the Python in HEARTH_PYTHON, or by the
+    /// one on the PATH.
     fn command(&self) -> Command {
         if self.program.extension().is_none_or(|extension| extension != "py") {
             return Command::new(&self.program);
@@ -133,10 +134,10 @@ impl LlamaCpp {
     /// # Errors
     /// If prefill or decode is missing, or a line lacks a field.
     pub fn read(command: &Command, output: &Output) -> Outcome<Self> {
-        let from = shown(command);
+        let command_line = shown(command);
         let results = output.stdout.lines().filter(|line| line.starts_with('{'));
         let results = results
-            .map(|line| parse(&from, line))
+            .map(|line| parse(&command_line, line))
             .collect::<Outcome<Vec<LlamaResult>>>()?;
         let prefill = results
             .iter()
@@ -149,7 +150,7 @@ impl LlamaCpp {
                 decode: about.avg_ts,
                 about,
             }),
-            _ => Err(format!("`{from}` measured no prefill or no decode.")),
+            _ => Err(format!("`{command_line}` measured no prefill or no decode.")),
         }
     }
 }

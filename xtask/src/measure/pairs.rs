@@ -10,7 +10,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// A build is slower if a whole interval of its ratio lies below this.
+/// A build is slower if the upper end of its ratio's interval is below this.
 const MIN_RATIO: f64 = 0.97;
 
 /// The measurements, in the order of [`Build::measure`].
@@ -31,15 +31,15 @@ pub fn pairs(arguments: &[String]) -> Outcome {
     println!("\nold: {}\nnew: {}", old.display(), new.display());
     let mut devices = Command::new(&new);
     println!("{}", capture("The machine", devices.arg("devices"))?.stdout);
-    let mut found: [Vec<[f64; 2]>; 3] = Default::default();
+    let mut speeds_of_pairs: [Vec<[f64; 2]>; 3] = Default::default();
     for pair in 0..options.pairs {
         let mut speeds = [[0.0; 3]; 2];
         for turn in 0..2 {
             let build = (pair + turn) % 2;
             speeds[build] = builds[build].measure()?;
         }
-        for (number, all) in found.iter_mut().enumerate() {
-            all.push([speeds[0][number], speeds[1][number]]);
+        for (index, pairs) in speeds_of_pairs.iter_mut().enumerate() {
+            pairs.push([speeds[0][index], speeds[1][index]]);
         }
     }
     println!(
@@ -48,17 +48,18 @@ pub fn pairs(arguments: &[String]) -> Outcome {
     );
     println!("|---|---:|---:|---:|---:|");
     let mut slower = Vec::new();
-    for (what, pairs) in MEASUREMENTS.iter().zip(&found) {
-        let of = |build: usize| median(&pairs.iter().map(|pair| pair[build]).collect::<Vec<_>>()).unwrap_or(f64::NAN);
+    for (name, pairs) in MEASUREMENTS.iter().zip(&speeds_of_pairs) {
+        let median_speed =
+            |build: usize| median(&pairs.iter().map(|pair| pair[build]).collect::<Vec<_>>()).unwrap_or(f64::NAN);
         let ratios: Vec<f64> = pairs.iter().map(|[old, new]| new / old).collect();
         let Interval { mean, low, high } = interval(&ratios).ok_or("At least two pairs are needed.")?;
         println!(
-            "| {what} | {:.1} | {:.1} | {mean:.3} | {low:.3} to {high:.3} |",
-            of(0),
-            of(1)
+            "| {name} | {:.1} | {:.1} | {mean:.3} | {low:.3} to {high:.3} |",
+            median_speed(0),
+            median_speed(1)
         );
         if high < MIN_RATIO {
-            slower.push(*what);
+            slower.push(*name);
         }
     }
     match slower.as_slice() {
@@ -77,7 +78,7 @@ struct Options {
 enum Programs {
     /// The old one and the new one.
     Named([PathBuf; 2]),
-    /// The build of a commit, or the one that was saved last, and the build of this checkout.
+    /// The build of a commit, or by default the last saved build, and the build of this checkout.
     Base(Option<String>),
 }
 

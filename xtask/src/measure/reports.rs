@@ -97,9 +97,9 @@ impl TrainLog {
 /// Parses a report.
 ///
 /// # Errors
-/// If it is not JSON or lacks a field; the message names `from`.
-pub fn parse<T: DeserializeOwned>(from: &str, json: &str) -> Outcome<T> {
-    serde_json::from_str(json).map_err(|error| format!("{from}: the report could not be read ({error}): {json}"))
+/// If it is not JSON or lacks a field; the message names `source`.
+pub fn parse<T: DeserializeOwned>(source: &str, json: &str) -> Outcome<T> {
+    serde_json::from_str(json).map_err(|error| format!("{source}: the report could not be read ({error}): {json}"))
 }
 
 #[cfg(test)]

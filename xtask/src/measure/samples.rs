@@ -137,9 +137,9 @@ impl Request {
                 other => return Err(format!("Unknown option {other}; run `cargo xtask help` for a list.")),
             }
         }
-        let measured = [request.prefill > 0, request.decode > 0, request.start.is_some()];
+        let selected = [request.prefill > 0, request.decode > 0, request.start.is_some()];
         match (
-            measured.into_iter().filter(|one| *one).count(),
+            selected.into_iter().filter(|is_selected| *is_selected).count(),
             request.threads.is_empty(),
         ) {
             (1, false) => Ok(request),
@@ -154,14 +154,14 @@ impl Request {
             ("--attention", &self.attention),
             ("--lora", &self.adapter),
         ];
-        let given = options.map(|(name, value)| Some([name.to_owned(), value.clone()?]));
-        given.into_iter().flatten().flatten().collect()
+        let pairs = options.map(|(name, value)| Some([name.to_owned(), value.clone()?]));
+        pairs.into_iter().flatten().flatten().collect()
     }
 
     /// Repetitions, of which the median counts: short measurements are repeated.
     fn repetitions(&self) -> usize {
-        let short = (1..=SHORT).contains(&self.prefill) || self.decode > 0;
-        if short && self.depth == 0 { 3 } else { 1 }
+        let is_short = (1..=SHORT).contains(&self.prefill) || self.decode > 0;
+        if is_short && self.depth == 0 { 3 } else { 1 }
     }
 }
 
@@ -199,7 +199,8 @@ fn hearth(hearth: &Hearth, model: &Path, request: &Request) -> Outcome<Vec<Sampl
     Ok(samples)
 }
 
-/// All thread counts in one process, so that tokens before the measured ones are processed once.
+/// Measures all thread counts in one process, so that the tokens before the measured ones are
+/// processed once.
 fn llama_cpp(llama: &LlamaBench, model: &Path, request: &Request) -> Outcome<Vec<Sample>> {
     if let Some(words) = &request.start {
         let threads = *request.threads.iter().max().ok_or("There is no thread count.")?;
@@ -223,10 +224,13 @@ fn llama_cpp(llama: &LlamaBench, model: &Path, request: &Request) -> Outcome<Vec
         .map(|line| parse("llama-bench", line))
         .collect::<Outcome<Vec<LlamaResult>>>()?;
     let sample = |threads: usize| {
-        let of = |result: &&LlamaResult| {
+        let is_requested = |result: &&LlamaResult| {
             (result.n_threads, result.n_prompt, result.n_gen) == (threads as u64, *prefill as u64, *decode as u64)
         };
-        let value = results.iter().find(of).and_then(|result| median(&result.samples_ts));
+        let value = results
+            .iter()
+            .find(is_requested)
+            .and_then(|result| median(&result.samples_ts));
         Ok(Sample {
             what: What::Speed,
             threads,
@@ -236,7 +240,7 @@ fn llama_cpp(llama: &LlamaBench, model: &Path, request: &Request) -> Outcome<Vec
     threads.iter().copied().map(sample).collect()
 }
 
-/// llama-bench has no option for an adapter.
+/// Measures decode with `llama-completion`: llama-bench has no option for an adapter.
 fn llama_completion(program: &LlamaCompletion, model: &Path, request: &Request) -> Outcome<Vec<Sample>> {
     if request.decode == 0 || request.depth > 0 || request.kv.is_some() {
         return Err("llama-completion measures --decode only: no --prefill, --start, --depth or --kv.".to_owned());
@@ -255,11 +259,12 @@ fn llama_completion(program: &LlamaCompletion, model: &Path, request: &Request) 
     request.threads.iter().copied().map(sample).collect()
 }
 
+/// Measures the start time and peak memory of a process.
 fn started(command: &mut std::process::Command, threads: usize) -> Outcome<Vec<Sample>> {
     let finished = finish(command)?;
     let start = (What::Start, Some(finished.seconds));
-    let found = [start, (What::Memory, finished.peak_mb)].into_iter();
-    Ok(found
+    let values = [start, (What::Memory, finished.peak_mb)].into_iter();
+    Ok(values
         .filter_map(|(what, value)| value.map(|value| Sample { what, threads, value }))
         .collect())
 }

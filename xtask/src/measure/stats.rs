@@ -28,15 +28,15 @@ pub fn interval(ratios: &[f64]) -> Option<Interval> {
     let squares: f64 = logarithms.iter().map(|value| (value - mean).powi(2)).sum();
     let error = (squares / freedom as f64 / count).sqrt();
     // Beyond the table its last row is slightly too wide.
-    let half = error * T_95[freedom.min(T_95.len()) - 1];
+    let half_width = error * T_95[freedom.min(T_95.len()) - 1];
     Some(Interval {
         mean: mean.exp(),
-        low: (mean - half).exp(),
-        high: (mean + half).exp(),
+        low: (mean - half_width).exp(),
+        high: (mean + half_width).exp(),
     })
 }
 
-/// The median, the mean of the middle two of an even number; `None` without values.
+/// The median: of an even number of values the mean of the middle two. `None` without values.
 pub fn median(values: &[f64]) -> Option<f64> {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -65,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn an_interval_is_that_of_students_distribution() {
+    fn an_interval_follows_students_t_distribution() {
         assert_eq!(interval(&[1.0]), None);
         // Logarithms 0 and ln 2: mean ln(2) / 2, standard error ln(2) / 2.
         let half = 2_f64.ln() / 2.0;
@@ -77,7 +77,7 @@ mod tests {
         ] {
             assert!((actual / expected - 1.0).abs() < 1e-12, "{actual} {expected}");
         }
-        let same = interval(&[0.97; 30]).expect("thirty ratios");
-        assert!((same.low - 0.97).abs() < 1e-12 && (same.high - 0.97).abs() < 1e-12);
+        let constant = interval(&[0.97; 30]).expect("thirty ratios");
+        assert!((constant.low - 0.97).abs() < 1e-12 && (constant.high - 0.97).abs() < 1e-12);
     }
 }

@@ -1,9 +1,9 @@
-//! The subjects of commits since the style page exists.
+//! The subjects of commits since `docs/STYLE.md` was added.
 
 use crate::process::Outcome;
 use crate::suites::git_output;
 
-/// Columns of a subject.
+/// Maximum columns of a subject.
 const COLUMNS: usize = 72;
 
 /// Subjects that are too long or name no area.
@@ -23,8 +23,8 @@ fn problem(line: &str) -> Option<String> {
     let (commit, subject) = line.split_once(' ')?;
     let columns = subject.chars().count();
     let area = subject.split_once(": ").map(|(area, _)| area);
-    let named = area.is_some_and(|area| !area.is_empty() && !area.contains(' '));
-    match (columns > COLUMNS, named) {
+    let has_area = area.is_some_and(|area| !area.is_empty() && !area.contains(' '));
+    match (columns > COLUMNS, has_area) {
         (true, _) => Some(format!(
             "commit {commit}: its subject has {columns} columns, not {COLUMNS}"
         )),

@@ -7,7 +7,7 @@ use std::fs;
 use std::path::Path;
 
 /// Pages without exceptions.
-const NONE_ON: [&str; 11] = [
+const PAGES_WITHOUT_EXCEPTIONS: [&str; 11] = [
     "README.md",
     "CONTRIBUTING.md",
     "docs/ARCHITECTURE.md",
@@ -55,10 +55,10 @@ impl Exceptions {
         self.0.get(&key).copied().unwrap_or(0)
     }
 
-    /// Entries with a number above the one found.
-    pub fn stale(&self, found: &BTreeMap<(String, String), usize>) -> Vec<String> {
+    /// Entries with a higher number than the file has.
+    pub fn stale(&self, counts: &BTreeMap<(String, String), usize>) -> Vec<String> {
         let stale = self.0.iter().filter_map(|(key, &count)| {
-            let now = found.get(key).copied().unwrap_or(0);
+            let now = counts.get(key).copied().unwrap_or(0);
             (now < count).then(|| {
                 format!(
                     "style-exceptions.txt: {} {}: {now}, not {count}. Run `cargo xtask style --shrink`.",
@@ -74,16 +74,16 @@ impl Exceptions {
         let forbidden = self
             .0
             .keys()
-            .filter(|(path, _)| NONE_ON.iter().any(|page| path.starts_with(page)));
+            .filter(|(path, _)| PAGES_WITHOUT_EXCEPTIONS.iter().any(|page| path.starts_with(page)));
         forbidden
             .map(|(path, rule)| format!("style-exceptions.txt: {path} {rule}: this page has no exceptions."))
             .collect()
     }
 
-    /// The same list with numbers at most the ones found.
-    pub fn lowered(&self, found: &BTreeMap<(String, String), usize>) -> Self {
+    /// The same list, with each number lowered to at most the file's count.
+    pub fn lowered(&self, counts: &BTreeMap<(String, String), usize>) -> Self {
         let lowered = self.0.iter().filter_map(|(key, &count)| {
-            let now = found.get(key).copied().unwrap_or(0).min(count);
+            let now = counts.get(key).copied().unwrap_or(0).min(count);
             (now > 0).then(|| (key.clone(), now))
         });
         Self(lowered.collect())

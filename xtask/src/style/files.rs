@@ -6,7 +6,7 @@ use crate::suites::git_output;
 
 /// Endings of files with text written for this repository.
 const ENDINGS: [&str; 8] = [".rs", ".ts", ".svelte", ".mjs", ".py", ".md", ".toml", ".yml"];
-/// Parts of paths of files that programs write, of recorded text and of others' text.
+/// Parts of the paths of generated files, recorded text and third-party text.
 const SKIPPED: [&str; 9] = [
     "fixtures/",
     "fuzz/corpus/",
@@ -35,11 +35,11 @@ pub fn tracked() -> Outcome<Vec<String>> {
     Ok(files)
 }
 
-/// Whether a file is checked. The scripts next to fixtures are.
+/// Whether a file is checked. Of the fixtures, only scripts are.
 pub fn is_checked(path: &str) -> bool {
     let is_script = path.ends_with(".py") || path.ends_with(".rs");
-    let skipped = SKIPPED
+    let is_skipped = SKIPPED
         .iter()
         .any(|part| path.contains(part) && !(*part == "fixtures/" && is_script));
-    ENDINGS.iter().any(|ending| path.ends_with(ending)) && !skipped
+    ENDINGS.iter().any(|ending| path.ends_with(ending)) && !is_skipped
 }

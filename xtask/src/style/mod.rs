@@ -28,7 +28,7 @@ struct Violation {
 /// `cargo xtask style [--shrink] [PATH PREFIX]...`
 ///
 /// # Errors
-/// Names each place that breaks a rule and is no exception, and exceptions that no longer match.
+/// Lists each violation that is not an exception, and exceptions that no longer match.
 pub fn style(arguments: &[String]) -> Outcome {
     match arguments.split_first() {
         None => check(),
@@ -45,12 +45,12 @@ pub fn check() -> Outcome {
     let exceptions = Exceptions::read(&paths::root().join(EXCEPTIONS))?;
     let (mut problems, violations) = (Vec::new(), violations()?);
     let counts = counts(&violations);
-    for (path, found) in &violations {
-        let is_new = |place: &&Violation| {
-            let count = counts[&(path.clone(), place.rule.to_owned())];
-            count > exceptions.count(path, place.rule)
+    for (path, in_file) in &violations {
+        let is_new = |violation: &&Violation| {
+            let count = counts[&(path.clone(), violation.rule.to_owned())];
+            count > exceptions.count(path, violation.rule)
         };
-        problems.extend(found.iter().filter(is_new).map(|place| shown(path, place)));
+        problems.extend(in_file.iter().filter(is_new).map(|violation| shown(path, violation)));
     }
     problems.extend(exceptions.stale(&counts));
     problems.extend(exceptions.forbidden());
@@ -68,9 +68,11 @@ pub fn check() -> Outcome {
 
 /// Prints all places in the files whose paths start with one of these prefixes.
 fn list(prefixes: &[String]) -> Outcome {
-    for (path, found) in violations()? {
+    for (path, in_file) in violations()? {
         if prefixes.iter().any(|prefix| path.starts_with(prefix.as_str())) {
-            found.iter().for_each(|place| println!("{}", shown(&path, place)));
+            in_file
+                .iter()
+                .for_each(|violation| println!("{}", shown(&path, violation)));
         }
     }
     Ok(())
@@ -83,22 +85,23 @@ fn shrink() -> Outcome {
     Exceptions::read(&path)?.lowered(&counts).write(&path)
 }
 
+/// The violations of each tracked file.
 fn violations() -> Outcome<Vec<(String, Vec<Violation>)>> {
-    let mut all = Vec::new();
+    let mut by_file = Vec::new();
     for path in files::tracked()? {
         let text = std::fs::read_to_string(paths::root().join(&path)).map_err(|error| format!("{path}: {error}"))?;
-        let mut found = phrases::check(&path, &text);
-        found.extend(names::check(&path, &text));
-        all.push((path, found));
+        let mut in_file = phrases::check(&path, &text);
+        in_file.extend(names::check(&path, &text));
+        by_file.push((path, in_file));
     }
-    Ok(all)
+    Ok(by_file)
 }
 
 /// Number of places by path and rule.
 fn counts(violations: &[(String, Vec<Violation>)]) -> BTreeMap<(String, String), usize> {
     let mut counts = BTreeMap::new();
-    for (path, found) in violations {
-        for violation in found {
+    for (path, in_file) in violations {
+        for violation in in_file {
             *counts.entry((path.clone(), violation.rule.to_owned())).or_default() += 1;
         }
     }

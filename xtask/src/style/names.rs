@@ -1,9 +1,9 @@
-//! Names and forms of code.
+//! Spelling of names, and forms of code that `docs/STYLE.md` excludes.
 
 use super::Violation;
 use super::phrases::SPELLINGS;
 
-/// Places in the code of a file.
+/// Finds violations in the code of a file.
 pub fn check(path: &str, text: &str) -> Vec<Violation> {
     let is_rust = path.ends_with(".rs");
     let is_code = is_rust
@@ -13,11 +13,11 @@ pub fn check(path: &str, text: &str) -> Vec<Violation> {
     if !is_code {
         return Vec::new();
     }
-    let mut found = Vec::new();
+    let mut violations = Vec::new();
     for (index, line) in text.lines().enumerate() {
         let code = code(line, path.ends_with(".py"));
         let mut add = |rule, words: String| {
-            found.push(Violation {
+            violations.push(Violation {
                 rule,
                 line: index + 1,
                 words,
@@ -39,7 +39,7 @@ pub fn check(path: &str, text: &str) -> Vec<Violation> {
             }
         }
     }
-    found
+    violations
 }
 
 /// A line without its comment and its string literals.
@@ -82,7 +82,12 @@ mod tests {
 
     #[test]
     fn code_is_checked_and_strings_are_not() {
-        let rules = |path: &str, text: &str| check(path, text).iter().map(|one| one.rule).collect::<Vec<_>>();
+        let rules = |path: &str, text: &str| {
+            check(path, text)
+                .iter()
+                .map(|violation| violation.rule)
+                .collect::<Vec<_>>()
+        };
         assert_eq!(rules("a.rs", "fn dequantised() {}"), ["spelling"]);
         assert_eq!(rules("a.rs", "let x = \"quantised\"; // quantised"), ["spelling"]);
         assert_eq!(rules("a.rs", "let x = r#\"a \"licence\" b\"#;"), Vec::<&str>::new());

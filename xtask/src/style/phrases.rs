@@ -1,4 +1,4 @@
-//! Words and forms that prose does without.
+//! Phrases, spellings and grammatical forms that `docs/STYLE.md` excludes from prose.
 
 use super::Violation;
 use super::text::{Line, prose};
@@ -65,14 +65,14 @@ const IMPERATIVES: &[&str] = &[
     "wait", "write",
 ];
 
-/// Places in the prose of a file.
+/// Finds violations in the prose of a file.
 pub fn check(path: &str, text: &str) -> Vec<Violation> {
     let lines = prose(path, text);
-    let mut found: Vec<Violation> = lines.iter().flat_map(|line| in_line(path, line)).collect();
+    let mut violations: Vec<Violation> = lines.iter().flat_map(|line| in_line(path, line)).collect();
     if path.ends_with(".md") {
-        found.extend(wide(text));
+        violations.extend(wide(text));
     }
-    found
+    violations
 }
 
 fn in_line(path: &str, line: &Line) -> Vec<Violation> {
@@ -81,21 +81,21 @@ fn in_line(path: &str, line: &Line) -> Vec<Violation> {
         .split(|c: char| !(c.is_alphanumeric() || c == '\'' || c == '-'))
         .filter(|word| !word.is_empty())
         .collect();
-    let mut found = Vec::new();
+    let mut violations = Vec::new();
     let mut add = |rule, words: String| {
-        found.push(Violation {
+        violations.push(Violation {
             rule,
             line: line.number,
             words,
         });
     };
-    for (phrase, instead) in PHRASES {
+    for (phrase, advice) in PHRASES {
         let phrase_words: Vec<&str> = phrase.split(' ').collect();
         let count = words
             .windows(phrase_words.len())
             .filter(|part| *part == phrase_words)
             .count();
-        (0..count).for_each(|_| add("phrase", format!("`{phrase}`: {instead}")));
+        (0..count).for_each(|_| add("phrase", format!("`{phrase}`: {advice}")));
     }
     for (stem, american) in SPELLINGS {
         let count = words
@@ -117,7 +117,7 @@ fn in_line(path: &str, line: &Line) -> Vec<Violation> {
             add("mood", format!("`{first}`: third person"));
         }
     }
-    found
+    violations
 }
 
 /// Whether a word is one of these stems behind a prefix such as `un`, `de` or `re`.
@@ -137,22 +137,22 @@ const COLUMNS: usize = 120;
 
 /// Lines of a page that can be wrapped, and are not: no tables, code, or HTML.
 fn wide(text: &str) -> Vec<Violation> {
-    let mut fenced = false;
-    let mut found = Vec::new();
+    let mut is_fenced = false;
+    let mut violations = Vec::new();
     for (index, line) in text.lines().enumerate() {
         let trimmed = line.trim_start();
-        fenced ^= trimmed.starts_with("```");
-        let cannot_be_wrapped = fenced || trimmed.starts_with(['|', '<', '!']) || line.split(' ').count() < 4;
+        is_fenced ^= trimmed.starts_with("```");
+        let cannot_be_wrapped = is_fenced || trimmed.starts_with(['|', '<', '!']) || line.split(' ').count() < 4;
         let columns = line.chars().count();
         if columns > COLUMNS && !cannot_be_wrapped {
-            found.push(Violation {
+            violations.push(Violation {
                 rule: "width",
                 line: index + 1,
                 words: format!("{columns} columns"),
             });
         }
     }
-    found
+    violations
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ pub struct Line {
     /// From 1.
     pub number: usize,
     pub text: String,
-    /// Whether it begins a documentation comment.
+    /// Whether the line begins a documentation comment.
     pub begins_doc: bool,
 }
 
@@ -23,11 +23,11 @@ pub fn prose(path: &str, text: &str) -> Vec<Line> {
 /// Lines outside of fenced blocks.
 fn page(text: &str) -> Vec<Line> {
     let mut lines = Vec::new();
-    let mut fenced = false;
+    let mut is_fenced = false;
     for (index, line) in text.lines().enumerate() {
         if line.trim_start().starts_with("```") {
-            fenced = !fenced;
-        } else if !fenced {
+            is_fenced = !is_fenced;
+        } else if !is_fenced {
             lines.push(Line {
                 number: index + 1,
                 text: plain(line),
@@ -41,19 +41,19 @@ fn page(text: &str) -> Vec<Line> {
 /// Comments and docstrings.
 fn python(text: &str) -> Vec<Line> {
     let mut lines = comments(text, &["#"]);
-    let mut inside = false;
+    let mut in_docstring = false;
     for (index, line) in text.lines().enumerate() {
         let quotes = line.matches("\"\"\"").count();
-        let begins = quotes > 0 && !inside && line.trim_start().starts_with("\"\"\"");
-        if begins || inside {
+        let begins = quotes > 0 && !in_docstring && line.trim_start().starts_with("\"\"\"");
+        if begins || in_docstring {
             lines.push(Line {
                 number: index + 1,
                 text: plain(&line.replace("\"\"\"", "")),
                 begins_doc: begins,
             });
         }
-        if quotes % 2 == 1 && (begins || inside) {
-            inside = !inside;
+        if quotes % 2 == 1 && (begins || in_docstring) {
+            in_docstring = !in_docstring;
         }
     }
     lines

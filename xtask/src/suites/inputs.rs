@@ -106,12 +106,12 @@ impl Inputs {
         if path.starts_with("tests/cases/") {
             return suite.name == "pages";
         }
-        let page = is_unbuilt(path);
+        let is_page = is_unbuilt(path);
         suite.paths.iter().any(|paths| match paths {
-            Paths::Under(prefix) => path == *prefix || (!page && path.starts_with(prefix)),
-            Paths::Pages => page,
-            Paths::Fixtures => !page && path.starts_with("tests/fixtures/"),
-            Paths::Package(name) => !page && self.package_includes(name, path),
+            Paths::Under(prefix) => path == *prefix || (!is_page && path.starts_with(prefix)),
+            Paths::Pages => is_page,
+            Paths::Fixtures => !is_page && path.starts_with("tests/fixtures/"),
+            Paths::Package(name) => !is_page && self.package_includes(name, path),
         })
     }
 
@@ -140,7 +140,7 @@ pub fn is_unbuilt(path: &str) -> bool {
     (is_page && !is_test_data) || is_bench_script || UNBUILT_PREFIXES.iter().any(|prefix| path.starts_with(prefix))
 }
 
-/// Adds a package and all it depends on.
+/// Adds a package and all its dependencies.
 fn add_transitive_dependencies(name: &str, direct: &BTreeMap<&str, Vec<String>>, all: &mut BTreeSet<String>) {
     if direct.contains_key(name) && all.insert(name.to_owned()) {
         for dependency in &direct[name] {
@@ -189,8 +189,8 @@ mod tests {
 
     fn suites(path: &str) -> Vec<&'static str> {
         let inputs = Inputs::read().expect("this workspace");
-        let chosen = SUITES.iter().filter(|suite| inputs.contains(suite, path));
-        chosen.map(|suite| suite.name).collect()
+        let selected = SUITES.iter().filter(|suite| inputs.contains(suite, path));
+        selected.map(|suite| suite.name).collect()
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The ledger: when each part of each suite last passed on this machine, and with which files.
 //!
-//! It lies in the cache folder, next to the shared build folder, so that runs in a checkout and of
-//! CI take turns. Losing it costs time: what has no record runs.
+//! It is in the cache folder, next to the shared build folder, so that runs in a checkout and in CI
+//! rotate through the same parts. Losing it only costs time: parts without a record run.
 
 use crate::process::Outcome;
 use serde::{Deserialize, Serialize};
@@ -28,8 +28,8 @@ pub struct Ledger {
 pub struct Record {
     /// The last time it passed, in any checkout.
     pub passed: Option<Pass>,
-    /// Hash of its inputs when it last passed in CI's work tree, which has no file that git ignores
-    /// but those that the run itself makes.
+    /// Hash of its inputs when it last passed in CI's work tree, whose only ignored files are those
+    /// that the run itself makes.
     pub inputs: Option<String>,
     /// Whether its last run failed.
     pub failed: bool,
@@ -90,7 +90,8 @@ impl Ledger {
         }
     }
 
-    /// When a part passed, in seconds since 1970. A time in the future is none: a clock was wrong.
+    /// The time at which a part passed, in seconds since 1970. `None` for a time in the future,
+    /// which a wrong clock has written.
     pub fn passed_at(&self, suite: &str, part: usize, parts: usize) -> Option<u64> {
         let time = self.record(suite, part, parts)?.passed.as_ref()?.time;
         (time <= now()).then_some(time)
@@ -105,15 +106,15 @@ impl Ledger {
     ///
     /// # Errors
     /// If the file cannot be written.
-    pub fn set(&mut self, at: (&str, usize, usize), passed: bool, commit: &str, inputs: Option<&str>) -> Outcome {
-        self.set_at(now(), at, passed, commit, inputs)
+    pub fn set(&mut self, part: (&str, usize, usize), passed: bool, commit: &str, inputs: Option<&str>) -> Outcome {
+        self.set_at(now(), part, passed, commit, inputs)
     }
 
     /// As [`Ledger::set`], at a time in seconds since 1970.
     pub(super) fn set_at(
         &mut self,
         time: u64,
-        at: (&str, usize, usize),
+        part: (&str, usize, usize),
         passed: bool,
         commit: &str,
         inputs: Option<&str>,
@@ -122,7 +123,7 @@ impl Ledger {
         if let Some(folder) = self.file.parent() {
             self.records = Self::read(folder).records;
         }
-        let record = self.records.entry(key(at.0, at.1, at.2)).or_default();
+        let record = self.records.entry(key(part.0, part.1, part.2)).or_default();
         record.failed = !passed;
         if inputs.is_some() {
             record.failed_in_ci = !passed;
@@ -139,7 +140,7 @@ impl Ledger {
         self.write()
     }
 
-    /// Writes the file as a whole.
+    /// Writes the file atomically.
     fn write(&self) -> Outcome {
         let failed = |error: std::io::Error| format!("{} could not be written ({error}).", self.file.display());
         let text = serde_json::to_string_pretty(self).map_err(|error| error.to_string())?;
@@ -171,16 +172,16 @@ mod tests {
         ledger
             .set(("gpu", 2, 4), false, "ghi", Some("other inputs"))
             .expect("written");
-        let again = Ledger::read(&folder);
-        let record = again.record("gpu", 2, 4).expect("a record");
+        let reread = Ledger::read(&folder);
+        let record = reread.record("gpu", 2, 4).expect("a record");
         assert_eq!(record.passed.as_ref().map(|pass| pass.commit.as_str()), Some("def"));
         assert_eq!((record.inputs.as_deref(), record.failed), (Some("inputs"), true));
-        // A pass in another checkout does not make up for a failure of CI.
+        // A pass in another checkout does not clear a failure of CI.
         ledger.set(("gpu", 2, 4), true, "jkl", None).expect("written");
-        let again = Ledger::read(&folder);
-        let record = again.record("gpu", 2, 4).expect("a record");
+        let reread = Ledger::read(&folder);
+        let record = reread.record("gpu", 2, 4).expect("a record");
         assert_eq!((record.failed, record.failed_in_ci), (false, true));
-        assert_eq!(again.record("gpu", 1, 4), None);
+        assert_eq!(reread.record("gpu", 1, 4), None);
         fs::write(folder.join("ledger.json"), "{").expect("written");
         assert_eq!(Ledger::read(&folder).record("gpu", 2, 4), None);
         fs::remove_dir_all(&folder).expect("the folder of the test");

@@ -17,10 +17,11 @@ pub enum Mode {
     Part(usize),
 }
 
-/// Why a run executes a part.
+/// The reason that a run executes a part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
-    Asked,
+    /// The options of the run select it.
+    Requested,
     /// No record shows that it passed with the present files.
     Changed,
     /// Its last run failed.
@@ -32,7 +33,7 @@ pub enum Reason {
 impl Reason {
     fn words(self) -> &'static str {
         match self {
-            Self::Asked => "asked for",
+            Self::Requested => "asked for",
             Self::Changed => "CI has not passed it with these files",
             Self::Failed => "failed last time",
             Self::Turn => "its turn",
@@ -82,8 +83,8 @@ pub fn choose(mode: &Mode, tree: &Tree, inputs: &Inputs, ledger: &Ledger, compil
         };
         let touched = recent.iter().any(|path| inputs.contains(suite, path));
         let parts = match mode {
-            Mode::Complete => (1..=suite.parts).map(|part| (part, Reason::Asked)).collect(),
-            Mode::Part(part) => vec![(if suite.parts == 1 { 1 } else { *part }, Reason::Asked)],
+            Mode::Complete => (1..=suite.parts).map(|part| (part, Reason::Requested)).collect(),
+            Mode::Part(part) => vec![(if suite.parts == 1 { 1 } else { *part }, Reason::Requested)],
             Mode::Due => due(suite, ledger, &hash, touched),
         };
         choices.push(Choice {
@@ -109,11 +110,11 @@ pub fn choose(mode: &Mode, tree: &Tree, inputs: &Inputs, ledger: &Ledger, compil
 fn due(suite: &Suite, ledger: &Ledger, inputs: &str, touched: bool) -> Vec<(usize, Reason)> {
     let reason = |part| {
         let record = ledger.record(suite.name, part, suite.parts);
-        let known = record.and_then(|record| record.inputs.as_deref());
-        let changed = known.map_or(suite.parts == 1 || touched, |known| known != inputs);
+        let recorded = record.and_then(|record| record.inputs.as_deref());
+        let is_changed = recorded.map_or(suite.parts == 1 || touched, |recorded| recorded != inputs);
         match record {
             Some(record) if record.failed || record.failed_in_ci => Some(Reason::Failed),
-            _ => changed.then_some(Reason::Changed),
+            _ => is_changed.then_some(Reason::Changed),
         }
     };
     (1..=suite.parts)
@@ -121,17 +122,17 @@ fn due(suite: &Suite, ledger: &Ledger, inputs: &str, touched: bool) -> Vec<(usiz
         .collect()
 }
 
-/// Of the parts that are not chosen, the one that passed first, or never.
+/// The part that is not chosen and passed the longest time ago, or never.
 fn longest_waiting(suite: &Suite, chosen: &[usize], ledger: &Ledger, commits: usize) -> Option<usize> {
-    // Of parts without a record, the one of the number of commits comes first.
+    // Without records, the number of commits decides which part comes first.
     let first = commits % suite.parts;
-    let order = (0..suite.parts).map(|next| (first + next) % suite.parts + 1);
+    let order = (0..suite.parts).map(|offset| (first + offset) % suite.parts + 1);
     order
         .filter(|part| !chosen.contains(part))
         .min_by_key(|&part| ledger.passed_at(suite.name, part, suite.parts))
 }
 
-/// Prints what a run executes, and how old the other parts are.
+/// Prints the parts that a run executes, and the age of the last pass of each part.
 pub fn print(choices: &[Choice], ledger: &Ledger) {
     for choice in choices {
         let Choice { suite, parts, .. } = choice;
@@ -174,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_take_turns_and_what_failed_or_changed_does_not_wait() {
+    fn parts_rotate_and_failed_or_changed_parts_always_run() {
         let (mut ledger, folder) = ledger("turns");
         assert_eq!(longest_waiting(SPLIT, &[], &ledger, 7), Some(4));
         for part in [4, 1, 2] {
@@ -197,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn without_records_a_split_suite_waits_unless_it_was_touched() {
+    fn without_records_a_split_suite_runs_only_if_it_was_touched() {
         let (ledger, _) = ledger("none");
         assert_eq!(due(SPLIT, &ledger, "any", false), []);
         assert_eq!(due(SPLIT, &ledger, "any", true).len(), 4);
@@ -206,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn every_part_of_every_suite_runs_within_as_many_turns_as_it_has_parts() {
+    fn every_part_of_a_suite_runs_within_as_many_runs_as_it_has_parts() {
         let (mut ledger, folder) = ledger("all");
         let mut seen = Vec::new();
         for run in 0..4 {

@@ -6,7 +6,7 @@ use std::fs;
 use std::io::Write;
 use std::process::{Command, Stdio};
 
-/// Commits that are taken for the change if there is no record of an earlier run.
+/// Number of commits that count as the change if there is no record of an earlier run.
 const RECENT: usize = 20;
 
 /// The tested files: tracked files with their present contents, and new ones that git does not
@@ -82,7 +82,7 @@ impl Tree {
             "--git-path",
             "objects",
         ]))?;
-        let aside = |arguments: &[&str]| {
+        let on_copy = |arguments: &[&str]| {
             let mut command = git(arguments);
             command
                 .env("GIT_INDEX_FILE", &copy)
@@ -90,7 +90,7 @@ impl Tree {
                 .env("GIT_ALTERNATE_OBJECT_DIRECTORIES", objects.trim());
             output(&mut command)
         };
-        let listed = aside(&["add", "--all"]).and_then(|_| aside(&["ls-files", "--stage", "-z"]));
+        let listed = on_copy(&["add", "--all"]).and_then(|_| on_copy(&["ls-files", "--stage", "-z"]));
         // Leaving a temporary folder behind is harmless.
         let _ = fs::remove_dir_all(&folder);
         Ok(Self {
@@ -130,9 +130,9 @@ impl Tree {
         for (path, hash) in self.files.iter().filter(|(path, _)| includes(path)) {
             text += &format!("{hash} {path}\n");
         }
-        let written = child.stdin.take().map(|mut pipe| pipe.write_all(text.as_bytes()));
+        let write_result = child.stdin.take().map(|mut pipe| pipe.write_all(text.as_bytes()));
         let output = child.wait_with_output();
-        match (written, output) {
+        match (write_result, output) {
             (Some(Ok(())), Ok(output)) if output.status.success() => {
                 Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
             }
@@ -141,18 +141,19 @@ impl Tree {
     }
 }
 
-/// Where a row of `git ls-files --stage` (`MODE HASH STAGE\tPATH`) has the hash.
+/// Index of the hash in a row of `git ls-files --stage` (`MODE HASH STAGE\tPATH`).
 const IN_INDEX: usize = 1;
 
-/// Where a row of `git ls-tree` (`MODE TYPE HASH\tPATH`) has the hash.
+/// Index of the hash in a row of `git ls-tree` (`MODE TYPE HASH\tPATH`).
 const IN_TREE: usize = 2;
 
-/// Path and hash of each row, which end in zeros; the mode belongs to the hash. Sorted by path.
-fn rows(listed: &str, at: usize) -> Vec<(String, String)> {
+/// Path and hash of each row of a listing, sorted by path. Rows end in NUL, and the mode is part of
+/// the hash.
+fn rows(listed: &str, hash_index: usize) -> Vec<(String, String)> {
     let row = |row: &str| {
-        let (about, path) = row.split_once('\t')?;
-        let mode = about.split_whitespace().next()?;
-        let hash = about.split_whitespace().nth(at)?;
+        let (fields, path) = row.split_once('\t')?;
+        let mode = fields.split_whitespace().next()?;
+        let hash = fields.split_whitespace().nth(hash_index)?;
         Some((path.to_owned(), format!("{mode} {hash}")))
     };
     let mut rows: Vec<_> = listed.split('\0').filter_map(row).collect();
@@ -160,11 +161,11 @@ fn rows(listed: &str, at: usize) -> Vec<(String, String)> {
     rows
 }
 
-/// Paths that only one of two sorted lists has, or that differ.
+/// Paths that only one of two sorted lists has, or whose hashes differ.
 fn differences(then: &[(String, String)], now: &[(String, String)]) -> Vec<String> {
-    let only = |these: &[(String, String)], those: &[(String, String)]| {
-        let rows = these.iter().filter(|row| those.binary_search(row).is_err());
-        rows.map(|(path, _)| path.clone()).collect::<Vec<_>>()
+    let only = |rows: &[(String, String)], others: &[(String, String)]| {
+        let unmatched = rows.iter().filter(|row| others.binary_search(row).is_err());
+        unmatched.map(|(path, _)| path.clone()).collect::<Vec<_>>()
     };
     let mut paths = only(then, now);
     paths.extend(only(now, then));

@@ -33,28 +33,28 @@ pub fn test(base: &str) -> Outcome {
     }
     let mut report = Report::begin()?;
     report.step("Set-up", set_up)?;
-    let mut go_on = report.check("Formatting", stages::format) && report.check("Style", style::check);
-    if go_on && let Some(filter) = &plan.filter {
+    let mut all_passed = report.check("Formatting", stages::format) && report.check("Style", style::check);
+    if all_passed && let Some(filter) = &plan.filter {
         report.step("Build", stages::build)?;
         model::link_beside_executables()?;
         let variables = quarter();
         let failed = report.tests("Rust tests", || stages::rust(filter, &variables, Failures::EndTheRun));
-        go_on = failed.is_some_and(|failed| failed.is_empty());
+        all_passed = failed.is_some_and(|failed| failed.is_empty());
     }
-    if go_on && let Some(files) = &plan.ui {
+    if all_passed && let Some(files) = &plan.ui {
         let failed = report.tests("UI tests", || stages::ui(files, &quarter()));
-        go_on = failed.is_some_and(|failed| failed.is_empty());
+        all_passed = failed.is_some_and(|failed| failed.is_empty());
     }
-    if go_on {
+    if all_passed {
         report.tests("Tests of xtask and of the pages", stages::xtask);
     }
-    if go_on && plan.filter.is_some() {
+    if all_passed && plan.filter.is_some() {
         report.check("Lints", stages::lints);
     }
     report.end()
 }
 
-/// Suites with parts run a quarter here.
+/// The variables that select the first part of each suite with parts.
 fn quarter() -> Vec<(String, String)> {
     let split = SUITES.iter().filter(|suite| suite.parts > 1);
     split
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn changes_select_their_tests_and_name_what_is_skipped() {
+    fn changes_select_their_tests_and_the_rest_is_listed_as_skipped() {
         let page = plan(&["docs/SAFETY.md"]);
         assert!(page.filter.expect("tests of pages").contains("quants_page::") && page.ui.is_none());
         let llm = plan(&["crates/llm/src/lib.rs"]);

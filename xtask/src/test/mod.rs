@@ -64,7 +64,7 @@ impl Run {
         })
     }
 
-    /// Runs all stages, and reports them also if one of them cannot go on.
+    /// Runs all stages, and prints the report even if one of them fails early.
     fn test(mut self) -> Outcome {
         if let Err(problem) = self.stages() {
             self.report.broken(&problem);
@@ -135,9 +135,9 @@ impl Run {
     }
 
     fn ui(&mut self) -> Outcome {
-        let whole = self.choice("ui").is_some();
-        // Without the whole suite only the accessibility of places, whose parts take turns.
-        let files = if whole {
+        let runs_whole_suite = self.choice("ui").is_some();
+        // Without the whole suite, only the accessibility tests run, a part at a time.
+        let files = if runs_whole_suite {
             vec![]
         } else {
             vec!["tests/browser/axe".to_owned()]
@@ -150,11 +150,11 @@ impl Run {
             Ok(results)
         });
         let passed = failed.is_some_and(|failed| failed.is_empty());
-        let complete = !whole
+        let is_complete = !runs_whole_suite
             || self
                 .report
                 .check("Names of all UI tests", || cases::compare("ui", &names));
-        self.record(Stage::Ui, |_| passed && complete)
+        self.record(Stage::Ui, |_| passed && is_complete)
     }
 
     fn rust(&mut self) -> Outcome {
@@ -171,15 +171,15 @@ impl Run {
             Ok(results)
         });
         self.record(Stage::Rust, |choice| {
-            let of_suite = |name: &&String| {
+            let is_of_suite = |name: &&String| {
                 let (executable, test) = name.split_once(' ').unwrap_or((name, ""));
                 choice.suite.tests.iter().any(|tests| tests.contains(executable, test))
             };
             let failed = failed
                 .as_ref()
-                .is_none_or(|failed| failed.iter().any(|name| of_suite(&name)));
+                .is_none_or(|failed| failed.iter().any(|name| is_of_suite(&name)));
             // A suite of which no test ran has not passed.
-            !failed && names.iter().any(|name| of_suite(&name))
+            !failed && names.iter().any(|name| is_of_suite(&name))
         })
     }
 
@@ -239,9 +239,10 @@ fn environment() -> String {
         .unwrap_or_default();
     let cpu = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let cpu = cpu.lines().find(|line| line.starts_with("flags")).unwrap_or_default();
-    let ours = |name: &str| name == "RUSTFLAGS" || (name.starts_with("HEARTH_") && !name.ends_with("_KEPT_TREE"));
+    let is_relevant =
+        |name: &str| name == "RUSTFLAGS" || (name.starts_with("HEARTH_") && !name.ends_with("_KEPT_TREE"));
     let mut variables: Vec<String> = std::env::vars()
-        .filter(|(name, _)| ours(name))
+        .filter(|(name, _)| is_relevant(name))
         .map(|(name, value)| format!("{name}={value}"))
         .collect();
     variables.sort();

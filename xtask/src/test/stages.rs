@@ -57,8 +57,8 @@ fn link_to_clippy() -> Outcome<Option<PathBuf>> {
     }
     // It may be a link to another compiler.
     let _ = fs::remove_file(&link);
-    let linked = fs::create_dir_all(paths::target()).and_then(|()| std::os::unix::fs::symlink(&driver, &link));
-    linked.map_err(|error| format!("{} could not be linked ({error}).", link.display()))?;
+    let result = fs::create_dir_all(paths::target()).and_then(|()| std::os::unix::fs::symlink(&driver, &link));
+    result.map_err(|error| format!("{} could not be linked ({error}).", link.display()))?;
     Ok(Some(link))
 }
 
@@ -123,14 +123,14 @@ pub fn assertions() -> Outcome<TestResults> {
         "checked-units",
     )?;
     // From the whole workspace, so that dependencies are not built again.
-    let mut others = checked(&["--workspace", "--features", "hearth-kernels/avx-vnni-on-avx512"])?;
+    let mut integration = checked(&["--workspace", "--features", "hearth-kernels/avx-vnni-on-avx512"])?;
     let layers = format!("binary(=llm) & test(/^({})::/)", LAYERS.join("|"));
-    others
+    integration
         .args(["--test", "kernels", "--test", "llm"])
         .args(["--filterset", &format!("binary(=kernels) | ({layers})")])
         .env("HEARTH_MODELS", paths::root().join("models"));
     let what = "Tests of the kernels and of layers, with assertions";
-    results.append(run_nextest(what, &mut others, "checked")?);
+    results.append(run_nextest(what, &mut integration, "checked")?);
     Ok(results)
 }
 
@@ -174,7 +174,7 @@ mod tests {
         fs::write(folder.join("Cargo.toml"), manifest).expect("a manifest");
         let lock = "version = 4\n[[package]]\nname = \"lints\"\nversion = \"0.0.0\"\n";
         fs::write(folder.join("Cargo.lock"), lock).expect("a lock file");
-        let succeeds = |code: &str| {
+        let lint = |code: &str| {
             fs::write(folder.join("src").join("lib.rs"), code).expect("code");
             let mut command = clippy(&folder, &["--offline"]).expect("a command");
             let output = command
@@ -184,10 +184,10 @@ mod tests {
             let message = String::from_utf8_lossy(&output.stderr).into_owned();
             (output.status.success(), message)
         };
-        let (clean, message) = succeeds("pub fn length(list: &[u8]) -> bool {\n    list.is_empty()\n}\n");
-        assert!(clean, "{message}");
-        let (clean, message) = succeeds("pub fn length(list: &[u8]) -> bool {\n    list.len() == 0\n}\n");
-        assert!(!clean && message.contains("len_zero"), "{message}");
+        let (is_clean, message) = lint("pub fn length(list: &[u8]) -> bool {\n    list.is_empty()\n}\n");
+        assert!(is_clean, "{message}");
+        let (is_clean, message) = lint("pub fn length(list: &[u8]) -> bool {\n    list.len() == 0\n}\n");
+        assert!(!is_clean && message.contains("len_zero"), "{message}");
         fs::remove_dir_all(folder).expect("the folder of the test");
     }
 }
