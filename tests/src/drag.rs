@@ -62,24 +62,24 @@ pub fn drop_file(display: &str, file: &Path) -> Outcome<()> {
     accepted.ok_or("the window does not accept the file")??;
     drag.send(drag.atoms.XdndDrop, [0, CURRENT_TIME, 0, 0])?;
     match drag.reply(drag.atoms.XdndFinished)? {
-        [_, taken, ..] if taken & 1 == 1 => Ok(()),
+        [_, flags, ..] if flags & 1 == 1 => Ok(()),
         _ => Err("the window did not take the file".into()),
     }
 }
 
-/// The largest window on the screen that accepts drops, and its centre in the protocol's encoding.
+/// The largest window on the screen that accepts drops, and its center in the protocol's encoding.
 pub(crate) fn largest(connection: &RustConnection, root: Window, aware: Atom) -> Outcome<Option<(Window, u32)>> {
     let mut best: Option<(u32, Window, u32)> = None;
     for window in connection.query_tree(root)?.reply()?.children {
-        let shown = connection.get_window_attributes(window)?.reply()?.map_state == MapState::VIEWABLE;
+        let is_shown = connection.get_window_attributes(window)?.reply()?.map_state == MapState::VIEWABLE;
         let property = connection.get_property(false, window, aware, AtomEnum::ANY, 0, 1)?;
-        if !shown || property.reply()?.value_len == 0 {
+        if !is_shown || property.reply()?.value_len == 0 {
             continue;
         }
         let geometry = connection.get_geometry(window)?.reply()?;
         let area = u32::from(geometry.width) * u32::from(geometry.height);
         let [x, y] = [(geometry.x, geometry.width), (geometry.y, geometry.height)]
-            .map(|(from, size)| u32::from(from.max(0).unsigned_abs() + size / 2));
+            .map(|(start, size)| u32::from(start.max(0).unsigned_abs() + size / 2));
         if best.is_none_or(|(largest, ..)| area > largest) {
             best = Some((area, window, x << 16 | y));
         }
@@ -131,16 +131,21 @@ impl Drag {
     }
 
     fn serve(&self, request: &SelectionRequestEvent) -> Outcome<()> {
-        let to = (request.requestor, request.property);
+        let (window, property) = (request.requestor, request.property);
         if request.target == self.atoms.TARGETS {
             let targets = [self.atoms.TARGETS, self.atoms.URIS];
             self.connection
-                .change_property32(PropMode::REPLACE, to.0, to.1, AtomEnum::ATOM, &targets)?;
+                .change_property32(PropMode::REPLACE, window, property, AtomEnum::ATOM, &targets)?;
         } else {
-            self.connection
-                .change_property8(PropMode::REPLACE, to.0, to.1, self.atoms.URIS, self.uri.as_bytes())?;
+            self.connection.change_property8(
+                PropMode::REPLACE,
+                window,
+                property,
+                self.atoms.URIS,
+                self.uri.as_bytes(),
+            )?;
         }
-        let done = SelectionNotifyEvent {
+        let notification = SelectionNotifyEvent {
             response_type: SELECTION_NOTIFY_EVENT,
             sequence: 0,
             time: request.time,
@@ -150,7 +155,7 @@ impl Drag {
             property: request.property,
         };
         self.connection
-            .send_event(false, request.requestor, EventMask::NO_EVENT, done)?;
+            .send_event(false, request.requestor, EventMask::NO_EVENT, notification)?;
         self.connection.flush()?;
         Ok(())
     }

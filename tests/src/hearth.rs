@@ -33,7 +33,7 @@ pub fn call(command: &mut Command) -> Ended {
     // The caller's variables take precedence.
     let models = paths::models();
     for (name, value) in [("HEARTH_CACHE", "off".as_ref()), ("HEARTH_MODELS", models.as_os_str())] {
-        if !command.get_envs().any(|(own, _)| own == name) {
+        if !command.get_envs().any(|(variable, _)| variable == name) {
             command.env(name, value);
         }
     }

@@ -53,7 +53,7 @@ impl Keyboard {
         let count = setup.max_keycode - first + 1;
         let mapping = connection.get_keyboard_mapping(first, count)?.reply()?;
         let per_code = usize::from(mapping.keysyms_per_keycode);
-        let pair = |of: &[Keysym]| [0, SHIFTED].map(|column| of.get(column).copied().unwrap_or(0));
+        let pair = |keysyms: &[Keysym]| [0, SHIFTED].map(|column| keysyms.get(column).copied().unwrap_or(0));
         let keysyms = mapping.keysyms.chunks(per_code).map(pair);
         let keysyms = (first..=setup.max_keycode).zip(keysyms).collect();
         Ok(Self {
@@ -115,12 +115,13 @@ impl Keyboard {
 
     /// The keycode of a keysym, and whether it needs Shift.
     fn code(&self, keysym: Keysym) -> Outcome<(Keycode, bool)> {
-        let found = self.keysyms.iter().find_map(|(code, of)| {
-            of.iter()
-                .position(|own| *own == keysym)
+        let key = self.keysyms.iter().find_map(|(code, keysyms)| {
+            keysyms
+                .iter()
+                .position(|candidate| *candidate == keysym)
                 .map(|column| (*code, column == SHIFTED))
         });
-        found.ok_or_else(|| format!("the keyboard has no key {keysym:#x}").into())
+        key.ok_or_else(|| format!("the keyboard has no key {keysym:#x}").into())
     }
 
     fn send(&self, event: u8, code: Keycode) -> Outcome<()> {
@@ -140,7 +141,7 @@ impl Keyboard {
 fn keysym(name: &str) -> Outcome<Keysym> {
     let named = NAMED
         .iter()
-        .find(|(known, _)| *known == name)
+        .find(|(key_name, _)| *key_name == name)
         .map(|(_, keysym)| *keysym);
     let mut characters = name.chars();
     let character = characters

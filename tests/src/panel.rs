@@ -48,7 +48,7 @@ pub struct Entry {
     id: i32,
     /// Its text, without marks of keys.
     pub text: String,
-    /// Whether it can be chosen.
+    /// Whether the entry can be chosen.
     pub enabled: bool,
 }
 
@@ -95,13 +95,13 @@ impl Panel {
     /// # Panics
     /// Panics after a time limit.
     pub fn until(&self, text: &str) -> Entry {
-        let mut seen = String::new();
-        let found = wait::poll(PATIENCE, || {
+        let mut last_menu = String::new();
+        let entry = wait::poll(PATIENCE, || {
             let menu = self.menu();
-            seen = format!("{menu:?}");
+            last_menu = format!("{menu:?}");
             menu.ok()?.into_iter().find(|entry| entry.text.contains(text))
         });
-        found.unwrap_or_else(|| panic!("no entry contains {text:?}: {seen}"))
+        entry.unwrap_or_else(|| panic!("no entry contains {text:?}: {last_menu}"))
     }
 
     /// Chooses an entry.
@@ -140,7 +140,7 @@ impl Panel {
         for child in root.2 {
             let (id, mut properties, _): Layout = child.try_into()?;
             if let Some(text) = properties.remove("label") {
-                // Enabled unless it says otherwise.
+                // Enabled by default.
                 let enabled = properties.remove("enabled").map(bool::try_from).transpose()?;
                 entries.push(Entry {
                     id,

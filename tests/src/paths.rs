@@ -11,10 +11,10 @@ const MODEL: &str = "SmolLM2-135M-Instruct.Q4_1.gguf";
 /// without a checkout.
 const PROGRAMS: &str = "HEARTH_PROGRAMS";
 
-/// Where the programs that are tested can be.
+/// The inputs that determine the folder of the tested programs.
 ///
-/// Test executables are no guide: they are in cargo's build folder, which all checkouts on a
-/// machine share, and programs are in the target folder of their checkout.
+/// The test executable's folder does not: it is cargo's build folder, which all checkouts on a
+/// machine share, whereas programs are in the target folder of their checkout.
 #[derive(Debug, Default)]
 pub struct Places {
     /// Value of `HEARTH_PROGRAMS`.
@@ -32,18 +32,18 @@ impl Places {
     /// workspace has no target folder (because the test was copied to another machine), the folder
     /// above the one with the test's executable, which is then `FOLDER/deps/TEST`.
     pub fn programs(&self) -> PathBuf {
-        let set = |value: &Option<OsString>| value.clone().filter(|value| !value.is_empty()).map(PathBuf::from);
-        if let Some(named) = set(&self.named) {
+        let non_empty = |value: &Option<OsString>| value.clone().filter(|value| !value.is_empty()).map(PathBuf::from);
+        if let Some(named) = non_empty(&self.named) {
             return named;
         }
-        if let Some(target) = set(&self.target) {
+        if let Some(target) = non_empty(&self.target) {
             return self.root.join(target).join("release");
         }
-        let built = self.root.join("target").join("release");
-        let beside = self.test.ancestors().nth(2);
-        match beside {
-            Some(beside) if !built.is_dir() => beside.to_path_buf(),
-            _ => built,
+        let release = self.root.join("target").join("release");
+        let test_folder = self.test.ancestors().nth(2);
+        match test_folder {
+            Some(test_folder) if !release.is_dir() => test_folder.to_path_buf(),
+            _ => release,
         }
     }
 }
@@ -118,7 +118,7 @@ pub fn screenshots() -> PathBuf {
     beside_programs("screenshots")
 }
 
-/// The folder of what tests make once (`shared.rs`).
+/// The folder of files that tests make once (`shared.rs`).
 pub fn shared() -> PathBuf {
     beside_programs("tests")
 }

@@ -113,8 +113,8 @@ impl Driver {
             .expect("tauri-driver starts");
         let process = ChildGuard(process);
         wait::until(PATIENCE, "tauri-driver responds", || {
-            let [native, own] = [native, port].map(|port| TcpStream::connect(("127.0.0.1", port)));
-            native.and(own).ok()
+            let [native, driver] = [native, port].map(|port| TcpStream::connect(("127.0.0.1", port)));
+            native.and(driver).ok()
         });
         Self {
             address: format!("http://127.0.0.1:{port}"),

@@ -17,10 +17,10 @@ const ACCESSIBLE: &str = "org.a11y.atspi.Accessible";
 /// Interface of elements with text.
 const TEXT: &str = "org.a11y.atspi.Text";
 
-/// Path of the tree's root, which the registry has.
+/// Path of the tree's root in the registry.
 const ROOT: &str = "/org/a11y/atspi/accessible/root";
 
-/// The roles that are named, by their numbers in AT-SPI. WebKit sends the numbers alone.
+/// Names of the roles, by their numbers in AT-SPI. WebKit sends only the numbers.
 const ROLES: [(u32, &str); 22] = [
     (2, "alert"),
     (7, "check box"),
@@ -49,7 +49,7 @@ const ROLES: [(u32, &str); 22] = [
 /// The role of a page, below which all elements are of one process.
 const PAGE: &str = "document web";
 
-/// Most levels of a tree that are read: far more than the window has.
+/// Maximum depth of a tree; the window has far fewer levels.
 const MAX_DEPTH: usize = 100;
 
 /// The states that are read, by their numbers in AT-SPI.
@@ -111,16 +111,16 @@ pub struct Node {
     pub text: String,
     /// States, of those in `STATES`.
     pub states: Vec<&'static str>,
-    /// Attributes that come of ARIA: `live`, `posinset` and so on.
+    /// Attributes from ARIA: `live`, `posinset` and so on.
     pub attributes: Vec<(String, String)>,
     /// Levels below the root.
     pub depth: usize,
-    /// Its address on the bus, which differs even between elements that read the same.
+    /// Its address on the bus, which is unique.
     pub address: String,
 }
 
 impl Node {
-    /// Whether it has this state.
+    /// Whether the element has this state.
     pub fn is(&self, state: &str) -> bool {
         self.states.contains(&state)
     }
@@ -129,7 +129,7 @@ impl Node {
     pub fn attribute(&self, name: &str) -> Option<&str> {
         self.attributes
             .iter()
-            .find_map(|(own, value)| (own == name).then_some(value.as_str()))
+            .find_map(|(key, value)| (key == name).then_some(value.as_str()))
     }
 }
 
@@ -187,94 +187,95 @@ impl ScreenReader {
         Ok(nodes)
     }
 
-    /// The first element of [`ScreenReader::tree`] that is as asked for; those after it are not
-    /// read.
-    fn first(&self, mut is_it: impl FnMut(&Node) -> bool) -> Outcome<Option<Node>> {
+    /// The first element of [`ScreenReader::tree`] that satisfies `predicate`. Later elements are
+    /// not read.
+    fn first(&self, mut predicate: impl FnMut(&Node) -> bool) -> Outcome<Option<Node>> {
         let mut found = None;
-        self.walk(&root()?, 0, false, &mut |at, depth| {
-            found = self.node(at, depth).ok().filter(&mut is_it);
+        self.walk(&root()?, 0, false, &mut |element, depth| {
+            found = self.node(element, depth).ok().filter(&mut predicate);
             found.is_some()
         });
         Ok(found)
     }
 
-    /// The innermost element that has the focus. Of the others, no more is read.
+    /// The innermost element that has the focus. Of other elements only the states are read.
     pub fn focus(&self) -> Option<Node> {
         let mut innermost = None;
-        self.walk(&root().ok()?, 0, false, &mut |at, depth| {
-            if self.states(at).is_ok_and(|states| states.contains(&"focused")) {
-                innermost = Some((at.clone(), depth));
+        self.walk(&root().ok()?, 0, false, &mut |element, depth| {
+            if self.states(element).is_ok_and(|states| states.contains(&"focused")) {
+                innermost = Some((element.clone(), depth));
             }
             false
         });
-        let (at, depth) = innermost?;
-        self.node(&at, depth).ok()
+        let (element, depth) = innermost?;
+        self.node(&element, depth).ok()
     }
 
-    /// Visits an element and what is below it, each before its children, until `visit` returns
+    /// Visits an element and its descendants, parents before children, until `visit` returns
     /// `true`. Returns whether it did.
     fn walk(
         &self,
-        at: &Reference,
+        element: &Reference,
         depth: usize,
         in_page: bool,
         visit: &mut dyn FnMut(&Reference, usize) -> bool,
     ) -> bool {
-        if visit(at, depth) {
+        if visit(element, depth) {
             return true;
         }
         if depth == MAX_DEPTH {
             return false;
         }
-        let in_page = in_page || self.role(at).is_ok_and(|role| role == PAGE);
-        let children = self.children(at, in_page);
+        let in_page = in_page || self.role(element).is_ok_and(|role| role == PAGE);
+        let children = self.children(element, in_page);
         children.iter().any(|child| self.walk(child, depth + 1, in_page, visit))
     }
 
-    fn children(&self, at: &Reference, in_page: bool) -> Vec<Reference> {
-        let mut children: Vec<Reference> = self.call(at, ACCESSIBLE, "GetChildren", &()).unwrap_or_default();
-        // A page is the child of a widget in another process, which GTK's bridge tells only so.
+    fn children(&self, element: &Reference, in_page: bool) -> Vec<Reference> {
+        let mut children: Vec<Reference> = self.call(element, ACCESSIBLE, "GetChildren", &()).unwrap_or_default();
+        // A page is the child of a widget in another process. GTK's bridge returns it only by
+        // index.
         if children.is_empty() && !in_page {
-            children.extend(self.call(at, ACCESSIBLE, "GetChildAtIndex", &0i32).ok());
+            children.extend(self.call(element, ACCESSIBLE, "GetChildAtIndex", &0i32).ok());
         }
         children
     }
 
-    fn node(&self, at: &Reference, depth: usize) -> Outcome<Node> {
+    fn node(&self, element: &Reference, depth: usize) -> Outcome<Node> {
         let attributes: std::collections::HashMap<String, String> =
-            self.call(at, ACCESSIBLE, "GetAttributes", &()).unwrap_or_default();
+            self.call(element, ACCESSIBLE, "GetAttributes", &()).unwrap_or_default();
         // An element without text does not have the interface.
-        let text: String = self.call(at, TEXT, "GetText", &(0i32, -1i32)).unwrap_or_default();
+        let text: String = self.call(element, TEXT, "GetText", &(0i32, -1i32)).unwrap_or_default();
         Ok(Node {
-            role: self.role(at)?,
-            name: self.name(at).unwrap_or_default(),
+            role: self.role(element)?,
+            name: self.name(element).unwrap_or_default(),
             // An embedded element is an object replacement character.
             text: text.replace('\u{fffc}', ""),
-            states: self.states(at)?,
+            states: self.states(element)?,
             attributes: attributes.into_iter().collect(),
             depth,
-            address: format!("{}{}", at.0, at.1),
+            address: format!("{}{}", element.0, element.1),
         })
     }
 
-    fn role(&self, at: &Reference) -> Outcome<&'static str> {
-        let number: u32 = self.call(at, ACCESSIBLE, "GetRole", &())?;
-        let known = ROLES.iter().find(|(known, _)| *known == number);
-        Ok(known.map_or("other", |(_, name)| name))
+    fn role(&self, element: &Reference) -> Outcome<&'static str> {
+        let number: u32 = self.call(element, ACCESSIBLE, "GetRole", &())?;
+        let role = ROLES.iter().find(|(role, _)| *role == number);
+        Ok(role.map_or("other", |(_, name)| name))
     }
 
-    fn states(&self, at: &Reference) -> Outcome<Vec<&'static str>> {
-        let bits: Vec<u32> = self.call(at, ACCESSIBLE, "GetState", &())?;
+    fn states(&self, element: &Reference) -> Outcome<Vec<&'static str>> {
+        let bits: Vec<u32> = self.call(element, ACCESSIBLE, "GetState", &())?;
         let has = |number: u32| {
             bits.get((number / 32) as usize)
                 .is_some_and(|bits| bits >> (number % 32) & 1 == 1)
         };
-        let set = STATES.iter().filter(|(number, _)| has(*number));
-        Ok(set.map(|(_, name)| *name).collect())
+        let states = STATES.iter().filter(|(number, _)| has(*number));
+        Ok(states.map(|(_, name)| *name).collect())
     }
 
-    fn name(&self, at: &Reference) -> Outcome<String> {
-        let value: OwnedValue = self.call(at, "org.freedesktop.DBus.Properties", "Get", &(ACCESSIBLE, "Name"))?;
+    fn name(&self, element: &Reference) -> Outcome<String> {
+        let value: OwnedValue = self.call(element, "org.freedesktop.DBus.Properties", "Get", &(ACCESSIBLE, "Name"))?;
         Ok(String::try_from(value)?)
     }
 
@@ -291,13 +292,13 @@ impl ScreenReader {
         Ok(reply.body().deserialize()?)
     }
 
-    /// Waits until an element is as asked for.
+    /// Waits until an element satisfies `predicate`.
     ///
     /// # Panics
     /// Panics with `what` and the tree after a time limit.
-    pub fn until(&self, what: &str, is_it: impl Fn(&Node) -> bool) -> Node {
-        let found = wait::poll(PATIENCE, || self.first(&is_it).ok()?);
-        found.unwrap_or_else(|| panic!("not within {PATIENCE:?}: {what}. The tree is:\n{}", self.drawn()))
+    pub fn until(&self, what: &str, predicate: impl Fn(&Node) -> bool) -> Node {
+        let element = wait::poll(PATIENCE, || self.first(&predicate).ok()?);
+        element.unwrap_or_else(|| panic!("not within {PATIENCE:?}: {what}. The tree is:\n{}", self.drawn()))
     }
 
     /// The tree as text.

@@ -1,7 +1,7 @@
 //! A folder that one test makes, and the processes of all tests read: under nextest, each test is a
 //! process.
 //!
-//! It is named after what it depends on, so a later run of the same build finds it, too.
+//! Its name has a hash of its inputs, so a later run of the same build finds it, too.
 
 use sha2::{Digest, Sha256};
 use std::ffi::OsStr;
@@ -20,9 +20,9 @@ pub struct Shared {
 }
 
 impl Shared {
-    /// The folder `NAME-KEY` in `base`, of which there is one at a time: `make` fills an empty one
-    /// unless a process has done it, and those with other keys are removed once nothing uses them.
-    /// `key` says what the contents depend on.
+    /// The folder `NAME-KEY` in `base`. If it does not exist, `make` fills an empty folder. Folders
+    /// of this name with other keys are removed once no process uses them. `key` identifies the
+    /// inputs of the contents.
     ///
     /// # Panics
     /// Panics if `make` does, or if the disk is full.
@@ -63,10 +63,10 @@ fn open_lock(folder: &Path) -> io::Result<File> {
         .open(path)
 }
 
-/// Makes a folder, which appears when it is complete.
+/// Makes a folder under a temporary name and renames it when it is complete.
 fn fill(folder: &Path, make: &impl Fn(&Path)) {
     let part = folder.with_extension("part");
-    // One whose process was killed.
+    // A process that was killed may have left one.
     if part.exists() {
         fs::remove_dir_all(&part).expect("an incomplete folder can be removed");
     }
@@ -80,18 +80,18 @@ fn remove_others(base: &Path, name: &str, own: &Path) {
     for entry in fs::read_dir(base).into_iter().flatten().flatten() {
         let lock = entry.path();
         let stem = lock.file_stem().and_then(OsStr::to_str);
-        let is_ours = stem
+        let has_name = stem
             .and_then(|stem| stem.rsplit_once('-'))
-            .is_some_and(|(of, _)| of == name);
+            .is_some_and(|(prefix, _)| prefix == name);
         let other = lock.with_extension("");
-        if !is_ours || lock.extension() != Some(OsStr::new(LOCK)) || other == own {
+        if !has_name || lock.extension() != Some(OsStr::new(LOCK)) || other == own {
             continue;
         }
         if let Ok(file) = File::open(&lock)
             && file.try_lock().is_ok()
         {
-            // What cannot be removed is left to the next process. The lock itself stays: a process
-            // may have opened it, and would then lock another file than the next one.
+            // If removal fails, the next process tries again. The lock itself stays: a process may
+            // have opened it, and would then lock another file than the next process.
             let _ = fs::remove_dir_all(&other);
             let _ = fs::remove_dir_all(other.with_extension("part"));
         }
@@ -104,7 +104,7 @@ fn remove_others(base: &Path, name: &str, own: &Path) {
 /// Panics if a file cannot be read.
 pub fn key(files: &[&Path], texts: &[&str]) -> String {
     let mut hash = Sha256::new();
-    // Each count and length before what it counts, so that no two lists read the same.
+    // Counts and lengths are hashed first, so that different lists have different encodings.
     hash.update((files.len() as u64).to_le_bytes());
     for path in files {
         let mut file = File::open(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));

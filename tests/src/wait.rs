@@ -10,11 +10,11 @@ const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Polls a condition until it returns `Some`. Returns `None` after `limit`.
 pub fn poll<T>(limit: Duration, mut condition: impl FnMut() -> Option<T>) -> Option<T> {
-    let until = Instant::now() + limit;
+    let deadline = Instant::now() + limit;
     loop {
-        let found = condition();
-        if found.is_some() || Instant::now() >= until {
-            return found;
+        let value = condition();
+        if value.is_some() || Instant::now() >= deadline {
+            return value;
         }
         std::thread::sleep(POLL_INTERVAL);
     }

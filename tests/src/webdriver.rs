@@ -64,9 +64,9 @@ impl Session {
 
     /// All elements that match, in the page's order.
     pub fn all(&self, css: &str) -> Vec<Element> {
-        let found = self.post("elements", &json!({"using": "css selector", "value": css}));
-        let found = found.unwrap_or_else(|error| panic!("looking for {css}: {error}"));
-        let ids = found
+        let elements = self.post("elements", &json!({"using": "css selector", "value": css}));
+        let elements = elements.unwrap_or_else(|error| panic!("looking for {css}: {error}"));
+        let ids = elements
             .as_array()
             .into_iter()
             .flatten()
@@ -93,7 +93,7 @@ impl Session {
         })
     }
 
-    /// Clicks.
+    /// Clicks an element.
     ///
     /// # Panics
     /// Panics if the element is gone or covered.
@@ -102,7 +102,7 @@ impl Session {
             .unwrap_or_else(|error| panic!("clicking: {error}"));
     }
 
-    /// Clicks.
+    /// Clicks an element.
     ///
     /// # Errors
     /// The element is gone or covered.
@@ -113,8 +113,8 @@ impl Session {
 
     /// Types text into an element.
     pub fn fill(&self, element: &Element, text: &str) {
-        let typed = self.post(&format!("element/{}/value", element.0), &json!({ "text": text }));
-        typed.unwrap_or_else(|error| panic!("typing: {error}"));
+        let result = self.post(&format!("element/{}/value", element.0), &json!({ "text": text }));
+        result.unwrap_or_else(|error| panic!("typing: {error}"));
     }
 
     /// Presses a key in an element.

@@ -18,7 +18,7 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(90);
 const STOP_AFTER: Duration = Duration::from_secs(20);
 
 /// Allows one window at a time: a model uses the whole machine.
-static ONE: Mutex<()> = Mutex::new(());
+static EXCLUSIVE: Mutex<()> = Mutex::new(());
 
 /// A screen, a data folder, and the driver that opens windows there.
 pub struct Desktop {
@@ -73,7 +73,7 @@ impl Desktop {
     }
 
     fn empty() -> (MutexGuard<'static, ()>, tempfile::TempDir, Screen) {
-        let guard = ONE.lock().unwrap_or_else(PoisonError::into_inner);
+        let guard = EXCLUSIVE.lock().unwrap_or_else(PoisonError::into_inner);
         (guard, tempfile::tempdir().expect("a temporary folder"), Screen::start())
     }
 
@@ -196,8 +196,8 @@ impl Window {
     pub fn until_answer(&self, number: usize, states: &[&str]) -> String {
         self.session
             .until(ANSWER_TIMEOUT, &format!("answer {number} is one of {states:?}"), || {
-                let newest = self.state_of(number)?;
-                states.contains(&newest.as_str()).then_some(newest)
+                let state = self.state_of(number)?;
+                states.contains(&state.as_str()).then_some(state)
             })
     }
 
@@ -209,17 +209,17 @@ impl Window {
         let stop_at = Instant::now() + STOP_AFTER;
         self.session
             .until(ANSWER_TIMEOUT, &format!("answer {number} has ended"), || {
-                let newest = self.state_of(number)?;
-                if newest == "streaming" && Instant::now() > stop_at {
+                let state = self.state_of(number)?;
+                if state == "streaming" && Instant::now() > stop_at {
                     // It may end before the click.
                     self.session
                         .all(&id("stop"))
                         .first()
                         .and_then(|stop| self.session.try_click(stop).ok());
                 }
-                ["complete", "stopped", "cut"]
-                    .contains(&newest.as_str())
-                    .then_some(newest)
+                ["complete", "stopped", "truncated"]
+                    .contains(&state.as_str())
+                    .then_some(state)
             })
     }
 
@@ -237,10 +237,10 @@ impl Window {
 
     /// Saves a screenshot of the window under this name, once its transitions have ended.
     pub fn screenshot(&self, name: &str) {
-        let moving = "return document.getAnimations().some((animation) => animation.playState === 'running' && \
+        let has_animations = "return document.getAnimations().some((animation) => animation.playState === 'running' && \
                       animation.effect.getComputedTiming().iterations !== Infinity)";
         self.session.until(PATIENCE, "the page is still", || {
-            (self.session.script(moving).ok()? == false).then_some(())
+            (self.session.script(has_animations).ok()? == false).then_some(())
         });
         self.session
             .screenshot(&paths::screenshots().join(format!("{name}.png")));
@@ -264,16 +264,16 @@ fn processes(name: &str, data: &Path) -> Vec<u32> {
     let (Ok(executable), Ok(processes)) = (paths::executable(name).canonicalize(), fs::read_dir("/proc")) else {
         return Vec::new();
     };
-    let ours = processes.filter_map(Result::ok).filter_map(|entry| {
+    let pids = processes.filter_map(Result::ok).filter_map(|entry| {
         let pid = entry.file_name().to_str()?.parse().ok()?;
-        let same = fs::read_link(entry.path().join("exe")).ok()? == executable;
+        let is_executable = fs::read_link(entry.path().join("exe")).ok()? == executable;
         let environment = fs::read(entry.path().join("environ")).ok()?;
-        let ours = environment
+        let has_data_folder = environment
             .split(|byte| *byte == 0)
             .any(|entry| entry == variable.as_bytes());
-        (same && ours).then_some(pid)
+        (is_executable && has_data_folder).then_some(pid)
     });
-    ours.collect()
+    pids.collect()
 }
 
 /// Resident memory of a process in pages.

@@ -21,10 +21,12 @@ const fn heads(heads: usize, kv_heads: usize, head_dim: usize, window: Option<us
 
 /// Values rounded to f16, as f32 and as f16 bytes.
 fn rounded(x: &[f32]) -> (Vec<f32>, Vec<u8>) {
-    let (mut bytes, mut back) = (vec![0; 2 * x.len()], vec![0.0; x.len()]);
+    let (mut bytes, mut dequantized) = (vec![0; 2 * x.len()], vec![0.0; x.len()]);
     Quant::F16.quantize_row(x, &mut bytes).expect("plain numbers");
-    Quant::F16.dequantize_row(&bytes, &mut back).expect("as many bytes");
-    (back, bytes)
+    Quant::F16
+        .dequantize_row(&bytes, &mut dequantized)
+        .expect("as many bytes");
+    (dequantized, bytes)
 }
 
 /// An unwritten cache of `n_cells`: its values, or their scales, are infinite.
@@ -55,8 +57,8 @@ fn a_batch_attends_as_the_reference() {
         }
         let (tokens, width) = (starts.len(), heads.qkv_width());
         let qkv: Vec<f32> = noise(1, tokens * width).iter().map(|x| 2.0 * x).collect();
-        let there = floats(&client, &qkv, tokens, width);
-        let actual = attend_batch(&client, &there, &heads, &numbers(&client, &starts)).expect("shapes that fit");
+        let input = floats(&client, &qkv, tokens, width);
+        let actual = attend_batch(&client, &input, &heads, &numbers(&client, &starts)).expect("shapes that fit");
         let expected = attend(&wide(&qkv), &heads, &starts);
         assert_near(
             &format!("{tokens} tokens, {heads:?}"),
@@ -65,7 +67,7 @@ fn a_batch_attends_as_the_reference() {
             &expected,
             1e-5,
         );
-        assert!(attend_batch(&client, &there, &Heads { kv_heads: 0, ..heads }, &there.handle).is_err());
+        assert!(attend_batch(&client, &input, &Heads { kv_heads: 0, ..heads }, &input.handle).is_err());
     }
 }
 
@@ -95,29 +97,29 @@ fn a_batch_without_a_causal_mask_attends_both_ways() {
             .zip(ends)
             .map(|(length, end)| [end - length, end])
             .collect();
-        let of_token: Vec<[usize; 2]> = bounds
+        let bounds_of_tokens: Vec<[usize; 2]> = bounds
             .iter()
             .flat_map(|bound| vec![*bound; bound[1] - bound[0]])
             .collect();
-        let (tokens, width) = (of_token.len(), heads.qkv_width());
+        let (tokens, width) = (bounds_of_tokens.len(), heads.qkv_width());
         let qkv: Vec<f32> = noise(1, tokens * width).iter().map(|x| 2.0 * x).collect();
         let half = heads.window.map_or(tokens, |window| window / 2);
-        let sees = of_token
+        let sees = bounds_of_tokens
             .iter()
             .enumerate()
             .map(|(token, [start, end])| token.saturating_sub(half).max(*start)..(token + half + 1).min(*end));
         let expected = attend_to(&wide(&qkv), &heads, sees);
-        let side = |side: usize| of_token.iter().map(move |bounds| bounds[side] as u32);
+        let side = |side: usize| bounds_of_tokens.iter().map(move |bounds| bounds[side] as u32);
         let lists = numbers(&client, &side(0).chain(side(1)).collect::<Vec<_>>());
-        let there = floats(&client, &qkv, tokens, width);
-        let actual = attend_batch_both_ways(&client, &there, &heads, &lists).expect("shapes that fit");
+        let input = floats(&client, &qkv, tokens, width);
+        let actual = attend_batch_both_ways(&client, &input, &heads, &lists).expect("shapes that fit");
         assert_near(&format!("{lengths:?}, {heads:?}"), &client, &actual, &expected, 1e-5);
     }
 }
 
 /// The cell of each token of a sequence in these pages.
 fn cells(pages: &[u32], length: usize) -> Vec<u32> {
-    let cell = |at: usize| pages[at / PAGE] * PAGE as u32 + (at % PAGE) as u32;
+    let cell = |position: usize| pages[position / PAGE] * PAGE as u32 + (position % PAGE) as u32;
     (0..length).map(cell).collect()
 }
 
@@ -132,16 +134,29 @@ fn attends_over_pages(client: &Client, heads: &Heads, tokens: usize, length: usi
     let (other_pages, pages) = (vec![1], (0..count).map(|page| 2 + count - page).collect::<Vec<_>>());
     let n_cells = (count as usize + 3) * PAGE + 5;
     let [keys, values] = cache(client, heads, n_cells, format);
-    let written = [cells(&other_pages, other), cells(&pages, length)].concat();
-    let (whole, written) = (floats(client, &qkv, other + length, width), numbers(client, &written));
-    kv_write(client, &whole, heads, &written, &keys, &values, n_cells, format).expect("shapes that fit");
+    let cells_written = [cells(&other_pages, other), cells(&pages, length)].concat();
+    let (batch_of_all, cells_written) = (
+        floats(client, &qkv, other + length, width),
+        numbers(client, &cells_written),
+    );
+    kv_write(
+        client,
+        &batch_of_all,
+        heads,
+        &cells_written,
+        &keys,
+        &values,
+        n_cells,
+        format,
+    )
+    .expect("shapes that fit");
 
     // Only the pages that the rows see.
-    let seen = (length + 1 - tokens).saturating_sub(heads.window.unwrap_or(usize::MAX));
-    let first_page = seen / PAGE;
+    let first_visible = (length + 1 - tokens).saturating_sub(heads.window.unwrap_or(usize::MAX));
+    let first_page = first_visible / PAGE;
     let lists = [numbers(client, &other_pages), numbers(client, &pages[first_page..])];
-    let last = [&other_qkv[(other - 1) * width..], &own_qkv[(length - tokens) * width..]].concat();
-    let batch = floats(client, &last, 1 + tokens, width);
+    let last_rows = [&other_qkv[(other - 1) * width..], &own_qkv[(length - tokens) * width..]].concat();
+    let batch = floats(client, &last_rows, 1 + tokens, width);
     let attend_with = |n_cells, tokens, length, first_page, pages| {
         let sequences = [
             CachedRows {
@@ -166,18 +181,22 @@ fn attends_over_pages(client: &Client, heads: &Heads, tokens: usize, length: usi
             .map(|token| if token < length - tokens { token as u32 } else { 0 })
             .collect()
     };
-    let last_of = |qkv: &[f32], length: usize, tokens: usize| {
+    let expected_rows = |qkv: &[f32], length: usize, tokens: usize| {
         attend(&wide(qkv), heads, &starts(length, tokens))[(length - tokens) * out_width..].to_vec()
     };
-    let near = |qkv: &[f32], tolerance| {
+    let check = |qkv: &[f32], tolerance| {
         let (other_qkv, own_qkv) = qkv.split_at(other * width);
-        let expected = [last_of(other_qkv, other, 1), last_of(own_qkv, length, tokens)].concat();
-        let what = format!("{tokens} of {length}, {heads:?} in {format:?}");
-        assert_near(&what, client, &actual, &expected, tolerance);
+        let expected = [
+            expected_rows(other_qkv, other, 1),
+            expected_rows(own_qkv, length, tokens),
+        ]
+        .concat();
+        let case = format!("{tokens} of {length}, {heads:?} in {format:?}");
+        assert_near(&case, client, &actual, &expected, tolerance);
     };
     // Besides the rounding of the format, only sums are rounded.
-    near(&cached(&qkv, heads, format), 1e-5);
-    near(
+    check(&cached(&qkv, heads, format), 1e-5);
+    check(
         &qkv,
         match format {
             KvFormat::F16 => 1e-3,
@@ -186,13 +205,14 @@ fn attends_over_pages(client: &Client, heads: &Heads, tokens: usize, length: usi
     );
 
     let pages = unpadded(lists[1].clone());
-    let wrong = |n_cells, tokens, length, first| assert!(attend_with(n_cells, tokens, length, first, &pages).is_err());
-    wrong(n_cells + 1, tokens, length, first_page);
-    wrong(0, tokens, length, first_page);
-    wrong(n_cells, tokens + 1, length, first_page);
-    wrong(n_cells, tokens, length + 1000, first_page);
-    wrong(n_cells, tokens, tokens - 1, first_page);
-    wrong(n_cells, tokens, length, first_page + 1);
+    let refused =
+        |n_cells, tokens, length, first| assert!(attend_with(n_cells, tokens, length, first, &pages).is_err());
+    refused(n_cells + 1, tokens, length, first_page);
+    refused(0, tokens, length, first_page);
+    refused(n_cells, tokens + 1, length, first_page);
+    refused(n_cells, tokens, length + 1000, first_page);
+    refused(n_cells, tokens, tokens - 1, first_page);
+    refused(n_cells, tokens, length, first_page + 1);
 }
 
 #[test]
@@ -231,9 +251,9 @@ fn a_copied_page_has_the_cells_of_its_source() {
         let n_cells = 3 * PAGE;
         let [keys, values] = cache(&client, &heads, n_cells, format);
         let rows = noise(5, PAGE * heads.qkv_width());
-        let there = floats(&client, &rows, PAGE, heads.qkv_width());
+        let input = floats(&client, &rows, PAGE, heads.qkv_width());
         let written = numbers(&client, &cells(&[1], PAGE));
-        kv_write(&client, &there, &heads, &written, &keys, &values, n_cells, format).expect("shapes that fit");
+        kv_write(&client, &input, &heads, &written, &keys, &values, n_cells, format).expect("shapes that fit");
         let words = format.gpu_words(PAGE, 2, 34);
         let read = |handle: &Handle| {
             let bytes = client.read_one(handle.clone()).expect("the kernel ran");
@@ -290,8 +310,8 @@ fn values_are_cached_in_8_bits_as_on_the_cpu() {
 #[test]
 fn values_are_cached_in_f16_rounded_to_nearest() {
     let Some(client) = gpu() else { return };
-    let tie = f32::from_bits;
-    let (least, rest) = (2.0_f32.powi(-24), 2.0_f32.powi(-14));
+    let from_bits = f32::from_bits;
+    let (min_subnormal, min_normal) = (2.0_f32.powi(-24), 2.0_f32.powi(-14));
     let mut values = vec![
         0.0,
         -0.0,
@@ -299,19 +319,19 @@ fn values_are_cached_in_f16_rounded_to_nearest() {
         65504.0,
         65519.9,
         -65519.9,
-        rest,
-        0.5 * least,
-        0.500_001 * least,
+        min_normal,
+        0.5 * min_subnormal,
+        0.500_001 * min_subnormal,
     ];
     values.extend([
-        1.5 * least,
-        2.5 * least,
-        -3.5 * least,
-        rest - 0.5 * least,
-        rest - 0.51 * least,
+        1.5 * min_subnormal,
+        2.5 * min_subnormal,
+        -3.5 * min_subnormal,
+        min_normal - 0.5 * min_subnormal,
+        min_normal - 0.51 * min_subnormal,
         1e-30,
     ]);
-    values.extend([0x3f80_1000, 0x3f80_3000, 0x3f80_0fff, 0x3f80_1001, 0xbf80_5000].map(tie));
+    values.extend([0x3f80_1000, 0x3f80_3000, 0x3f80_0fff, 0x3f80_1001, 0xbf80_5000].map(from_bits));
     values.extend((0..236).map(|i| noise(2, 236)[i] * 2.0_f32.powi(i as i32 % 40 - 26)));
     let heads = heads(1, 1, 256, None);
     let row = [vec![0.0; 256], values.clone(), values.iter().map(|x| -x).collect()].concat();

@@ -27,15 +27,15 @@ fn norm_of(client: &Client, weight: &[f32], eps: f32) -> Norm {
 #[test]
 fn the_gradient_of_a_norm_matches_known_values() {
     let Some(client) = gpu() else { return };
-    let first = (
+    let small = (
         [1.0, 0.0, 0.0, 0.0],
         [1.0, 0.0, 0.0, 0.0],
         1e-4,
         [0.000_799_52, 0.0, 0.0, 0.0],
     );
     let (x, dz) = ([1.0, 2.0, 3.0, 4.0], [0.5, -1.0, 0.25, 2.0]);
-    let second = (x, dz, 1e-5, [0.094_33, -0.541_64, -0.173_45, 0.377_32]);
-    for (x, dz, eps, expected) in [first, second] {
+    let ordinary = (x, dz, 1e-5, [0.094_33, -0.541_64, -0.173_45, 0.377_32]);
+    for (x, dz, eps, expected) in [small, ordinary] {
         let [x, dz] = [x, dz].map(|x| floats(&client, &x, 1, 4));
         let dx = gpu::rms_norm_backward(&client, &x, &norm_of(&client, &[1.0; 4], eps), &dz).expect("sizes that fit");
         // The first element is mostly cancellation, so compare absolute errors.
@@ -63,19 +63,22 @@ fn the_gradient_of_gated_units_matches_the_cpu() {
     let Some(client) = gpu() else { return };
     for activation in [Activation::Silu, Activation::GeluTanh] {
         for (rows, cols, size) in [(1, 1, 1.0), (3, 33, 4.0), (70, 100, 1.0), (3, 33, 1e4)] {
-            let mut both: [Vec<f32>; 2] =
+            let mut gate_up: [Vec<f32>; 2] =
                 [1, 2].map(|seed| noise(seed, rows * cols).iter().map(|x| size * x).collect());
-            let beside = |[gate, up]: &[Vec<f32>; 2]| -> Vec<f32> {
+            let side_by_side = |[gate, up]: &[Vec<f32>; 2]| -> Vec<f32> {
                 let rows = gate.chunks(cols).zip(up.chunks(cols));
                 rows.flat_map(|(gate, up)| gate.iter().chain(up).copied()).collect()
             };
-            let (x, dh) = (floats(&client, &beside(&both), rows, 2 * cols), noise(3, rows * cols));
+            let (x, dh) = (
+                floats(&client, &side_by_side(&gate_up), rows, 2 * cols),
+                noise(3, rows * cols),
+            );
             let d =
                 gpu::glu_backward(&client, &x, activation, &floats(&client, &dh, rows, cols)).expect("sizes that fit");
-            let [gate, up] = &mut both;
+            let [gate, up] = &mut gate_up;
             glu_backward_in_place(activation, &dh, gate, up).expect("sizes that fit");
-            let what = format!("{activation:?}, {rows} rows of {cols}, up to {size}");
-            assert_near(&what, &client, &d, &wide(&beside(&both)), ERROR);
+            let case = format!("{activation:?}, {rows} rows of {cols}, up to {size}");
+            assert_near(&case, &client, &d, &wide(&side_by_side(&gate_up)), ERROR);
         }
     }
 }
@@ -93,16 +96,16 @@ fn the_losses_and_their_gradient_match_the_cpu() {
             }
         };
         let targets: Vec<u32> = (0..rows).map(target).collect();
-        let (mut slopes, mut losses) = (logits.clone(), vec![0.0; rows]);
-        cross_entropy_backward_in_place(&mut slopes, &targets, 0.25, &mut losses).expect("sizes that fit");
-        for gradient in [false, true] {
-            let (what, x) = (format!("{rows} rows of {cols}"), floats(&client, &logits, rows, cols));
-            let actual = gpu::cross_entropy_in_place(&client, &x, &numbers(&client, &targets), 0.25, gradient)
+        let (mut gradients, mut losses) = (logits.clone(), vec![0.0; rows]);
+        cross_entropy_backward_in_place(&mut gradients, &targets, 0.25, &mut losses).expect("sizes that fit");
+        for with_gradient in [false, true] {
+            let (case, x) = (format!("{rows} rows of {cols}"), floats(&client, &logits, rows, cols));
+            let actual = gpu::cross_entropy_in_place(&client, &x, &numbers(&client, &targets), 0.25, with_gradient)
                 .and_then(|losses| Floats::new(losses, 1, rows))
                 .expect("sizes that fit");
-            assert_near(&format!("losses of {what}"), &client, &actual, &wide(&losses), ERROR);
-            let expected = if gradient { &slopes } else { &logits };
-            assert_near(&what, &client, &x, &wide(expected), ERROR);
+            assert_near(&format!("losses of {case}"), &client, &actual, &wide(&losses), ERROR);
+            let expected = if with_gradient { &gradients } else { &logits };
+            assert_near(&case, &client, &x, &wide(expected), ERROR);
         }
     }
 }
@@ -150,7 +153,7 @@ fn the_gradient_of_qk_norm_rope_matches_the_cpu() {
             let positions: Vec<u32> = (0..tokens as u32).map(|token| token * 5 % 37).collect();
             let rope = Rope::new(pairing, dims, 1e4, 1.0, None);
             let mut expected = d.clone();
-            let of_cpu = [0, 1].map(|i| {
+            let cpu_norms = [0, 1].map(|i| {
                 normed[i].then_some(hearth_kernels::Norm {
                     weight: &weights[i],
                     eps: 1e-3,
@@ -161,20 +164,20 @@ fn the_gradient_of_qk_norm_rope_matches_the_cpu() {
                 &x,
                 &heads,
                 &positions,
-                of_cpu[0],
-                of_cpu[1],
+                cpu_norms[0],
+                cpu_norms[1],
                 &rope,
             )
             .expect("sizes that fit");
-            let of_gpu = [0, 1].map(|i| normed[i].then(|| norm_of(&client, &weights[i], 1e-3)));
+            let gpu_norms = [0, 1].map(|i| normed[i].then(|| norm_of(&client, &weights[i], 1e-3)));
             let angles = client.create_from_slice(f32::as_bytes(&gpu::rope_table(&rope, 37)));
             let actual = gpu::qk_norm_rope_backward(
                 &client,
                 &floats(&client, &d, tokens, width),
                 &floats(&client, &x, tokens, width),
                 &heads,
-                of_gpu[0].as_ref(),
-                of_gpu[1].as_ref(),
+                gpu_norms[0].as_ref(),
+                gpu_norms[1].as_ref(),
                 pairing,
                 dims,
                 &angles,
@@ -182,8 +185,8 @@ fn the_gradient_of_qk_norm_rope_matches_the_cpu() {
                 &numbers(&client, &positions),
             )
             .expect("sizes that fit");
-            let what = format!("{tokens} tokens, {heads:?}, {dims} turned, {pairing:?}, norms {normed:?}");
-            assert_near(&what, &client, &actual, &wide(&expected), ERROR);
+            let case = format!("{tokens} tokens, {heads:?}, {dims} rotated, {pairing:?}, norms {normed:?}");
+            assert_near(&case, &client, &actual, &wide(&expected), ERROR);
         }
     }
 }
@@ -241,8 +244,8 @@ fn the_gradient_of_attention_matches_the_cpu() {
             &floats(&client, &d_out, tokens, heads.out_width()),
         )
         .expect("sizes that fit");
-        let what = format!("{tokens} tokens, {heads:?}, {lengths:?}");
-        assert_near(&what, &client, &actual, &wide(&expected), ERROR);
+        let case = format!("{tokens} tokens, {heads:?}, {lengths:?}");
+        assert_near(&case, &client, &actual, &wide(&expected), ERROR);
     }
 }
 
@@ -259,14 +262,14 @@ fn masked_keys_get_zero_gradient_and_distant_scores_a_finite_one() {
             scale: 1.0,
             window: Some(5),
         };
-        let (tokens, first, width) = (70, 33, heads.qkv_width());
+        let (tokens, first_length, width) = (70, 33, heads.qkv_width());
         let x: Vec<f32> = noise(1, tokens * width).iter().map(|x| size * x).collect();
         // Only the last query of the last sequence has an output gradient: it sees five keys.
-        let seen = tokens - 5..tokens;
+        let visible_keys = tokens - 5..tokens;
         let mut d_out = noise(2, tokens * heads.out_width());
         d_out[..(tokens - 1) * heads.out_width()].fill(0.0);
         let starts: Vec<u32> = (0..tokens)
-            .map(|token| if token < first { 0 } else { first as u32 })
+            .map(|token| if token < first_length { 0 } else { first_length as u32 })
             .collect();
         let actual = gpu::attend_batch_backward(
             &client,
@@ -281,10 +284,10 @@ fn masked_keys_get_zero_gradient_and_distant_scores_a_finite_one() {
                 row.iter().all(|x| x.is_finite()),
                 "scores of {size}, token {token}: {row:?}"
             );
-            let none = row.iter().all(|x| *x == 0.0);
+            let is_zero = row.iter().all(|x| *x == 0.0);
             // With distant scores, one key has all the probability.
-            let expected = !seen.contains(&token) || (none && size > 1.0);
-            assert_eq!(none, expected, "scores of {size}, token {token}: {row:?}");
+            let expected = !visible_keys.contains(&token) || (is_zero && size > 1.0);
+            assert_eq!(is_zero, expected, "scores of {size}, token {token}: {row:?}");
         }
     }
 }
@@ -298,38 +301,42 @@ fn masked_logits_get_zero_gradient_and_change_no_other() {
         let is_masked = |column: usize| column % 3 == 1;
         let plain: Vec<f32> = noise(1, rows * cols).iter().map(|x| 3.0 * x).collect();
         let mut logits = plain.clone();
-        for (at, logit) in logits.iter_mut().enumerate() {
-            if is_masked(at % cols) {
+        for (index, logit) in logits.iter_mut().enumerate() {
+            if is_masked(index % cols) {
                 *logit = masked;
             }
         }
         let targets: Vec<u32> = (0..rows as u32).map(|row| row * 30).collect();
         // On the CPU, without the masked logits.
-        let (mut slopes, mut losses) = (Vec::new(), vec![0.0; rows]);
+        let (mut gradients, mut losses) = (Vec::new(), vec![0.0; rows]);
         for row in plain.chunks(cols) {
-            let seen = row.iter().enumerate().filter(|(column, _)| !is_masked(*column));
-            slopes.extend(seen.map(|(_, logit)| *logit));
+            let unmasked = row.iter().enumerate().filter(|(column, _)| !is_masked(*column));
+            gradients.extend(unmasked.map(|(_, logit)| *logit));
         }
-        let among = |target: u32| (0..target).filter(|column| !is_masked(*column as usize)).count() as u32;
-        let their_targets: Vec<u32> = targets.iter().map(|target| among(*target)).collect();
-        cross_entropy_backward_in_place(&mut slopes, &their_targets, 0.25, &mut losses).expect("sizes that fit");
+        let unmasked_index = |target: u32| (0..target).filter(|column| !is_masked(*column as usize)).count() as u32;
+        let cpu_targets: Vec<u32> = targets.iter().map(|target| unmasked_index(*target)).collect();
+        cross_entropy_backward_in_place(&mut gradients, &cpu_targets, 0.25, &mut losses).expect("sizes that fit");
         let x = floats(&client, &logits, rows, cols);
         let actual = gpu::cross_entropy_in_place(&client, &x, &numbers(&client, &targets), 0.25, true)
             .and_then(|losses| Floats::new(losses, 1, rows))
             .expect("sizes that fit");
-        let what = format!("masked by {masked:e}");
-        assert_near(&what, &client, &actual, &wide(&losses), ERROR);
-        let (mut hidden, mut shown) = (Vec::new(), Vec::new());
-        for (at, slope) in read(&client, &x).into_iter().enumerate() {
-            if is_masked(at % cols) {
-                hidden.push(slope)
+        let case = format!("masked by {masked:e}");
+        assert_near(&case, &client, &actual, &wide(&losses), ERROR);
+        let (mut masked_gradients, mut other_gradients) = (Vec::new(), Vec::new());
+        for (index, gradient) in read(&client, &x).into_iter().enumerate() {
+            if is_masked(index % cols) {
+                masked_gradients.push(gradient)
             } else {
-                shown.push(slope)
+                other_gradients.push(gradient)
             }
         }
-        assert!(hidden.iter().all(|slope| *slope == 0.0), "{what}: {:?}", &hidden[..8]);
-        let shown = floats(&client, &shown, 1, slopes.len());
-        assert_near(&what, &client, &shown, &wide(&slopes), ERROR);
+        assert!(
+            masked_gradients.iter().all(|gradient| *gradient == 0.0),
+            "{case}: {:?}",
+            &masked_gradients[..8]
+        );
+        let other_gradients = floats(&client, &other_gradients, 1, gradients.len());
+        assert_near(&case, &client, &other_gradients, &wide(&gradients), ERROR);
     }
 }
 
@@ -355,9 +362,11 @@ fn no_kernel_calls_exp_without_its_bounds() {
     assert!(unbounded.is_empty(), "{unbounded:#?}");
 }
 
-/// Columns `at..at + count` of a matrix of `width`.
-fn columns(x: &[f32], width: usize, at: usize, count: usize) -> Vec<f64> {
-    x.chunks(width).flat_map(|row| wide(&row[at..at + count])).collect()
+/// Columns `first..first + count` of a matrix of `width`.
+fn columns(x: &[f32], width: usize, first: usize, count: usize) -> Vec<f64> {
+    x.chunks(width)
+        .flat_map(|row| wide(&row[first..first + count]))
+        .collect()
 }
 
 #[test]
@@ -378,10 +387,10 @@ fn the_gradient_through_a_weight_matches_the_product() {
         if !parts.includes_or(number == 0, number, &case) {
             continue;
         }
-        let ((weight, expanded), at) = (weight(&client, quant, rows, cols), 2);
+        let ((weight, dequantized), first_column) = (weight(&client, quant, rows, cols), 2);
         let (dy, before) = (noise(1, tokens * (rows + 5)), noise(2, tokens * cols));
-        let d = columns(&dy, rows + 5, at, rows);
-        let mut expected = matmul(&d, &wide(&expanded), tokens, rows, cols);
+        let d = columns(&dy, rows + 5, first_column, rows);
+        let mut expected = matmul(&d, &wide(&dequantized), tokens, rows, cols);
         expected.iter_mut().for_each(|x| *x *= 0.5);
         if add {
             expected
@@ -393,7 +402,7 @@ fn the_gradient_through_a_weight_matches_the_product() {
         gpu::weight_backward(
             &client,
             &floats(&client, &dy, tokens, rows + 5),
-            at,
+            first_column,
             &weight,
             0.5,
             MatmulPrecision::F32,
@@ -416,9 +425,9 @@ fn a_weight_beyond_a_binding_is_processed_in_ranges() {
     let Some(client) = gpu() else { return };
     // 128 rows of 34 bytes are aligned.
     let (tokens, rows, cols, limit) = (5, 300, 32, 128 * 34 + 33);
-    let (weight, expanded) = weight(&client, Quant::Q8_0, rows, cols);
+    let (weight, dequantized) = weight(&client, Quant::Q8_0, rows, cols);
     let (dy, before) = (noise(1, tokens * rows), noise(2, tokens * cols));
-    let product = matmul(&wide(&dy), &wide(&expanded), tokens, rows, cols);
+    let product = matmul(&wide(&dy), &wide(&dequantized), tokens, rows, cols);
     let dy = floats(&client, &dy, tokens, rows);
     for add in [false, true] {
         let dx = floats(&client, &before, tokens, cols);
@@ -466,7 +475,7 @@ fn the_gradient_of_a_linear_covers_weight_and_adapter() {
         if !parts.includes_or(number == 0, number, &case) {
             continue;
         }
-        let ((weight, expanded), at, width) = (weight(&client, Quant::Q8_0, rows, cols), 1, rows + 3);
+        let ((weight, dequantized), first_column, width) = (weight(&client, Quant::Q8_0, rows, cols), 1, rows + 3);
         let (x, dy, before) = (
             noise(1, tokens * cols),
             noise(2, tokens * width),
@@ -484,15 +493,15 @@ fn the_gradient_of_a_linear_covers_weight_and_adapter() {
                 .map(|(x, mask)| x * f64::from(*mask))
                 .collect::<Vec<_>>()
         };
-        let times = |x: &[f64], factor: f64| x.iter().map(|x| factor * x).collect::<Vec<_>>();
-        let d = columns(&dy, width, at, rows);
-        let seen = masked(wide(&x));
-        let d_low = times(&matmul(&d, &wide(&b), tokens, rows, rank), 2.0);
-        let low = matmul(&seen, &transpose(&wide(&a), rank, cols), tokens, cols, rank);
-        let through = masked(matmul(&d_low, &wide(&a), tokens, rank, cols));
-        let mut expected = times(&matmul(&d, &wide(&expanded), tokens, rows, cols), 0.5);
-        for ((x, through), before) in expected.iter_mut().zip(through).zip(&before) {
-            *x += through + if add { f64::from(*before) } else { 0.0 };
+        let scaled = |x: &[f64], factor: f64| x.iter().map(|x| factor * x).collect::<Vec<_>>();
+        let d = columns(&dy, width, first_column, rows);
+        let dropped_x = masked(wide(&x));
+        let d_low = scaled(&matmul(&d, &wide(&b), tokens, rows, rank), 2.0);
+        let low = matmul(&dropped_x, &transpose(&wide(&a), rank, cols), tokens, cols, rank);
+        let adapter_dx = masked(matmul(&d_low, &wide(&a), tokens, rank, cols));
+        let mut expected = scaled(&matmul(&d, &wide(&dequantized), tokens, rows, cols), 0.5);
+        for ((x, adapter_dx), before) in expected.iter_mut().zip(adapter_dx).zip(&before) {
+            *x += adapter_dx + if add { f64::from(*before) } else { 0.0 };
         }
         let linear = Linear {
             weight,
@@ -507,16 +516,16 @@ fn the_gradient_of_a_linear_covers_weight_and_adapter() {
         };
         let dx = floats(&client, &before, tokens, cols);
         let (x, dy) = (floats(&client, &x, tokens, cols), floats(&client, &dy, tokens, width));
-        let adapter = gpu::linear_backward(&client, &x, &linear, MatmulPrecision::F32, &dy, at, &dx, add)
+        let adapter = gpu::linear_backward(&client, &x, &linear, MatmulPrecision::F32, &dy, first_column, &dx, add)
             .expect("sizes that fit");
-        let what = format!("{tokens} tokens, {rows} by {cols}, rank {rank}, {dropout:?}");
-        assert_near(&format!("dx of {what}"), &client, &dx, &expected, ERROR);
-        assert_eq!(adapter.is_some(), rank > 0, "{what}");
+        let case = format!("{tokens} tokens, {rows} by {cols}, rank {rank}, {dropout:?}");
+        assert_near(&format!("dx of {case}"), &client, &dx, &expected, ERROR);
+        assert_eq!(adapter.is_some(), rank > 0, "{case}");
         if let Some((da, db)) = adapter {
-            let of_a = matmul(&transpose(&d_low, tokens, rank), &seen, rank, tokens, cols);
-            assert_near(&format!("da of {what}"), &client, &da, &of_a, ERROR);
-            let of_b = times(&matmul(&transpose(&d, tokens, rows), &low, rows, tokens, rank), 2.0);
-            assert_near(&format!("db of {what}"), &client, &db, &of_b, ERROR);
+            let expected_da = matmul(&transpose(&d_low, tokens, rank), &dropped_x, rank, tokens, cols);
+            assert_near(&format!("da of {case}"), &client, &da, &expected_da, ERROR);
+            let expected_db = scaled(&matmul(&transpose(&d, tokens, rows), &low, rows, tokens, rank), 2.0);
+            assert_near(&format!("db of {case}"), &client, &db, &expected_db, ERROR);
         }
     }
 }
@@ -524,22 +533,22 @@ fn the_gradient_of_a_linear_covers_weight_and_adapter() {
 #[test]
 fn mismatched_sizes_are_errors() {
     let Some(client) = gpu() else { return };
-    let of = |rows, cols| floats(&client, &vec![1.0; rows * cols], rows, cols);
-    let one = norm_of(&client, &[1.0; 4], 1e-3);
-    assert!(gpu::rms_norm_backward(&client, &of(2, 4), &one, &of(3, 4)).is_err());
-    assert!(gpu::rms_norm_backward(&client, &of(2, 5), &one, &of(2, 5)).is_err());
-    assert!(gpu::glu_backward(&client, &of(2, 5), Activation::Silu, &of(2, 3)).is_err());
-    assert!(gpu::cross_entropy_in_place(&client, &of(9, 5), &unpadded(numbers(&client, &[0])), 1.0, true).is_err());
+    let ones = |rows, cols| floats(&client, &vec![1.0; rows * cols], rows, cols);
+    let norm = norm_of(&client, &[1.0; 4], 1e-3);
+    assert!(gpu::rms_norm_backward(&client, &ones(2, 4), &norm, &ones(3, 4)).is_err());
+    assert!(gpu::rms_norm_backward(&client, &ones(2, 5), &norm, &ones(2, 5)).is_err());
+    assert!(gpu::glu_backward(&client, &ones(2, 5), Activation::Silu, &ones(2, 3)).is_err());
+    assert!(gpu::cross_entropy_in_place(&client, &ones(9, 5), &unpadded(numbers(&client, &[0])), 1.0, true).is_err());
     let (weight, _) = weight(&client, Quant::Q8_0, 3, 32);
     assert!(
         gpu::weight_backward(
             &client,
-            &of(2, 4),
+            &ones(2, 4),
             2,
             &weight,
             1.0,
             MatmulPrecision::F32,
-            &of(2, 32),
+            &ones(2, 32),
             false
         )
         .is_err()
@@ -547,12 +556,12 @@ fn mismatched_sizes_are_errors() {
     assert!(
         gpu::weight_backward(
             &client,
-            &of(2, 4),
+            &ones(2, 4),
             1,
             &weight,
             1.0,
             MatmulPrecision::F32,
-            &of(2, 33),
+            &ones(2, 33),
             false
         )
         .is_err()
@@ -565,5 +574,5 @@ fn mismatched_sizes_are_errors() {
         window: None,
     };
     let starts = numbers(&client, &[0, 0]);
-    assert!(gpu::attend_batch_backward(&client, &of(2, 14), &heads, &starts, &of(2, 6)).is_err());
+    assert!(gpu::attend_batch_backward(&client, &ones(2, 14), &heads, &starts, &ones(2, 6)).is_err());
 }

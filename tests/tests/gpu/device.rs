@@ -19,7 +19,7 @@ pub fn gpu() -> Option<Client> {
     }
     let client = CLIENT.get_or_init(|| {
         driver::select();
-        opened()
+        open()
     });
     Some(client.clone())
 }
@@ -34,12 +34,12 @@ const RUNTIME: &str = if cfg!(feature = "cuda") {
 };
 
 #[cfg(feature = "cuda")]
-fn opened() -> Client {
+fn open() -> Client {
     cubecl::Device::Cuda(Default::default()).client()
 }
 
 #[cfg(not(feature = "cuda"))]
-fn opened() -> Client {
+fn open() -> Client {
     cubecl::Device::Wgpu(Default::default()).client()
 }
 
@@ -61,8 +61,8 @@ const PADDING: usize = 70;
 
 /// A matrix on the device.
 pub fn floats(client: &Client, values: &[f32], rows: usize, cols: usize) -> Floats {
-    let longer: Vec<f32> = values.iter().copied().chain([f32::NAN; PADDING]).collect();
-    Floats::new(client.create_from_slice(f32::as_bytes(&longer)), rows, cols)
+    let padded: Vec<f32> = values.iter().copied().chain([f32::NAN; PADDING]).collect();
+    Floats::new(client.create_from_slice(f32::as_bytes(&padded)), rows, cols)
         .expect("the buffer is as large as the matrix")
 }
 
@@ -73,8 +73,8 @@ pub fn unpadded(buffer: Handle) -> Handle {
 
 /// Integers on the device.
 pub fn numbers(client: &Client, values: &[u32]) -> Handle {
-    let longer: Vec<u32> = values.iter().copied().chain([u32::MAX; PADDING]).collect();
-    client.create_from_slice(u32::as_bytes(&longer))
+    let padded: Vec<u32> = values.iter().copied().chain([u32::MAX; PADDING]).collect();
+    client.create_from_slice(u32::as_bytes(&padded))
 }
 
 /// A weight `[rows, cols]` of quantized noise: on the device, and dequantized.
@@ -109,13 +109,13 @@ pub fn read(client: &Client, values: &Floats) -> Vec<f32> {
 
 /// Panics if a matrix on the device is not close to `expected`.
 #[track_caller]
-pub fn assert_near(what: &str, client: &Client, found: &Floats, expected: &[f64], tolerance: f64) {
-    let found = read(client, found);
-    let error = relative_error(&found, expected);
+pub fn assert_near(what: &str, client: &Client, actual: &Floats, expected: &[f64], tolerance: f64) {
+    let actual = read(client, actual);
+    let error = relative_error(&actual, expected);
     assert!(
         error <= tolerance,
         "{what}: off by {error:.3e} of its length, {tolerance:.1e} allowed\nfound    {:?}\nexpected {:?}",
-        &found[..found.len().min(8)],
+        &actual[..actual.len().min(8)],
         &expected[..expected.len().min(8)],
     );
 }

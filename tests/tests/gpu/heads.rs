@@ -58,18 +58,18 @@ fn heads_are_normalized_and_rotated_as_the_reference() {
             noise(1, 9 * width),
             [noise(2, heads.head_dim), noise(3, heads.head_dim)],
         );
-        let there = |which: usize| Norm {
-            weight: floats(&client, &weights[which], 1, heads.head_dim).handle,
+        let norm = |index: usize| Norm {
+            weight: floats(&client, &weights[index], 1, heads.head_dim).handle,
             eps,
         };
-        let [q, k] = [0, 1].map(|which| norms[which].then(|| there(which)));
+        let [q, k] = [0, 1].map(|index| norms[index].then(|| norm(index)));
         let table = rope_table(&Rope::new(pairing, dims, 100.0, 1.0, None), 100);
         // An empty table still needs a buffer of one word.
         let table = floats(&client, &[table, vec![0.0]].concat(), 1, 1).handle;
-        let (qkv_there, at) = (floats(&client, &qkv, 9, width), numbers(&client, &positions));
+        let (qkv_on_gpu, positions_on_gpu) = (floats(&client, &qkv, 9, width), numbers(&client, &positions));
         let actual = qk_norm_rope(
             &client,
-            &qkv_there,
+            &qkv_on_gpu,
             &heads,
             q.as_ref(),
             k.as_ref(),
@@ -77,10 +77,10 @@ fn heads_are_normalized_and_rotated_as_the_reference() {
             dims,
             &table,
             100,
-            &at,
+            &positions_on_gpu,
         )
         .expect("shapes that fit");
-        let norms = [0, 1].map(|which| norms[which].then(|| wide(&weights[which])));
+        let norms = [0, 1].map(|index| norms[index].then(|| wide(&weights[index])));
         let reference = QkNormRope {
             norms,
             eps: f64::from(eps),
@@ -91,15 +91,24 @@ fn heads_are_normalized_and_rotated_as_the_reference() {
         let expected = reference_qk_norm_rope(&wide(&qkv), &heads, &positions, &reference);
         assert_near(&format!("case {number}"), &client, &actual, &expected, 1e-5);
 
-        let wrong = |heads: &Heads, dims, positions| {
+        let refused = |heads: &Heads, dims, positions| {
             assert!(
                 qk_norm_rope(
-                    &client, &qkv_there, heads, None, None, pairing, dims, &table, positions, &at
+                    &client,
+                    &qkv_on_gpu,
+                    heads,
+                    None,
+                    None,
+                    pairing,
+                    dims,
+                    &table,
+                    positions,
+                    &positions_on_gpu
                 )
                 .is_err()
             );
         };
-        wrong(
+        refused(
             &Heads {
                 head_dim: heads.head_dim + 1,
                 ..heads
@@ -107,8 +116,8 @@ fn heads_are_normalized_and_rotated_as_the_reference() {
             dims,
             100,
         );
-        wrong(&Heads { kv_heads: 0, ..heads }, dims, 100);
-        wrong(&heads, dims + 2, 100);
-        wrong(&heads, 2, 0);
+        refused(&Heads { kv_heads: 0, ..heads }, dims, 100);
+        refused(&heads, dims + 2, 100);
+        refused(&heads, 2, 0);
     }
 }

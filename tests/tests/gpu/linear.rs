@@ -18,7 +18,7 @@ struct Case {
     rank: usize,
     /// The adapter's dropout rate.
     rate: Option<f32>,
-    /// The output's first column in a matrix with 3 extra columns.
+    /// First column of the outputs in a matrix with 3 extra columns.
     at: usize,
     add: bool,
 }
@@ -38,7 +38,7 @@ impl Case {
         }
     }
 
-    /// Runs it with `run`.
+    /// Computes the linear with `run` and compares it with the reference.
     #[track_caller]
     fn check(&self, client: &Client, run: impl Fn(&Floats, &Linear, &Floats)) {
         let Case {
@@ -55,9 +55,9 @@ impl Case {
         let (a, b, bias) = (noise(3, rank * cols), noise(4, rows * rank), noise(5, rows));
         let dropout = rate.map(|rate| Dropout { seed: 8, rate });
         let mask = |dropout: Dropout| {
-            let mut kept = vec![1.0; tokens * cols];
-            dropout.drop_in_place(&mut kept, cols);
-            wide(&kept)
+            let mut mask = vec![1.0; tokens * cols];
+            dropout.drop_in_place(&mut mask, cols);
+            wide(&mask)
         };
         let scale = if rank > 0 { 0.25 } else { 1.0 };
         let expected = reference::Linear {
@@ -86,9 +86,9 @@ impl Case {
         };
         let (x, width) = (noise(6, tokens * cols), rows + 3);
         let before = noise(7, tokens * width);
-        let mut whole = wide(&before);
+        let mut expected_out = wide(&before);
         for (i, y) in expected.over(&wide(&x)).into_iter().enumerate() {
-            let out = &mut whole[i / rows * width + at + i % rows];
+            let out = &mut expected_out[i / rows * width + at + i % rows];
             *out = y + if add { *out } else { 0.0 };
         }
         let out = floats(client, &before, tokens, width);
@@ -97,7 +97,7 @@ impl Case {
             &format!("{quant}, {tokens} tokens, {rows} x {cols}"),
             client,
             &out,
-            &whole,
+            &expected_out,
             1e-5,
         );
     }
@@ -198,24 +198,24 @@ fn mismatched_sizes_of_a_linear_are_errors() {
         lora: None,
         bias: None,
     };
-    let of = |rows, cols| floats(&client, &vec![1.0; rows * cols], rows, cols);
+    let ones = |rows, cols| floats(&client, &vec![1.0; rows * cols], rows, cols);
     let refused = |x: &Floats, y: &Linear, out: &Floats, at| {
         assert!(linear(&client, x, y, MatmulPrecision::F32, out, at, false).is_err())
     };
-    refused(&of(2, 32), &plain, &of(2, 5), 0);
-    refused(&of(2, 64), &plain, &of(3, 5), 0);
-    refused(&of(2, 64), &plain, &of(2, 5), 1);
+    refused(&ones(2, 32), &plain, &ones(2, 5), 0);
+    refused(&ones(2, 64), &plain, &ones(3, 5), 0);
+    refused(&ones(2, 64), &plain, &ones(2, 5), 1);
     let mut larger = plain.clone();
     larger.weight.words = unpadded(larger.weight.words);
     larger.weight.rows = 6;
-    refused(&of(2, 64), &larger, &of(2, 6), 0);
-    let bias = Some(unpadded(of(1, 4).handle));
-    refused(&of(2, 64), &Linear { bias, ..plain.clone() }, &of(2, 5), 0);
+    refused(&ones(2, 64), &larger, &ones(2, 6), 0);
+    let bias = Some(unpadded(ones(1, 4).handle));
+    refused(&ones(2, 64), &Linear { bias, ..plain.clone() }, &ones(2, 5), 0);
     let lora = Some(Lora {
-        a: of(3, 64),
-        b: of(5, 2),
+        a: ones(3, 64),
+        b: ones(5, 2),
         scale: 1.0,
         dropout: None,
     });
-    refused(&of(2, 64), &Linear { lora, ..plain }, &of(2, 5), 0);
+    refused(&ones(2, 64), &Linear { lora, ..plain }, &ones(2, 5), 0);
 }

@@ -39,22 +39,22 @@ fn matmul_matches_the_reference() {
         let [m, k, n] = case.shape;
         let (a, b, before) = (noise(1, m * k), noise(2, k * n), noise(3, m * case.width));
         let mut expected = wide(&before);
-        for (at, x) in matmul(&wide(&a), &wide(&b), m, k, n).into_iter().enumerate() {
-            let out = &mut expected[at / n * case.width + case.at + at % n];
+        for (index, x) in matmul(&wide(&a), &wide(&b), m, k, n).into_iter().enumerate() {
+            let out = &mut expected[index / n * case.width + case.at + index % n];
             *out = 0.5 * x + if case.add { *out } else { 0.0 };
         }
-        let turn = |x: &[f32], rows, cols| {
+        let transposed = |x: &[f32], rows, cols| {
             transpose(&wide(x), rows, cols)
                 .iter()
                 .map(|x| *x as f32)
                 .collect::<Vec<_>>()
         };
         let a = match case.transpose {
-            Transpose::A => floats(&client, &turn(&a, m, k), k, m),
+            Transpose::A => floats(&client, &transposed(&a, m, k), k, m),
             _ => floats(&client, &a, m, k),
         };
         let b = match case.transpose {
-            Transpose::B => floats(&client, &turn(&b, k, n), n, k),
+            Transpose::B => floats(&client, &transposed(&b, k, n), n, k),
             _ => floats(&client, &b, k, n),
         };
         let out = floats(&client, &before, m, case.width);
@@ -66,19 +66,19 @@ fn matmul_matches_the_reference() {
 #[test]
 fn an_empty_matmul_is_zero_and_mismatched_sizes_are_errors() {
     let Some(client) = gpu() else { return };
-    let of = |rows, cols| floats(&client, &vec![1.0; rows * cols], rows, cols);
-    let out = of(2, 3);
+    let ones = |rows, cols| floats(&client, &vec![1.0; rows * cols], rows, cols);
+    let out = ones(2, 3);
     for (a, b, at) in [
-        (of(2, 4), of(5, 3), 0),
-        (of(3, 4), of(4, 3), 0),
-        (of(2, 4), of(4, 3), 1),
+        (ones(2, 4), ones(5, 3), 0),
+        (ones(3, 4), ones(4, 3), 0),
+        (ones(2, 4), ones(4, 3), 1),
     ] {
         assert!(gpu::matmul(&client, &a, &b, Transpose::None, 1.0, &out, at, false).is_err());
     }
-    let mut short = of(2, 4);
+    let mut short = ones(2, 4);
     short.cols = 400;
-    assert!(gpu::matmul(&client, &short, &of(400, 3), Transpose::None, 1.0, &out, 0, false).is_err());
+    assert!(gpu::matmul(&client, &short, &ones(400, 3), Transpose::None, 1.0, &out, 0, false).is_err());
     assert_eq!(read(&client, &out), vec![1.0; 6]);
-    gpu::matmul(&client, &of(2, 0), &of(0, 3), Transpose::None, 1.0, &out, 0, false).expect("nothing fits");
+    gpu::matmul(&client, &ones(2, 0), &ones(0, 3), Transpose::None, 1.0, &out, 0, false).expect("nothing fits");
     assert_eq!(read(&client, &out), vec![0.0; 6]);
 }

@@ -1,5 +1,5 @@
-//! GEMM on matrix units. What only a driver that lists them can fail is ignored elsewhere: `cargo
-//! xtask spirv` and `cargo xtask gpu` run it. The same cases on plain kernels are in `linear.rs`.
+//! GEMM on matrix units. Tests that need a driver which lists them are ignored: `cargo xtask
+//! spirv` and `cargo xtask gpu` run them. The same cases on plain kernels are in `linear.rs`.
 
 use crate::device::{floats, gpu, read, weight_of};
 use cubecl::ir::{ElemType, FloatKind};
@@ -28,7 +28,7 @@ enum Direction {
     Backward,
 }
 
-const WAYS: [Direction; 2] = [Direction::Forward, Direction::Backward];
+const DIRECTIONS: [Direction; 2] = [Direction::Forward, Direction::Backward];
 
 impl Direction {
     /// Whether the kernels report that they use matrix units for it.
@@ -63,7 +63,7 @@ fn matrix_units() -> Client {
 /// A GEMM with scale 0.5, added to the output or overwriting it.
 pub struct Case {
     /// Description for error messages.
-    what: String,
+    description: String,
     direction: Direction,
     precision: MatmulPrecision,
     quant: Quant,
@@ -81,7 +81,7 @@ impl Case {
     fn noise(direction: Direction, quant: Quant, [tokens, rows, cols]: [usize; 3]) -> Self {
         let depth = if direction == Direction::Forward { cols } else { rows };
         Self {
-            what: "noise".to_owned(),
+            description: "noise".to_owned(),
             direction,
             precision: MatmulPrecision::Bf16,
             quant,
@@ -114,38 +114,52 @@ impl Case {
         } else {
             (rows, cols)
         };
-        // First column of the outputs in a wider matrix.
-        let (at, beside) = (2, 5);
+        // First column of the outputs in a wider matrix, and the number of its other columns.
+        let (first_column, extra_columns) = (2, 5);
         let factor = match direction {
             Direction::Forward => transpose(&wide(&values), rows, cols),
             Direction::Backward => wide(&values),
         };
-        let (found, before) = match direction {
+        let (actual, before) = match direction {
             Direction::Forward => {
-                let before = noise(8, tokens * (count + beside));
+                let before = noise(8, tokens * (count + extra_columns));
                 let (x, out) = (
                     floats(client, &self.x, tokens, depth),
-                    floats(client, &before, tokens, count + beside),
+                    floats(client, &before, tokens, count + extra_columns),
                 );
-                self.linear(client, weight, &x, &out, at);
-                let found = read(client, &out);
-                for (found, before) in found.chunks(count + beside).zip(before.chunks(count + beside)) {
-                    assert_eq!(found[..at], before[..at], "columns beside the outputs");
-                    assert_eq!(found[at + count..], before[at + count..], "columns beside the outputs");
+                self.linear(client, weight, &x, &out, first_column);
+                let actual = read(client, &out);
+                for (actual, before) in actual
+                    .chunks(count + extra_columns)
+                    .zip(before.chunks(count + extra_columns))
+                {
+                    assert_eq!(
+                        actual[..first_column],
+                        before[..first_column],
+                        "columns beside the outputs"
+                    );
+                    assert_eq!(
+                        actual[first_column + count..],
+                        before[first_column + count..],
+                        "columns beside the outputs"
+                    );
                 }
-                (inner(&found, count, at, beside), inner(&before, count, at, beside))
+                (
+                    inner(&actual, count, first_column, extra_columns),
+                    inner(&before, count, first_column, extra_columns),
+                )
             }
             Direction::Backward => {
                 let before = noise(8, tokens * count);
-                let mut dy = noise(9, tokens * (depth + beside));
-                for (into, from) in dy.chunks_mut(depth + beside).zip(self.x.chunks(depth)) {
-                    into[at..at + depth].copy_from_slice(from);
+                let mut dy = noise(9, tokens * (depth + extra_columns));
+                for (target, source) in dy.chunks_mut(depth + extra_columns).zip(self.x.chunks(depth)) {
+                    target[first_column..first_column + depth].copy_from_slice(source);
                 }
                 let (dy, dx) = (
-                    floats(client, &dy, tokens, depth + beside),
+                    floats(client, &dy, tokens, depth + extra_columns),
                     floats(client, &before, tokens, count),
                 );
-                weight_backward_with_limit(client, &dy, at, &weight, 0.5, precision, &dx, add, limit)
+                weight_backward_with_limit(client, &dy, first_column, &weight, 0.5, precision, &dx, add, limit)
                     .expect("shapes that fit");
                 (read(client, &dx), before)
             }
@@ -156,14 +170,14 @@ impl Case {
         let sums = matmul(&x, &factor, tokens, depth, count);
         let squares = matmul(&square(&x), &square(&factor), tokens, depth, count);
         let token = |token: usize| {
-            let its = token * count..(token + 1) * count;
-            let expected = sums[its.clone()].iter().zip(&before[its.clone()]);
+            let range = token * count..(token + 1) * count;
+            let expected = sums[range.clone()].iter().zip(&before[range.clone()]);
             Outputs {
-                found: found[its.clone()].to_vec(),
+                actual: actual[range.clone()].to_vec(),
                 expected: expected
                     .map(|(y, before)| 0.5 * y + share * f64::from(*before))
                     .collect(),
-                length: 0.5 * squares[its].iter().sum::<f64>().sqrt(),
+                norm: 0.5 * squares[range].iter().sum::<f64>().sqrt(),
             }
         };
         (0..tokens).map(token).collect()
@@ -179,7 +193,7 @@ impl Case {
         linear_with_limit(client, x, &linear, self.precision, out, at, self.add, self.limit).expect("shapes that fit");
     }
 
-    /// The same on plain kernels, also on a driver with matrix units.
+    /// The same case on plain kernels, even if the driver has matrix units.
     pub fn on_plain_kernels(self, client: &Client) -> Self {
         let uses = self.direction.uses(client, self.quant, self.tokens, self.precision);
         Self {
@@ -188,27 +202,27 @@ impl Case {
         }
     }
 
-    /// Runs it, and panics if a token's error is too large or another kernel ran than reported.
+    /// Runs the case. Panics if a token's error is too large or another kernel ran than reported.
     #[track_caller]
     pub fn check(&self, client: &Client) {
         let uses = self.direction.uses(client, self.quant, self.tokens, self.precision);
         let tolerance = if uses { ROUNDED } else { EXACT };
-        let mut furthest: f64 = 0.0;
+        let mut max_error: f64 = 0.0;
         for (token, outputs) in self.run(client).iter().enumerate() {
-            let (error, Outputs { found, expected, .. }) = (outputs.error(), outputs);
+            let (error, Outputs { actual, expected, .. }) = (outputs.error(), outputs);
             assert!(
                 error <= tolerance,
                 "{self}: token {token} is off by {error:.2e}\nfound    {:?}\nexpected {:?}",
-                &found[..found.len().min(8)],
+                &actual[..actual.len().min(8)],
                 &expected[..expected.len().min(8)],
             );
-            furthest = furthest.max(error);
+            max_error = max_error.max(error);
         }
         // Noise has more bits than f16.
         assert_eq!(
-            furthest > EXACT,
+            max_error > EXACT,
             uses,
-            "{self}: off by {furthest:.2e}, so another kernel was taken than is said"
+            "{self}: off by {max_error:.2e}, so another kernel ran than reported"
         );
     }
 }
@@ -216,7 +230,7 @@ impl Case {
 impl fmt::Display for Case {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self {
-            what,
+            description,
             direction,
             precision,
             quant,
@@ -227,36 +241,36 @@ impl fmt::Display for Case {
         } = self;
         write!(
             f,
-            "{what}, {direction:?}, {precision:?}, {quant}, {tokens} tokens, {rows} x {cols}"
+            "{description}, {direction:?}, {precision:?}, {quant}, {tokens} tokens, {rows} x {cols}"
         )
     }
 }
 
-/// Columns `at..at + count` of a matrix that has `beside` more.
-fn inner(x: &[f32], count: usize, at: usize, beside: usize) -> Vec<f32> {
-    x.chunks(count + beside)
-        .flat_map(|row| row[at..at + count].to_vec())
+/// Columns `first..first + count` of a matrix that has `extra` more.
+fn inner(x: &[f32], count: usize, first: usize, extra: usize) -> Vec<f32> {
+    x.chunks(count + extra)
+        .flat_map(|row| row[first..first + count].to_vec())
         .collect()
 }
 
-/// Outputs of a token.
+/// The outputs of one token.
 struct Outputs {
-    found: Vec<f32>,
+    actual: Vec<f32>,
     expected: Vec<f64>,
     /// The norm of all summed products.
-    length: f64,
+    norm: f64,
 }
 
 impl Outputs {
-    /// Their error relative to that norm.
+    /// The error relative to `norm`.
     fn error(&self) -> f64 {
-        let pairs = self.found.iter().zip(&self.expected);
+        let pairs = self.actual.iter().zip(&self.expected);
         let distance = pairs.map(|(x, y)| (f64::from(*x) - y).powi(2)).sum::<f64>().sqrt();
         match distance {
             0.0 => 0.0,
             // NaN counts as infinitely far.
             _ if distance.is_nan() => f64::INFINITY,
-            _ => distance / self.length,
+            _ => distance / self.norm,
         }
     }
 }
@@ -274,7 +288,7 @@ fn matrix_units_are_used_if_listed_and_the_precision_allows() {
     let listed = listed(&client);
     for quant in Quant::ALL {
         for tokens in [9, 33, 65, 1000] {
-            for (direction, precision, may) in [
+            for (direction, precision, is_allowed) in [
                 (Direction::Forward, MatmulPrecision::Int8Activations, true),
                 (Direction::Forward, MatmulPrecision::Bf16, true),
                 (Direction::Forward, MatmulPrecision::F32, false),
@@ -282,21 +296,21 @@ fn matrix_units_are_used_if_listed_and_the_precision_allows() {
                 (Direction::Backward, MatmulPrecision::Bf16, true),
                 (Direction::Backward, MatmulPrecision::F32, false),
             ] {
-                let what = format!("{direction:?}, {precision:?}, {quant}, {tokens} tokens");
+                let case = format!("{direction:?}, {precision:?}, {quant}, {tokens} tokens");
                 assert_eq!(
                     direction.uses(&client, quant, tokens, precision),
-                    may && listed,
-                    "{what}"
+                    is_allowed && listed,
+                    "{case}"
                 );
-                assert!(!direction.uses(&client, quant, 8, precision), "{what}");
+                assert!(!direction.uses(&client, quant, 8, precision), "{case}");
             }
         }
     }
 }
 
-/// Each format in shapes beside whole tiles.
+/// Each format, in shapes that are not multiples of the tiles.
 fn formats() -> Vec<Case> {
-    let of_format = |direction, quant: Quant| {
+    let format_case = |direction, quant: Quant| {
         let cols = match quant.block_elements() {
             1 => 77,
             32 => 96,
@@ -304,8 +318,8 @@ fn formats() -> Vec<Case> {
         };
         Case::noise(direction, quant, [9, 70, cols])
     };
-    let each = |direction| Quant::ALL.map(|quant| of_format(direction, quant));
-    WAYS.into_iter().flat_map(each).collect()
+    let each = |direction| Quant::ALL.map(|quant| format_case(direction, quant));
+    DIRECTIONS.into_iter().flat_map(each).collect()
 }
 
 /// Results that are added, weights in ranges of rows, and few and many tokens.
@@ -320,31 +334,32 @@ fn shapes() -> Vec<Case> {
         (65, 300, 96, MatmulPrecision::Bf16, false, limit),
         (9, 300, 96, MatmulPrecision::Bf16, true, limit),
     ];
-    let of_shape = |direction, (tokens, rows, cols, precision, add, limit)| Case {
+    let shape_case = |direction, (tokens, rows, cols, precision, add, limit)| Case {
         precision,
         add,
         limit,
         ..Case::noise(direction, Quant::Q4_0, [tokens, rows, cols])
     };
-    let each = |direction| shapes.map(|shape| of_shape(direction, shape));
-    WAYS.into_iter().flat_map(each).collect()
+    let each = |direction| shapes.map(|shape| shape_case(direction, shape));
+    DIRECTIONS.into_iter().flat_map(each).collect()
 }
 
 /// Values that f16 holds exactly.
 fn short_values() -> Vec<Case> {
     let short = |x: Vec<f32>| -> Vec<f32> { x.iter().map(|x| (x * 256.0).round() / 256.0).collect() };
-    let of_shape = |direction, (quant, shape)| {
+    let shape_case = |direction, (quant, shape)| {
         let noise = Case::noise(direction, quant, shape);
         Case {
-            what: "values exact in f16".to_owned(),
+            description: "values exact in f16".to_owned(),
             x: short(noise.x),
             w: short(noise.w),
             ..noise
         }
     };
-    let each =
-        |direction| [(Quant::F16, [130, 200, 77]), (Quant::F32, [40, 77, 200])].map(|shape| of_shape(direction, shape));
-    WAYS.into_iter().flat_map(each).collect()
+    let each = |direction| {
+        [(Quant::F16, [130, 200, 77]), (Quant::F32, [40, 77, 200])].map(|shape| shape_case(direction, shape))
+    };
+    DIRECTIONS.into_iter().flat_map(each).collect()
 }
 
 /// Weights and activations far beyond f16.
@@ -367,7 +382,7 @@ fn far_values() -> Vec<Case> {
     ];
     // Scales of the tokens' activations, in turn.
     let tokens = [1.0, 1e5, 1e-6, 0.0, 7e4, 1e15, 1e-15];
-    let of_weight = |direction, (quant, all, third): (Quant, f32, f32)| {
+    let weight_case = |direction, (quant, all, third): (Quant, f32, f32)| {
         let cols = quant.block_elements().max(96);
         let noise = Case::noise(direction, quant, [40, 70, cols]);
         let depth = noise.x.len() / noise.tokens;
@@ -375,25 +390,25 @@ fn far_values() -> Vec<Case> {
         let x = noise.x.iter().enumerate();
         let w = noise.w.iter().enumerate();
         Case {
-            what: format!("weights times {all:.0e} and {third:.0e}"),
+            description: format!("weights times {all:.0e} and {third:.0e}"),
             x: x.map(|(i, x)| x * tokens[i / depth % tokens.len()]).collect(),
             w: w.map(|(i, w)| w * size(i / cols)).collect(),
             ..noise
         }
     };
-    let each = |direction| weights.map(|weight| of_weight(direction, weight));
-    WAYS.into_iter().flat_map(each).collect()
+    let each = |direction| weights.map(|weight| weight_case(direction, weight));
+    DIRECTIONS.into_iter().flat_map(each).collect()
 }
 
 /// One large activation among small ones, multiplied by equally small weights.
 fn one_large_value() -> Vec<Case> {
-    let of_direction = |direction| {
+    let direction_case = |direction| {
         let noise = Case::noise(direction, Quant::F32, [40, 70, 70]);
         let is_large = |i: usize| i % 70 == 5;
         let x = noise.x.iter().enumerate();
         let w = noise.w.iter().enumerate();
         Case {
-            what: "one large activation".to_owned(),
+            description: "one large activation".to_owned(),
             x: x.map(|(i, x)| if is_large(i) { 1e5 } else { *x }).collect(),
             w: w.map(|(i, w)| match direction {
                 Direction::Forward if is_large(i) => w * 1e-5,
@@ -404,7 +419,7 @@ fn one_large_value() -> Vec<Case> {
             ..noise
         }
     };
-    WAYS.map(of_direction).into()
+    DIRECTIONS.map(direction_case).into()
 }
 
 /// All cases of the ignored tests.
@@ -457,7 +472,7 @@ fn small_activations_beside_a_large_one_keep_their_bits() {
 #[test]
 fn nan_and_infinity_propagate() {
     let Some(client) = gpu() else { return };
-    for direction in WAYS {
+    for direction in DIRECTIONS {
         for (x, w) in [
             (f32::INFINITY, 1.0),
             (f32::NAN, 1.0),
@@ -466,10 +481,10 @@ fn nan_and_infinity_propagate() {
         ] {
             let mut case = Case::noise(direction, Quant::F32, [40, 70, 70]);
             (case.x[5], case.w[5 * 70 + 5]) = (x, w);
-            let found = case.run(&client);
-            // The first token uses the first one, output 5 the other.
-            let first = if w == 1.0 { 0 } else { 5 };
-            assert!(!found[0].found[first].is_finite(), "{direction:?}, {x} and {w}");
+            let outputs = case.run(&client);
+            // `x` reaches all outputs of the first token, `w` only output 5.
+            let index = if w == 1.0 { 0 } else { 5 };
+            assert!(!outputs[0].actual[index].is_finite(), "{direction:?}, {x} and {w}");
         }
     }
 }

@@ -1,5 +1,5 @@
 //! Several builds of Hearth side by side: each is probed, the device checks' results select one,
-//! and work is switched to it. Copies of the portable build play the others.
+//! and work is switched to it. Copies of the portable build stand in for the other builds.
 
 use hearth_protocol::DeviceCheck;
 use hearth_tests::driver;
@@ -49,19 +49,19 @@ impl Installed {
     }
 
     /// Writes device check results of the first GPU in each build: its speed, or a mismatch.
-    fn set_checks(&self, found: &[(&str, Result<f64, &str>)]) {
+    fn set_checks(&self, results: &[(&str, Result<f64, &str>)]) {
         let gpu = self.gpu();
-        let check = |(build, found): &(&str, Result<f64, &str>)| {
-            let speed = found.unwrap_or_default();
+        let check = |(build, result): &(&str, Result<f64, &str>)| {
+            let speed = result.unwrap_or_default();
             json!({
                 "subject": {
                     "identity": gpu["identity"], "name": gpu["name"], "driver": gpu["driver"], "build": build,
                     "version": env!("CARGO_PKG_VERSION"), "check": DeviceCheck::VERSION,
                 },
-                "check": { "mismatch": found.err(), "bytes_per_second": speed, "macs_per_second": speed },
+                "check": { "mismatch": result.err(), "bytes_per_second": speed, "macs_per_second": speed },
             })
         };
-        let checks: Vec<Value> = found.iter().map(check).collect();
+        let checks: Vec<Value> = results.iter().map(check).collect();
         let text = json!({ "checks": checks }).to_string();
         fs::write(self.folder.path().join("devices.json"), text).expect("it is written");
     }
@@ -101,11 +101,11 @@ fn the_fastest_build_without_a_mismatch_is_used() {
 
     installed.set_checks(&[("portable", Ok(1e9)), ("vulkan", Ok(2e9))]);
     assert_eq!(builds(&installed.gpu()), ["vulkan", "portable"]);
-    let (there, switched) = installed.run(&[]);
-    assert!(switched, "{there:?}");
-    let (here, switched) = installed.run(&["--build", "portable"]);
-    assert!(!switched, "{here:?}");
-    assert_eq!(there.json()["ids"], here.json()["ids"]);
+    let (vulkan, switched) = installed.run(&[]);
+    assert!(switched, "{vulkan:?}");
+    let (portable, switched) = installed.run(&["--build", "portable"]);
+    assert!(!switched, "{portable:?}");
+    assert_eq!(vulkan.json()["ids"], portable.json()["ids"]);
 
     installed.set_checks(&[("portable", Ok(2e9)), ("vulkan", Ok(1e9))]);
     assert!(!installed.run(&[]).1);

@@ -43,7 +43,7 @@ fn text(path: &Path) -> &str {
 
 /// Asserts success, or exit code 1 and a sentence.
 #[track_caller]
-fn ends_well(ended: &Ended, name: &str) {
+fn assert_success_or_error(ended: &Ended, name: &str) {
     if ended.code != Some(0) {
         assert!(ended.error_line().ends_with(['.', ')']), "{name}: {ended:?}");
     }
@@ -108,8 +108,12 @@ fn models_that_cannot_be_read_are_listed_with_the_reason() {
         let name = entry.expect("an entry").file_name();
         let name = name.to_str().expect("test names are UTF-8").trim_end_matches(".gguf");
         let mut lines = listed.stdout.lines();
-        let is_of_it = |line: &&str| line.split_whitespace().next() == Some(name);
-        let detail = lines.by_ref().find(is_of_it).and_then(|_| lines.next()).map(str::trim);
+        let names_model = |line: &&str| line.split_whitespace().next() == Some(name);
+        let detail = lines
+            .by_ref()
+            .find(names_model)
+            .and_then(|_| lines.next())
+            .map(str::trim);
         let detail = detail.unwrap_or_else(|| panic!("{name} is not listed: {listed:?}"));
         let is_refused = detail.starts_with("unusable: ") && detail.ends_with('.');
         assert_eq!(is_refused, name != "whole", "{name}: {detail}");
@@ -118,11 +122,11 @@ fn models_that_cannot_be_read_are_listed_with_the_reason() {
 
 /// The fixture with another chat template.
 fn with_template(folder: &Path, template: &str) -> PathBuf {
-    changed(folder, &|metadata| metadata.insert("tokenizer.chat_template", template))
+    with_metadata(folder, &|metadata| metadata.insert("tokenizer.chat_template", template))
 }
 
 /// The fixture with other metadata.
-fn changed(folder: &Path, change: &dyn Fn(&mut Metadata)) -> PathBuf {
+fn with_metadata(folder: &Path, change: &dyn Fn(&mut Metadata)) -> PathBuf {
     let model = Gguf::open(llama()).expect("a fixture");
     let mut metadata = model.metadata().clone();
     change(&mut metadata);
@@ -158,13 +162,13 @@ fn templates_beyond_the_limits_are_refused_in_a_sentence() {
         "{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}".to_owned(),
     ] {
         let model = with_template(folder.path(), &template);
-        let shown: String = template.chars().take(80).collect();
+        let excerpt: String = template.chars().take(80).collect();
         let ended = hearth(&["run", text(&model), "words", "-n", "1"]);
-        assert!(ended.error_line().ends_with('.'), "{shown}: {ended:?}");
+        assert!(ended.error_line().ends_with('.'), "{excerpt}: {ended:?}");
     }
     // An indent has its own limit, within which this template may succeed.
     let model = with_template(folder.path(), "{{ 'a\nb'|indent(10**18) }}");
-    ends_well(&hearth(&["run", text(&model), "words", "-n", "1"]), "indent");
+    assert_success_or_error(&hearth(&["run", text(&model), "words", "-n", "1"]), "indent");
 }
 
 #[test]
@@ -172,7 +176,7 @@ fn a_vocabulary_of_long_special_tokens_is_refused_in_a_sentence() {
     let folder = tempfile::tempdir().expect("a folder");
     const COUNT: usize = 20_000;
     let texts: Strings = (0..COUNT).map(|n| format!("{n:0>500}")).collect();
-    let model = changed(folder.path(), &|metadata| {
+    let model = with_metadata(folder.path(), &|metadata| {
         metadata.insert("tokenizer.ggml.tokens", texts.clone());
         metadata.insert("tokenizer.ggml.merges", Strings::new());
         metadata.insert("tokenizer.ggml.scores", vec![0f32; COUNT]);
@@ -186,7 +190,7 @@ fn a_vocabulary_of_long_special_tokens_is_refused_in_a_sentence() {
 #[test]
 fn a_model_of_4096_layers_is_planned_on_a_gpu() {
     let folder = tempfile::tempdir().expect("a folder");
-    let model = changed(folder.path(), &|metadata| metadata.insert("llama.block_count", 4096u32));
+    let model = with_metadata(folder.path(), &|metadata| metadata.insert("llama.block_count", 4096u32));
     let ended = hearth(&["plan", text(&model), "--assume-gpu", "100000000", "--ctx", "131072"]);
     assert!(ended.stdout.contains("of 4097 layers"), "{ended:?}");
 }
@@ -291,7 +295,7 @@ fn schemas_are_followed_or_refused_in_a_sentence() {
             "--json-schema-file",
             text(&path),
         ]);
-        ends_well(&ended, name);
+        assert_success_or_error(&ended, name);
     }
 }
 
@@ -317,7 +321,7 @@ fn datasets_are_trained_on_or_refused_in_a_sentence() {
             "--eval-split",
             "0",
         ]);
-        ends_well(&ended, name);
+        assert_success_or_error(&ended, name);
         let _ = fs::remove_dir_all(&out);
     }
 }

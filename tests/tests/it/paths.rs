@@ -1,4 +1,4 @@
-//! Where tests look for the programs.
+//! The folder in which tests look for the programs.
 
 use hearth_tests::paths::Places;
 use std::ffi::OsString;
@@ -21,17 +21,20 @@ fn the_programs_of_a_checkout_are_in_its_target_folder() {
     fs::create_dir_all(root.join("target/release")).expect("a folder");
     assert_eq!(places(root).programs(), root.join("target/release"));
 
-    let set = |named: &str, target: &str| Places {
+    let with_variables = |named: &str, target: &str| Places {
         named: Some(OsString::from(named)),
         target: Some(OsString::from(target)),
         ..places(root)
     };
-    assert_eq!(set("", "").programs(), root.join("target/release"));
-    assert_eq!(set("", "other").programs(), root.join("other/release"));
+    assert_eq!(with_variables("", "").programs(), root.join("target/release"));
+    assert_eq!(with_variables("", "other").programs(), root.join("other/release"));
     let elsewhere = root.join("elsewhere");
     let elsewhere = elsewhere.to_str().expect("test paths are UTF-8");
-    assert_eq!(set("", elsewhere).programs(), Path::new(elsewhere).join("release"));
-    assert_eq!(set(elsewhere, "other").programs(), Path::new(elsewhere));
+    assert_eq!(
+        with_variables("", elsewhere).programs(),
+        Path::new(elsewhere).join("release")
+    );
+    assert_eq!(with_variables(elsewhere, "other").programs(), Path::new(elsewhere));
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! A folder that several processes share is made once, whole, and removed when nothing needs it.
+//! A folder that several processes share is made once, completely, and removed when unused.
 
 use hearth_tests::shared::{Shared, key};
 use std::fs;
@@ -28,32 +28,32 @@ fn names(folder: &Path) -> Vec<String> {
 #[test]
 fn a_folder_is_made_once() {
     let base = tempfile::tempdir().expect("a folder");
-    let made = AtomicUsize::new(0);
+    let calls = AtomicUsize::new(0);
     thread::scope(|scope| {
         for _ in 0..8 {
             scope.spawn(|| {
                 let shared = Shared::folder(base.path(), "thing", "1", |folder| {
-                    made.fetch_add(1, Ordering::Relaxed);
+                    calls.fetch_add(1, Ordering::Relaxed);
                     write(folder, "one");
                 });
                 assert_eq!(read(&shared), "one");
             });
         }
     });
-    assert_eq!(made.load(Ordering::Relaxed), 1);
+    assert_eq!(calls.load(Ordering::Relaxed), 1);
     Shared::folder(base.path(), "thing", "1", |_| panic!("it is kept"));
 }
 
 #[test]
 fn a_folder_whose_making_failed_is_made_again() {
     let base = tempfile::tempdir().expect("a folder");
-    let failed = catch_unwind(AssertUnwindSafe(|| {
+    let result = catch_unwind(AssertUnwindSafe(|| {
         Shared::folder(base.path(), "thing", "1", |folder| {
             write(folder, "half");
             panic!("as asked");
         })
     }));
-    assert!(failed.is_err() && !base.path().join("thing-1").exists());
+    assert!(result.is_err() && !base.path().join("thing-1").exists());
     let shared = Shared::folder(base.path(), "thing", "1", |folder| {
         assert!(names(folder).is_empty());
         write(folder, "whole");

@@ -1,6 +1,6 @@
 //! The host of all models under load: two models, four conversations and a run of fine-tuning, with
-//! cancellations, unloads and killed workers at random times. Nothing gets stuck, and every answer
-//! that is finished equals the one that is given alone.
+//! cancellations, unloads and killed workers at random times. No request hangs, and every finished
+//! answer equals the answer without concurrent requests.
 //!
 //! It lasts fifteen seconds; the environment variable `HEARTH_SOAK_SECONDS` sets another time.
 
@@ -27,7 +27,7 @@ const CONVERSATIONS: u64 = 4;
 /// Time limit of every answer and every load, which only a hang exceeds.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Most that the memory of the host's process may grow, in bytes.
+/// Maximum growth of the host process's memory, in bytes.
 const MAX_GROWTH: u64 = 32 << 20;
 
 /// A small generator of random numbers (xorshift64*, Vigna 2016).
@@ -46,9 +46,9 @@ impl Random {
     }
 }
 
-/// Numbers of events.
+/// Counters of events.
 #[derive(Debug, Default)]
-struct Count {
+struct Counts {
     finished: AtomicU32,
     cancelled: AtomicU32,
     interrupted: AtomicU32,
@@ -56,7 +56,7 @@ struct Count {
     runs: AtomicU32,
 }
 
-fn add(count: &AtomicU32) {
+fn increment(count: &AtomicU32) {
     count.fetch_add(1, Ordering::Relaxed);
 }
 
@@ -70,7 +70,7 @@ fn request(path: PathBuf) -> LoadRequest {
     }
 }
 
-/// The prompts: short and long ones, greedy and drawn.
+/// The prompts: short and long, greedy and sampled.
 fn generations() -> Vec<GenerateRequest> {
     let generation = |number: u64| {
         let words = ["Once upon a time", "The river", "In the morning, "][(number % 3) as usize];
@@ -109,7 +109,9 @@ async fn generate(lease: &Lease, generation: GenerateRequest, cancel_after: Opti
                     events.cancel();
                 }
                 event = events.next() => match event.expect("a last event") {
-                    Event::Finished(summary) if summary.reason == FinishReason::Cancelled => return End::Cancelled,
+                    Event::Finished(summary) if summary.finish_reason == FinishReason::Cancelled => {
+                        return End::Cancelled;
+                    }
                     Event::Finished(summary) => return End::Finished(summary.ids),
                     Event::Failed(problem) if problem.code == ProblemCode::Cancelled => return End::Cancelled,
                     Event::Failed(problem) => {
@@ -125,30 +127,30 @@ async fn generate(lease: &Lease, generation: GenerateRequest, cancel_after: Opti
 }
 
 /// One conversation after another, until the end.
-async fn converse(seed: u64, models: Arc<Vec<(Model, Vec<Vec<u32>>)>>, count: Arc<Count>, end: Instant) {
+async fn converse(seed: u64, models: Arc<Vec<(Model, Vec<Vec<u32>>)>>, counts: Arc<Counts>, end: Instant) {
     let mut random = Random(seed);
     let generations = generations();
     while Instant::now() < end {
-        let (model, alone) = &models[random.below(models.len() as u64) as usize];
+        let (model, expected) = &models[random.below(models.len() as u64) as usize];
         let number = random.below(generations.len() as u64) as usize;
         let cancel_after = (random.below(5) == 0).then(|| random.millis(200));
         // A killed worker fails a load, too.
         let Ok(lease) = timeout(PATIENCE, model.ready()).await.expect("a load that ends") else {
-            add(&count.interrupted);
+            increment(&counts.interrupted);
             continue;
         };
         match generate(&lease, generations[number].clone(), cancel_after).await {
             End::Finished(ids) => {
                 assert_eq!(
                     ids,
-                    alone[number],
+                    expected[number],
                     "answer {number} of {}",
                     model.request().path.display()
                 );
-                add(&count.finished);
+                increment(&counts.finished);
             }
-            End::Cancelled => add(&count.cancelled),
-            End::Interrupted => add(&count.interrupted),
+            End::Cancelled => increment(&counts.cancelled),
+            End::Interrupted => increment(&counts.interrupted),
         }
         drop(lease);
         sleep(random.millis(30)).await;
@@ -156,7 +158,7 @@ async fn converse(seed: u64, models: Arc<Vec<(Model, Vec<Vec<u32>>)>>, count: Ar
 }
 
 /// Kills workers and unloads models.
-async fn disturb(models: Arc<Vec<(Model, Vec<Vec<u32>>)>>, count: Arc<Count>, end: Instant) {
+async fn disturb(models: Arc<Vec<(Model, Vec<Vec<u32>>)>>, counts: Arc<Counts>, end: Instant) {
     let mut random = Random(77);
     while Instant::now() < end {
         sleep(Duration::from_millis(1500) + random.millis(3000)).await;
@@ -167,7 +169,7 @@ async fn disturb(models: Arc<Vec<(Model, Vec<Vec<u32>>)>>, count: Arc<Count>, en
             && let Some(process) = lease.process_id()
         {
             kill(process);
-            add(&count.kills);
+            increment(&counts.kills);
         }
     }
 }
@@ -185,7 +187,7 @@ fn kill(process: u32) {
 }
 
 /// Runs of fine-tuning, one after another; some are killed and resumed.
-async fn tune(host: ModelHost, folder: PathBuf, count: Arc<Count>, end: Instant) {
+async fn tune(host: ModelHost, folder: PathBuf, counts: Arc<Counts>, end: Instant) {
     let data = folder.join("data.jsonl");
     let lines: String = (0..24)
         .map(|n| format!("{{\"text\":\"The number after {n} is {}.\"}}\n", n + 1))
@@ -240,12 +242,12 @@ async fn tune(host: ModelHost, folder: PathBuf, count: Arc<Count>, end: Instant)
         };
         if !resume {
             number += 1;
-            add(&count.runs);
+            increment(&counts.runs);
         }
     }
 }
 
-/// Resident memory of this process in bytes. 0 where it is not known.
+/// Resident memory of this process in bytes; 0 if the system does not report it.
 fn resident() -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
@@ -253,8 +255,8 @@ fn resident() -> u64 {
     kibibytes.unwrap_or(0) * 1024
 }
 
-/// The answers of a model, each given alone.
-async fn alone(host: &ModelHost, path: &Path) -> (Model, Vec<Vec<u32>>) {
+/// The answers of a model without concurrent requests.
+async fn reference_answers(host: &ModelHost, path: &Path) -> (Model, Vec<Vec<u32>>) {
     let model = host.model(request(path.to_owned()));
     let lease = timeout(PATIENCE, model.ready())
         .await
@@ -279,7 +281,7 @@ const ALONE: &str = "HEARTH_SOAK_ALONE";
 
 #[test]
 fn nothing_gets_stuck_and_no_answer_is_disturbed() {
-    let is_set = |name: &str, value: &str| std::env::var(name).is_ok_and(|found| found == value);
+    let is_set = |name: &str, value: &str| std::env::var(name).is_ok_and(|actual| actual == value);
     if is_set(ALONE, "1") || is_set("NEXTEST_EXECUTION_MODE", "process-per-test") {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(2)
@@ -289,12 +291,12 @@ fn nothing_gets_stuck_and_no_answer_is_disturbed() {
     }
     // Other tests run in this process, whose memory is measured.
     let program = std::env::current_exe().expect("a test knows its own executable");
-    let mut alone = std::process::Command::new(program);
-    alone.args(["--exact", NAME, "--nocapture"]).env(ALONE, "1");
-    let ended = alone.output().expect("it starts");
-    let said = String::from_utf8_lossy(&ended.stdout);
-    assert!(ended.status.success() && said.contains("1 passed"), "{ended:?}");
-    println!("{said}");
+    let mut command = std::process::Command::new(program);
+    command.args(["--exact", NAME, "--nocapture"]).env(ALONE, "1");
+    let output = command.output().expect("it starts");
+    let stdout = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && stdout.contains("1 passed"), "{output:?}");
+    println!("{stdout}");
 }
 
 async fn soak() {
@@ -311,27 +313,27 @@ async fn soak() {
     let host = ModelHost::new(HostOptions { worker, idle_unload });
     let mut models = Vec::new();
     for path in [paths::model(), paths::root().join("tests/fixtures/models/qwen2.gguf")] {
-        models.push(alone(&host, &path).await);
+        models.push(reference_answers(&host, &path).await);
     }
     let models = Arc::new(models);
-    let count = Arc::<Count>::default();
+    let counts = Arc::<Counts>::default();
     let end = Instant::now() + time;
     let mut tasks = tokio::task::JoinSet::new();
     for seed in 1..=CONVERSATIONS {
-        tasks.spawn(converse(seed, Arc::clone(&models), Arc::clone(&count), end));
+        tasks.spawn(converse(seed, Arc::clone(&models), Arc::clone(&counts), end));
     }
-    tasks.spawn(disturb(Arc::clone(&models), Arc::clone(&count), end));
-    tasks.spawn(tune(host.clone(), folder.path().to_owned(), Arc::clone(&count), end));
-    // Memory counts from when everything was used once.
+    tasks.spawn(disturb(Arc::clone(&models), Arc::clone(&counts), end));
+    tasks.spawn(tune(host.clone(), folder.path().to_owned(), Arc::clone(&counts), end));
+    // Memory is compared from the time at which each part has been used once.
     sleep(time / 4).await;
     let before = resident();
-    while let Some(ended) = tasks.join_next().await {
-        ended.expect("a task that does not fail");
+    while let Some(result) = tasks.join_next().await {
+        result.expect("a task that does not fail");
     }
     let after = resident();
     timeout(PATIENCE, host.shut_down()).await.expect("an end");
-    println!("{count:?}, memory of the host {before} to {after} bytes");
-    assert!(count.finished.load(Ordering::Relaxed) > 0, "{count:?}");
+    println!("{counts:?}, memory of the host {before} to {after} bytes");
+    assert!(counts.finished.load(Ordering::Relaxed) > 0, "{counts:?}");
     assert!(after <= before + MAX_GROWTH, "{before} {after}");
     assert_eq!(host.live_models().len(), 0);
 }

@@ -29,28 +29,28 @@ fn sample() -> String {
 /// `hearth train` of the default model on the sample, a few short steps.
 fn arguments(out: &Path) -> Vec<String> {
     let fixed = "--seq 96 --batch 2 --lr 0.001 --max-steps 12 --seed 5 --json";
-    let begin = ["train", text(&model()), &sample(), "--out", text(out)].map(str::to_owned);
-    begin
+    let start = ["train", text(&model()), &sample(), "--out", text(out)].map(str::to_owned);
+    start
         .into_iter()
         .chain(fixed.split_whitespace().map(str::to_owned))
         .collect()
 }
 
-/// A run that tests only read, and what `hearth train` said of it: made once for an executable, a
-/// model, a dataset and arguments.
+/// A run that tests only read, and the report of `hearth train`: made once per executable, model,
+/// dataset and arguments.
 static RUN: LazyLock<(Shared, Value)> = LazyLock::new(|| {
     let (program, model, sample) = (executable("hearth"), model(), sample());
-    let how = arguments(Path::new("run")).join("\n");
+    let run_arguments = arguments(Path::new("run")).join("\n");
     // Another instruction set may round otherwise.
     let isa = env::var("HEARTH_ISA").unwrap_or_default();
-    let key = key(&[&program, &model, Path::new(&sample)], &[&how, &isa]);
+    let key = key(&[&program, &model, Path::new(&sample)], &[&run_arguments, &isa]);
     let shared = Shared::folder(&paths::shared(), "adapter", &key, |folder| {
         let ended = hearth(arguments(&folder.join("run")));
         ended.json();
         fs::write(folder.join("report.json"), ended.stdout).expect("a report");
     });
-    let said = fs::read_to_string(shared.path().join("report.json")).expect("a report");
-    let report = serde_json::from_str(said.lines().last().unwrap_or_default()).expect("JSON");
+    let output = fs::read_to_string(shared.path().join("report.json")).expect("a report");
+    let report = serde_json::from_str(output.lines().last().unwrap_or_default()).expect("JSON");
     (shared, report)
 });
 
@@ -85,7 +85,7 @@ fn an_adapter_changes_answers_and_the_base_is_unchanged() {
 fn a_killed_run_resumes_to_the_same_result() {
     let folder = tempfile::tempdir().expect("a folder");
     let out = folder.path().join("run");
-    // A quick machine may complete a run before it is killed; then another one is.
+    // A fast machine may complete a run before it is killed; then another run is started.
     wait::until(LIMIT, "a run is killed before its last step", || {
         let _ = fs::remove_dir_all(&out);
         (steps_of_killed_run(&out, folder.path()) < 12).then_some(())
@@ -94,7 +94,7 @@ fn a_killed_run_resumes_to_the_same_result() {
     let mut again = arguments(&out);
     again.push("--resume".to_owned());
     #[cfg(unix)]
-    a_full_disk_ends_it(&again, folder.path());
+    assert_fails_on_full_disk(&again, folder.path());
     let report = hearth(again).json();
     assert_eq!(report["losses"], RUN.1["losses"]);
     let weights = |run: &Path| fs::read(run.join("adapter/adapter_model.safetensors")).expect("an adapter");
@@ -118,10 +118,10 @@ fn steps_of_killed_run(out: &Path, data: &Path) -> usize {
     steps()
 }
 
-/// Resumes with a limit below a checkpoint's size: it ends with a sentence, and existing files
-/// stay.
+/// Resumes with a file size limit below a checkpoint's size: the run fails with an error message,
+/// and existing files stay.
 #[cfg(unix)]
-fn a_full_disk_ends_it(arguments: &[String], data: &Path) {
+fn assert_fails_on_full_disk(arguments: &[String], data: &Path) {
     // In blocks of 512 bytes: 30 MB; an adapter takes 20 and a checkpoint 59.
     let limited = "ulimit -f 60000; trap '' XFSZ; exec \"$0\" \"$@\"";
     let ended = Command::new("sh")
@@ -168,7 +168,7 @@ fn an_export_does_not_replace_its_inputs() {
     let adapter = Path::new(&run_folder()).join("adapter");
     let files = |path: &Path| fs::read_dir(path).expect("a folder").count();
     let before = files(&adapter);
-    for (to, out, says) in [
+    for (to, out, expected) in [
         ("gguf", base.as_path(), "is the model"),
         ("gguf-lora", &base, "is the model"),
         ("peft", &adapter, "is the adapter"),
@@ -189,14 +189,14 @@ fn an_export_does_not_replace_its_inputs() {
             text(out),
         ];
         let ended = hearth(words);
-        assert!(ended.error_line().contains(says), "{ended:?}");
+        assert!(ended.error_line().contains(expected), "{ended:?}");
     }
     assert!(fs::read(&base).expect("a model") == fs::read(model()).expect("a model"));
     assert_eq!((files(&adapter), files(folder.path())), (before, 1));
 }
 
 #[test]
-fn unusable_training_input_is_refused_in_a_sentence() {
+fn unusable_training_input_is_refused_with_a_message() {
     let folder = tempfile::tempdir().expect("a folder");
     let train = |name: &str, data: &[u8], more: &[&str]| -> Ended {
         let (data_path, out) = (folder.path().join(name), folder.path().join("out"));
@@ -208,9 +208,9 @@ fn unusable_training_input_is_refused_in_a_sentence() {
         assert!(!out.join("adapter").exists(), "{ended:?}");
         ended
     };
-    let refused = |name: &str, data: &[u8], more: &[&str], says: &str| {
+    let refused = |name: &str, data: &[u8], more: &[&str], expected: &str| {
         let ended = train(name, data, more);
-        assert!(ended.error_line().contains(says), "{name}: {ended:?}");
+        assert!(ended.error_line().contains(expected), "{name}: {ended:?}");
     };
     let good = br#"{"prompt": "Hello?", "completion": "Good day."}"#;
     refused("empty.jsonl", b"", &[], "empty");
@@ -222,9 +222,9 @@ fn unusable_training_input_is_refused_in_a_sentence() {
     );
     refused("wide.jsonl", good, &["--rank", "4000"], "rank");
     refused("none.jsonl", good, &["--targets", "lm_head"], "lm_head");
-    let stranger = root().join("tests/fixtures/adapters/llama");
-    refused("good.jsonl", good, &["--init", text(&stranger)], "belong");
+    let other_adapter = root().join("tests/fixtures/adapters/llama");
+    refused("good.jsonl", good, &["--init", text(&other_adapter)], "belong");
     let model = model();
-    let other = hearth(["run", text(&model), "Hello", "--adapter", text(&stranger)]);
+    let other = hearth(["run", text(&model), "Hello", "--adapter", text(&other_adapter)]);
     assert!(other.error_line().contains("belong"), "{other:?}");
 }

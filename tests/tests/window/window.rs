@@ -1,7 +1,7 @@
 //! The window, end to end: the real executable and the real page.
 //!
-//! Tests of answers have the real worker and the real model. Tests of what the window does with any
-//! answer have a scripted worker (`scripted.rs`).
+//! Tests of answers have the real worker and the real model. Tests of the window itself have a
+//! scripted worker (`scripted.rs`).
 
 use hearth_tests::close::close_window;
 use hearth_tests::paths;
@@ -52,7 +52,7 @@ fn an_answer_grows_until_it_is_stopped() {
     window.click("stop");
     window.until_answer(1, &["stopped"]);
     let stopped = window.answer_text();
-    // The next answer starts at once: the stopped one does not block it.
+    // The stopped answer does not block the next one.
     window.send("What is the capital of France?");
     window.until_ended(2);
     assert!(stopped.len() > later);

@@ -1,4 +1,4 @@
-//! The first hour in the real window: a model from the hub, and what a chat shows and finds.
+//! The first hour in the real window: a model from the hub, and rendering and search in a chat.
 //!
 //! The hub is a local one.
 
@@ -24,29 +24,29 @@ const DOWNLOAD: Duration = Duration::from_secs(120);
 fn hub() -> FakeHub {
     let bytes = std::fs::read(paths::model()).expect("the default model");
     let mut bodies = repository(REPOSITORY, &[("SmolLM2-135M-Instruct-Q4_1.gguf", bytes)]);
-    let found = format!(
+    let listing = format!(
         r#"[{{"_id": "1", "id": "{REPOSITORY}", "downloads": 91000, "likes": 120, "gated": false,
         "lastModified": "2026-01-02T03:04:05.000Z", "gguf": {{"total": 134515008, "architecture": "llama"}}}}]"#
     );
-    bodies.insert("/api/models".to_owned(), found.into_bytes());
+    bodies.insert("/api/models".to_owned(), listing.into_bytes());
     FakeHub::with(bodies, &[Reply::Good])
 }
 
 /// A copy of Hearth in a folder without models.
 fn installed(folder: &Path) -> PathBuf {
     let copy = |name: &str| {
-        let to = folder.join(name);
-        let from = paths::executable(name);
-        std::fs::hard_link(&from, &to)
-            .or_else(|_| std::fs::copy(&from, &to).map(|_| ()))
+        let target = folder.join(name);
+        let source = paths::executable(name);
+        std::fs::hard_link(&source, &target)
+            .or_else(|_| std::fs::copy(&source, &target).map(|_| ()))
             .expect("a copy");
-        to
+        target
     };
     copy("hearth");
     copy("hearth-desktop")
 }
 
-/// A desktop on which Hearth has no models, and that Hearth.
+/// A desktop with an installation of Hearth that has no models, and its executable.
 fn without_models(hub: &FakeHub, folder: &Path) -> (Desktop, PathBuf) {
     let variables = [
         ("HF_ENDPOINT", hub.hub.endpoint.as_ref()),
@@ -97,8 +97,8 @@ fn a_model_of_the_hub_is_found_downloaded_and_answers() {
     window.screenshot("first-answer");
 }
 
-/// An answer with everything that is drawn.
-const WRITTEN: &str = "# Heat\n\nThe law is $\\dot q = -k \\nabla T$, so:\n\n$$\\int_0^1 x^2\\,dx = \\frac{1}{3}$$\n\nA \
+/// An answer with a formula, a diagram, code and a footnote.
+const ANSWER: &str = "# Heat\n\nThe law is $\\dot q = -k \\nabla T$, so:\n\n$$\\int_0^1 x^2\\,dx = \\frac{1}{3}$$\n\nA \
                        note[^1].\n\n```mermaid\ngraph TD\nA[Fire] --> B{Warm?}\nB -->|yes| C[Tea]\nB -->|no| \
                        A\n```\n\n```rust\nfn main() {\n    println!(\"quillfeather\");\n}\n```\n\n[^1]: Of Fourier, \
                        quillfeather.\n";
@@ -112,7 +112,7 @@ fn formulas_diagrams_and_notes_are_drawn_and_texts_are_found() {
     window.until_ended(1);
     window.click("edit-answer");
     window.session.one(&id("edit-answer-text"));
-    let text = serde_json::to_string(WRITTEN).expect("JSON");
+    let text = serde_json::to_string(ANSWER).expect("JSON");
     let write = format!(
         "const box = document.querySelector('{}'); box.value = {text}; box.dispatchEvent(new Event('input', {{ \
          bubbles: true }}))",
@@ -135,15 +135,15 @@ fn formulas_diagrams_and_notes_are_drawn_and_texts_are_found() {
     window.screenshot("found");
     window.click("find-close");
 
-    let size = || {
-        let wide = window.session.script("return window.innerWidth").expect("a width");
-        wide.as_f64().expect("a number")
+    let width = || {
+        let width = window.session.script("return window.innerWidth").expect("a width");
+        width.as_f64().expect("a number")
     };
-    let before = size();
+    let before = width();
     window.session.shortcut('=');
     window
         .session
-        .until(PATIENCE, "the text is larger", || (size() < before).then_some(()));
+        .until(PATIENCE, "the text is larger", || (width() < before).then_some(()));
     window.screenshot("larger-text");
 
     window.session.shortcut('k');
@@ -193,8 +193,8 @@ fn an_answer_follows_a_preset_and_a_schema() {
     window.choose("preset", "built-in:precise");
     let temperature = format!("{} input", id("knob-temperature"));
     window.session.until(PATIENCE, "the preset is applied", || {
-        let shown = format!("return document.querySelector('{temperature}').value");
-        (window.session.script(&shown).ok()? == "0.2").then_some(())
+        let script = format!("return document.querySelector('{temperature}').value");
+        (window.session.script(&script).ok()? == "0.2").then_some(())
     });
     let group = format!("{}[data-id=\"schema\"] {}", id("knob-group"), id("knob-group-toggle"));
     window.session.click(&window.session.one(&group));
@@ -210,10 +210,10 @@ fn an_answer_follows_a_preset_and_a_schema() {
 
     window.send("Lena is 7 years old. Answer in JSON.");
     assert_eq!(window.until_ended(1), "complete");
-    let said = "return document.querySelector('[data-role=assistant] pre code').textContent";
-    let said = window.session.script(said).expect("the answer is code");
-    let said: serde_json::Value = serde_json::from_str(said.as_str().expect("a text")).expect("the answer is JSON");
-    assert!(said["name"].is_string() && said["age"].is_i64(), "{said}");
+    let answer = "return document.querySelector('[data-role=assistant] pre code').textContent";
+    let answer = window.session.script(answer).expect("the answer is code");
+    let answer: serde_json::Value = serde_json::from_str(answer.as_str().expect("a text")).expect("the answer is JSON");
+    assert!(answer["name"].is_string() && answer["age"].is_i64(), "{answer}");
     for theme in ["light", "dark"] {
         window.open_settings("general");
         click_all(&window, &[&format!("theme-{theme}"), "view-chat"]);

@@ -1,6 +1,5 @@
-//! Twelve tasks by keyboard alone, read back as a screen reader is told: keys come from the X
-//! server, and roles, names, states and announcements from the bus of AT-SPI. No WebDriver is
-//! involved.
+//! Twelve tasks by keyboard alone, checked through a screen reader: keys come from the X server,
+//! and roles, names, states and announcements from the bus of AT-SPI. No WebDriver is used.
 //!
 //! The worker is scripted (`scripted.rs`).
 
@@ -12,17 +11,17 @@ use hearth_tests::scripted::Scripted;
 use hearth_tests::wait;
 use std::time::Duration;
 
-/// Most presses of Tab to an element of a view.
+/// Maximum number of key presses to reach an element of a view.
 const MAX_TABS: usize = 40;
 
 /// Time limit for the focus to move.
 const MOVE: Duration = Duration::from_secs(2);
 
 /// The user of a window, with a keyboard and a screen reader only.
-struct Person {
+struct User {
     reader: ScreenReader,
     keyboard: Keyboard,
-    // In the order in which they end.
+    // Dropped in this order.
     _window: ChildGuard,
     _bus: SessionBus,
     _screen: Screen,
@@ -30,7 +29,7 @@ struct Person {
     _scripted: Scripted,
 }
 
-impl Person {
+impl User {
     /// Opens the window.
     fn new() -> Self {
         let (scripted, data, screen) = (Scripted::new(), tempfile::tempdir().expect("a folder"), Screen::start());
@@ -99,12 +98,12 @@ impl Person {
             }
             self.press(key);
             // A key may also select what has the focus already.
-            let place = |node: &Node| (node.address.clone(), node.name.clone(), node.is("selected"));
-            let before = focus.as_ref().map(place);
+            let state = |node: &Node| (node.address.clone(), node.name.clone(), node.is("selected"));
+            let before = focus.as_ref().map(state);
             wait::poll(MOVE, || {
                 focus = self.reader.focus();
                 // Nothing has the focus while it moves.
-                (focus.is_some() && focus.as_ref().map(place) != before).then_some(())
+                (focus.is_some() && focus.as_ref().map(state) != before).then_some(())
             });
         }
         panic!(
@@ -120,127 +119,127 @@ fn is(node: &Node, role: &str, name: &str) -> bool {
 
 #[test]
 fn twelve_tasks_by_keyboard_alone() {
-    let person = Person::new();
-    writes_reads_and_copies(&person);
-    stops_and_finds(&person);
-    changes_the_theme_and_runs_an_action(&person);
-    chooses_a_model_and_visits_every_view(&person);
+    let user = User::new();
+    writes_reads_and_copies(&user);
+    stops_and_finds(&user);
+    changes_the_theme_and_runs_an_action(&user);
+    chooses_a_model_and_visits_every_view(&user);
 }
 
-fn writes_reads_and_copies(person: &Person) {
+fn writes_reads_and_copies(user: &User) {
     // 1. Write a message and send it; the answer is announced.
-    person.is_on("entry", "Message");
-    person.write("count 20");
-    person.press("Enter");
-    person.hears("Answer: 1 2 3");
+    user.is_on("entry", "Message");
+    user.write("count 20");
+    user.press("Enter");
+    user.hears("Answer: 1 2 3");
 
     // 2. Go through the messages: a feed of articles that say which of how many they are.
-    person.reader.until("the answer is article 2 of 2", |node| {
+    user.reader.until("the answer is article 2 of 2", |node| {
         node.role == "article" && node.attribute("posinset") == Some("2") && node.attribute("setsize") == Some("2")
     });
 
     // 3. Copy the answer, and paste it.
-    person.press("Ctrl+Shift+c");
-    person.press("Ctrl+l");
-    person.is_on("entry", "Message");
+    user.press("Ctrl+Shift+c");
+    user.press("Ctrl+l");
+    user.is_on("entry", "Message");
     // The clipboard is written a moment after the key.
-    person.reader.until("the answer is pasted", |node| {
+    user.reader.until("the answer is pasted", |node| {
         let field = is(node, "entry", "Message");
         if field && !node.text.contains("19 20") {
-            person.press("Ctrl+a");
-            person.press("Ctrl+v");
+            user.press("Ctrl+a");
+            user.press("Ctrl+v");
         }
         field && node.text.contains("19 20")
     });
-    person.press("Ctrl+a");
-    person.press("Delete");
+    user.press("Ctrl+a");
+    user.press("Delete");
 }
 
-fn stops_and_finds(person: &Person) {
+fn stops_and_finds(user: &User) {
     // 4. Begin another conversation.
-    person.press("Ctrl+n");
-    person.finds("heading", "What do you want to talk about?");
-    person.is_on("entry", "Message");
+    user.press("Ctrl+n");
+    user.finds("heading", "What do you want to talk about?");
+    user.is_on("entry", "Message");
 
     // 5. Stop an answer.
-    person.write("slow");
-    person.press("Enter");
-    person.hears("The model is answering.");
-    person.finds("push button", "Stop");
-    person.press("Escape");
-    person.hears("Answer: word");
-    person.finds("push button", "Send");
+    user.write("slow");
+    user.press("Enter");
+    user.hears("The model is answering.");
+    user.finds("push button", "Stop");
+    user.press("Escape");
+    user.hears("Answer: word");
+    user.finds("push button", "Send");
 
     // 6. Find the first conversation by a word of it, and open it.
-    person.press("Ctrl+Shift+f");
-    person.is_on("entry", "Search conversations");
-    person.write("count");
-    person.reader.until("a result", |node| node.text.contains("found"));
-    person.press("Enter");
-    person.reader.until("its answer", |node| {
+    user.press("Ctrl+Shift+f");
+    user.is_on("entry", "Search conversations");
+    user.write("count");
+    user.reader.until("a result", |node| node.text.contains("found"));
+    user.press("Enter");
+    user.reader.until("its answer", |node| {
         node.role == "paragraph" && node.text.contains("19 20")
     });
-    person.press("Escape");
+    user.press("Escape");
 
     // 7. Rename a conversation.
-    person.press("Ctrl+Shift+f");
-    person.is_on("entry", "Search conversations");
-    person.goes_to("Down", "push button", "slow");
-    person.press("F2");
-    person.is_on("entry", "Title");
-    person.press("Ctrl+a");
-    person.write("Stopped early");
-    person.press("Enter");
-    person.is_on("push button", "Stopped early");
+    user.press("Ctrl+Shift+f");
+    user.is_on("entry", "Search conversations");
+    user.goes_to("Down", "push button", "slow");
+    user.press("F2");
+    user.is_on("entry", "Title");
+    user.press("Ctrl+a");
+    user.write("Stopped early");
+    user.press("Enter");
+    user.is_on("push button", "Stopped early");
 }
 
-fn changes_the_theme_and_runs_an_action(person: &Person) {
+fn changes_the_theme_and_runs_an_action(user: &User) {
     // 8. Open Settings and change the theme.
-    person.press("Ctrl+,");
-    person.reader.until("the page General", |node| {
+    user.press("Ctrl+,");
+    user.reader.until("the page General", |node| {
         is(node, "page tab", "General") && node.is("selected")
     });
-    person.goes_to("Tab", "radio button", "System");
-    person.press("Right");
-    person.reader.until("a chosen theme", |node| {
+    user.goes_to("Tab", "radio button", "System");
+    user.press("Right");
+    user.reader.until("a chosen theme", |node| {
         is(node, "radio button", "Light") && node.is("checked") && node.is("focused")
     });
 
     // 9. Run an action of the command palette.
-    person.press("Ctrl+k");
-    person.is_on("combo box", "Find an action");
-    person.write("larger text");
-    person.reader.until("the action is selected", |node| {
+    user.press("Ctrl+k");
+    user.is_on("combo box", "Find an action");
+    user.write("larger text");
+    user.reader.until("the action is selected", |node| {
         node.is("selected") && (node.name.contains("Larger text") || node.text.contains("Larger text"))
     });
-    person.press("Enter");
-    person.hears("Text size 110 percent.");
+    user.press("Enter");
+    user.hears("Text size 110 percent.");
 }
 
-fn chooses_a_model_and_visits_every_view(person: &Person) {
+fn chooses_a_model_and_visits_every_view(user: &User) {
     // 10. Choose another model.
-    person.press("Ctrl+1");
-    person.goes_to("Tab", "combo box", "Model: ");
-    person.press("Enter");
-    person.goes_to("Tab", "push button", "qwen3");
-    person.press("Enter");
-    person.reader.until("the model is chosen", |node| {
+    user.press("Ctrl+1");
+    user.goes_to("Tab", "combo box", "Model: ");
+    user.press("Enter");
+    user.goes_to("Tab", "push button", "qwen3");
+    user.press("Enter");
+    user.reader.until("the model is chosen", |node| {
         node.name.starts_with("Model: ") && node.name.contains("qwen3")
     });
 
     // 11. Open Tune.
-    person.press("Ctrl+2");
-    person.finds("heading", "Tune");
+    user.press("Ctrl+2");
+    user.finds("heading", "Tune");
 
-    // 12. Open Models, and search: that no hub answers is said.
-    person.press("Ctrl+3");
-    person.goes_to("Tab", "page tab", "");
-    person.press("Right");
-    person.reader.until("the tab Discover", |node| {
+    // 12. Open Models, and search: an announcement says that the hub cannot be reached.
+    user.press("Ctrl+3");
+    user.goes_to("Tab", "page tab", "");
+    user.press("Right");
+    user.reader.until("the tab Discover", |node| {
         is(node, "page tab", "Discover") && node.is("selected")
     });
-    person.goes_to("Tab", "entry", "paste a link");
-    person.write("tiny");
-    person.press("Enter");
-    person.hears("the server cannot be reached");
+    user.goes_to("Tab", "entry", "paste a link");
+    user.write("tiny");
+    user.press("Enter");
+    user.hears("the server cannot be reached");
 }

@@ -31,7 +31,7 @@ const TITLE: &str = "The long conversation";
 /// Writes the long conversation to the store of a data folder.
 fn fill(data: &Path) {
     let store = Store::open(data).expect("a store");
-    let filled = store.write(|t| {
+    let result = store.write(|t| {
         let conversation = conversation::create(t, TITLE, 1)?;
         let mut parent = None;
         for number in 0..MESSAGES {
@@ -46,7 +46,7 @@ fn fill(data: &Path) {
                 adapters: None,
                 model: None,
                 edited: false,
-                own: None,
+                overrides: None,
                 created_at: 1 + number as i64,
             };
             parent = Some(message::create(t, new)?.id);
@@ -54,18 +54,18 @@ fn fill(data: &Path) {
         conversation::set_leaf(t, conversation, parent)?;
         Ok(())
     });
-    filled.expect("messages are written");
+    result.expect("messages are written");
 }
 
-/// Opens the window, and has an answer streaming in a new conversation and in the long one, which
-/// is shown.
+/// Opens the window, and starts an answer in a new conversation and one in the long conversation,
+/// which is shown.
 fn open(desk: &Desktop) -> Window {
     fill(desk.data.path());
     let window = desk.open();
     window.send(&format!("count {LAST}"));
     window.until_answer(1, &["streaming"]);
     open_conversation(&window, TITLE);
-    until_of(&window, MESSAGES);
+    until_message_count(&window, MESSAGES);
     window.send(&format!("count {LAST}"));
     window.until_answer(MESSAGES / 2 + 1, &["streaming"]);
     window
@@ -83,15 +83,15 @@ fn open_conversation(window: &Window, title: &str) {
 }
 
 /// Waits until the open conversation has this number of messages.
-fn until_of(window: &Window, messages: usize) {
+fn until_message_count(window: &Window, messages: usize) {
     let article = format!("article[aria-setsize=\"{messages}\"]");
     window.session.one(&article);
 }
 
-/// Waits until the answer after this number of messages has ended, and checks that it is whole.
-fn until_whole(window: &Window, before: usize) {
+/// Waits until the answer after this number of messages has ended, and checks that it is complete.
+fn until_complete(window: &Window, before: usize) {
     let answer = format!("article[aria-posinset=\"{}\"] [data-role=assistant]", before + 2);
-    let whole: String = (1..=LAST).map(|number| format!("{number} ")).collect();
+    let expected: String = (1..=LAST).map(|number| format!("{number} ")).collect();
     window.session.until(ANSWERS, "the answer is whole", || {
         let answer = window.session.all(&answer).pop()?;
         let state = window.session.attribute(&answer, "data-state")?;
@@ -100,7 +100,7 @@ fn until_whole(window: &Window, before: usize) {
     });
     let text = format!("return document.querySelector('{answer} .markdown').textContent");
     let text = window.session.script(&text).expect("a text");
-    assert_eq!(text.as_str().map(str::trim), Some(whole.trim()));
+    assert_eq!(text.as_str().map(str::trim), Some(expected.trim()));
 }
 
 #[test]
@@ -108,13 +108,13 @@ fn two_answers_stream_beside_ten_thousand_messages_and_nothing_is_lost() {
     let scripted = Scripted::new();
     let desk = Desktop::with(&scripted.variables());
     let window = open(&desk);
-    until_of(&window, MESSAGES + 2);
+    until_message_count(&window, MESSAGES + 2);
     let shown = window.session.all("article").len();
     assert!(shown < 200, "{shown} messages exist in the page");
-    until_whole(&window, MESSAGES);
+    until_complete(&window, MESSAGES);
     open_conversation(&window, "count");
-    until_of(&window, 2);
-    until_whole(&window, 0);
+    until_message_count(&window, 2);
+    until_complete(&window, 0);
 }
 
 /// Records the time between frames from now on.
@@ -136,28 +136,29 @@ const SCROLL: &str = "window.scrolled = false; let left = 240; const thread = \
 
 /// The numbers in a list of the page, in order.
 fn numbers(window: &Window, list: &str) -> Vec<f64> {
-    let found = window.session.script(&format!("return {list}")).expect("a list");
-    let mut numbers: Vec<f64> = found
+    let values = window.session.script(&format!("return {list}")).expect("a list");
+    let mut numbers: Vec<f64> = values
         .as_array()
         .into_iter()
         .flatten()
-        .filter_map(|it| it.as_f64())
+        .filter_map(|value| value.as_f64())
         .collect();
     numbers.sort_by(f64::total_cmp);
     numbers
 }
 
+/// Prints the median, the 95 % quantile and the maximum of times.
 fn print(what: &str, numbers: &[f64]) {
-    let at = |part: f64| {
+    let quantile = |share: f64| {
         let last = numbers.len().saturating_sub(1);
-        numbers.get((last as f64 * part) as usize).copied().unwrap_or(f64::NAN)
+        numbers.get((last as f64 * share) as usize).copied().unwrap_or(f64::NAN)
     };
     println!(
         "{what}: {} measured; median {:.1} ms, 95 % {:.1} ms, longest {:.1} ms",
         numbers.len(),
-        at(0.5),
-        at(0.95),
-        at(1.0)
+        quantile(0.5),
+        quantile(0.95),
+        quantile(1.0)
     );
 }
 
@@ -174,10 +175,10 @@ fn frames_and_keys_beside_ten_thousand_messages() {
 
     window.session.script(RECORD_KEYS).expect("a script");
     window.session.press(&window.session.one(&id("composer")), Key::END);
-    for (typed, character) in "the quick brown fox jumps".chars().enumerate() {
+    for (index, character) in "the quick brown fox jumps".chars().enumerate() {
         keyboard.write(&character.to_string()).expect("a key");
         window.session.until(PATIENCE, "a painted character", || {
-            (numbers(&window, "window.keyTimes").len() > typed).then_some(())
+            (numbers(&window, "window.keyTimes").len() > index).then_some(())
         });
     }
     print(

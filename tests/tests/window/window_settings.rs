@@ -10,12 +10,12 @@ use std::time::Duration;
 
 /// Moves the slider like a drag.
 fn slide(window: &Window, layers: u32) {
-    let move_it = format!(
+    let script = format!(
         "const slider = document.querySelector('{}'); slider.value = {layers}; slider.dispatchEvent(new Event('input', \
          {{ bubbles: true }}))",
         id("layers")
     );
-    window.session.script(&move_it).expect("the slider moves");
+    window.session.script(&script).expect("the slider moves");
 }
 
 /// Clicks a button on the card of this device.

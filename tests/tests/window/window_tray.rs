@@ -68,7 +68,7 @@ fn the_icon_comes_with_the_panel_and_goes_with_the_setting() {
     let (desk, bus) = Desktop::with_bus(&scripted.variables());
     let window = desk.open();
     window.session.script(LOOK_AGAIN_SOON).expect("a script");
-    // It looks at once when one is wanted again.
+    // The window looks for a tray immediately when the setting changes to one with an icon.
     choose(&window, "off");
     choose(&window, "keepRunning");
     window.until_shows("This desktop has no tray");

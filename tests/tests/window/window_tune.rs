@@ -140,12 +140,12 @@ fn closing_the_window_saves_the_active_run() {
     window.click("sample");
     window.click("train");
     until_run_is(&window, "running");
-    let made = until_past(&window, 0);
+    let steps_made = until_past(&window, 0);
     close_window(&desk.screen.display).expect("the window is closed");
     let shown = until_exit(&desk, Some(&window));
     assert!(shown.contains("Saving the run"), "{shown:?}");
     drop(window);
-    assert!(logged(&desk).len() >= made as usize);
+    assert!(logged(&desk).len() >= steps_made as usize);
 
     // The same when the system ends the session.
     let window = desk.open();
@@ -187,7 +187,7 @@ fn until_exit(desk: &Desktop, window: Option<&Window>) -> String {
         }
         let script = "return document.querySelector('[data-testid=closing]')?.innerText ?? ''";
         let shown = window.and_then(|window| window.session.script(script).ok());
-        if let (Some(shown), true) = (shown.as_ref().and_then(|it| it.as_str()), message.is_empty()) {
+        if let (Some(shown), true) = (shown.as_ref().and_then(|value| value.as_str()), message.is_empty()) {
             shown.clone_into(&mut message);
         }
         None
