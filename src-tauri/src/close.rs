@@ -1,8 +1,8 @@
-//! Closing the app: the active run completes its step and writes a checkpoint, and an answer's text
-//! up to now is saved.
+//! Closing the app: the active run completes its step and writes a checkpoint, and the text of
+//! unfinished answers is saved.
 //!
-//! The window stays open for that, and shows it. The end of the session arrives as a signal on Unix
-//! and as the app's exit event on macOS; Windows sends nothing.
+//! Meanwhile the window stays open and shows this. The end of the session arrives as a signal on
+//! Unix and as the app's exit event on macOS; Windows sends nothing.
 
 use crate::window;
 use hearth_app::App;
@@ -12,10 +12,11 @@ use tauri::{AppHandle, Manager};
 /// Whether the app is closing.
 static CLOSING: AtomicBool = AtomicBool::new(false);
 
-/// Whether saving is done.
-static CLOSED: AtomicBool = AtomicBool::new(false);
+/// Whether everything is saved.
+static SAVED: AtomicBool = AtomicBool::new(false);
 
-/// Whether the window must stay open until the active run is saved; then the app exits.
+/// Returns whether a run is active, so that the window must stay open. If so, saves the run and
+/// then exits the app.
 pub fn waits_for_run(app: &AppHandle) -> bool {
     let is_training = app.try_state::<App>().is_some_and(|hearth| hearth.is_training());
     if is_training {
@@ -24,7 +25,8 @@ pub fn waits_for_run(app: &AppHandle) -> bool {
     is_training
 }
 
-/// Exits the app, after the active run is saved; the window shows that, also if it was hidden.
+/// Exits the app, after the active run is saved. Meanwhile the window is shown, even if it was
+/// hidden.
 pub fn quit(app: &AppHandle) {
     if waits_for_run(app) {
         window::focus(app)
@@ -33,7 +35,7 @@ pub fn quit(app: &AppHandle) {
     }
 }
 
-/// Exits the app once everything is saved, which has a time limit. Further calls do nothing.
+/// Saves everything within a time limit, then exits the app. Further calls do nothing.
 fn save_and_exit(app: &AppHandle) {
     if CLOSING.swap(true, Ordering::SeqCst) {
         return;
@@ -41,17 +43,17 @@ fn save_and_exit(app: &AppHandle) {
     let app = app.clone();
     tauri::async_runtime::spawn(async move {
         if let Some(hearth) = app.try_state::<App>() {
-            // No window is left to show an error; the next start repairs it.
+            // No window is left to show an error, and the next start recovers from it.
             let _ = hearth.shut_down().await;
         }
-        CLOSED.store(true, Ordering::SeqCst);
+        SAVED.store(true, Ordering::SeqCst);
         app.exit(0);
     });
 }
 
-/// Shuts everything down, unless [`save_and_exit`] did.
+/// Shuts everything down, unless [`save_and_exit`] has done so.
 pub fn end(app: &AppHandle) {
-    if CLOSED.load(Ordering::SeqCst) {
+    if SAVED.load(Ordering::SeqCst) {
         return;
     }
     if let Some(hearth) = app.try_state::<App>() {

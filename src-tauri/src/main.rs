@@ -1,7 +1,7 @@
 //! The desktop window: a thin shell over `hearth-app`.
 //!
-//! It opens the store and a window, forwards each command of the page to one use case, and each
-//! event to the page. Decisions that the CLI or a server would have to make, too, belong in
+//! It opens the store and a window, forwards each command of the page to one use case, and forwards
+//! each event to the page. Decisions that the CLI or a server would need, too, belong in
 //! `hearth-app`.
 
 // No console window on Windows.
@@ -21,7 +21,7 @@ mod window_commands;
 use tauri::{RunEvent, WindowEvent};
 use tracing_subscriber::EnvFilter;
 
-/// The log filter's environment variable, as for `hearth`.
+/// Environment variable of the log filter, as for `hearth`.
 const LOG: &str = "HEARTH_LOG";
 
 fn main() {
@@ -30,16 +30,16 @@ fn main() {
         .with_env_filter(filter)
         .with_writer(std::io::stderr)
         .init();
-    let built = start::plugins(tauri::Builder::default())
+    let result = start::plugins(tauri::Builder::default())
         .invoke_handler(commands::handler())
         .setup(|app| Ok(start::start(app.handle())?))
         .build(tauri::generate_context!());
-    match built {
+    match result {
         Ok(app) => app.run(|app, event| match event {
             RunEvent::WindowEvent {
                 event: WindowEvent::CloseRequested { api, .. },
                 ..
-            } if window::hides(app) || close::waits_for_run(app) => api.prevent_close(),
+            } if window::hide_to_tray(app) || close::waits_for_run(app) => api.prevent_close(),
             // A click on the icon in the dock.
             #[cfg(target_os = "macos")]
             RunEvent::Reopen { .. } => window::focus(app),

@@ -1,24 +1,24 @@
-//! Whether the desktop shows icons in a tray.
+//! Detection of a tray on the desktop.
 
-/// Whether a program shows icons of StatusNotifierItem and answers in time. The icon asks it on the
-/// main thread and without a limit, so one that hangs would hang the window.
+/// Whether a StatusNotifierItem host is registered and responds in time. `tray-icon` calls it on
+/// the main thread without a timeout, so a host that hangs would block the window.
 #[cfg(target_os = "linux")]
 pub fn has_tray() -> bool {
     use std::time::Duration;
     use zbus::blocking::connection::Builder;
 
     const WATCHER: &str = "org.kde.StatusNotifierWatcher";
-    const LIMIT: Duration = Duration::from_secs(2);
+    const TIMEOUT: Duration = Duration::from_secs(2);
 
-    let asked = || {
-        let bus = Builder::session()?.method_timeout(LIMIT).build()?;
-        let question = (WATCHER, "IsStatusNotifierHostRegistered");
-        let properties = Some("org.freedesktop.DBus.Properties");
-        let answer = bus.call_method(Some(WATCHER), "/StatusNotifierWatcher", properties, "Get", &question)?;
-        let value: zbus::zvariant::OwnedValue = answer.body().deserialize()?;
+    let query = || {
+        let bus = Builder::session()?.method_timeout(TIMEOUT).build()?;
+        let arguments = (WATCHER, "IsStatusNotifierHostRegistered");
+        let interface = Some("org.freedesktop.DBus.Properties");
+        let reply = bus.call_method(Some(WATCHER), "/StatusNotifierWatcher", interface, "Get", &arguments)?;
+        let value: zbus::zvariant::OwnedValue = reply.body().deserialize()?;
         Ok::<_, zbus::Error>(bool::try_from(value)?)
     };
-    asked()
+    query()
         .inspect_err(|error| tracing::debug!(%error, "the desktop has no tray"))
         .unwrap_or(false)
 }

@@ -9,15 +9,16 @@ use std::thread;
 /// The system's power supply.
 #[derive(Debug)]
 pub struct SystemPower {
-    awake: Sender<bool>,
+    /// Sends whether the system is to be kept awake.
+    awake_requests: Sender<bool>,
 }
 
 impl SystemPower {
     /// Starts the thread that inhibits sleep, which Windows ties to a thread.
     pub fn new() -> Self {
-        let (awake, requests) = channel();
+        let (awake_requests, requests) = channel();
         thread::spawn(move || inhibit_sleep(&requests));
-        Self { awake }
+        Self { awake_requests }
     }
 }
 
@@ -29,25 +30,29 @@ impl Power for SystemPower {
 
     fn keep_awake(&self, awake: bool) {
         // The thread lives as long as `self`.
-        let _ = self.awake.send(awake);
+        let _ = self.awake_requests.send(awake);
     }
 }
 
-/// Batteries that cannot be read are ignored; the charge of several is averaged.
+/// The supply that batteries imply. Batteries that cannot be read are ignored; the charges are
+/// averaged.
 fn supply(batteries: Batteries) -> Supply {
-    let (mut discharging, mut charge, mut count) = (false, 0.0, 0.0);
+    let (mut is_discharging, mut total_charge, mut count) = (false, 0.0, 0.0);
     for battery in batteries.flatten() {
-        discharging |= battery.state() == State::Discharging;
-        charge += battery.state_of_charge().get::<ratio>();
+        is_discharging |= battery.state() == State::Discharging;
+        total_charge += battery.state_of_charge().get::<ratio>();
         count += 1.0;
     }
-    if discharging {
-        Supply::Battery { charge: charge / count }
+    if is_discharging {
+        Supply::Battery {
+            charge: total_charge / count,
+        }
     } else {
         Supply::Mains
     }
 }
 
+/// Inhibits sleep, or allows it again, on each request, until the sender is dropped.
 fn inhibit_sleep(requests: &Receiver<bool>) {
     let mut inhibitor: Option<KeepAwake> = None;
     for awake in requests {
@@ -63,7 +68,7 @@ fn inhibit_sleep(requests: &Receiver<bool>) {
             .create();
         match created {
             Ok(created) => inhibitor = Some(created),
-            // A run continues after sleep.
+            // The run then pauses during sleep and continues afterwards.
             Err(error) => tracing::warn!(%error, "the machine may sleep during a run"),
         }
     }

@@ -1,4 +1,4 @@
-//! Recovery of a corrupt store, chosen in a dialog before the window opens.
+//! Recovery of a corrupt store, after a dialog before the window opens.
 
 use crate::window;
 use hearth_app::store::{self, Backup, Store, StoreError};
@@ -13,8 +13,8 @@ const QUIT: &str = "Quit";
 /// Starts the app once its store is intact.
 type Start = fn(&AppHandle) -> tauri::Result<()>;
 
-/// Shows that the store in a folder is corrupt, restores or recovers it as the user chooses, and
-/// starts the app.
+/// Shows in a dialog that the store in a folder is corrupt, restores or recovers it as the user
+/// chooses, and starts the app.
 pub fn offer(app: &AppHandle, problem: &Problem, folder: PathBuf, start: Start) {
     eprintln!("Hearth cannot start: {problem}");
     let mut backups = store::backups(&folder).into_iter();
@@ -26,9 +26,9 @@ pub fn offer(app: &AppHandle, problem: &Problem, folder: PathBuf, start: Start) 
         Some(label) => MessageDialogButtons::YesNoCancelCustom(label.clone(), RECOVER.to_owned(), QUIT.to_owned()),
         None => MessageDialogButtons::OkCancelCustom(RECOVER.to_owned(), QUIT.to_owned()),
     };
-    let then = app.clone();
+    let handle = app.clone();
     app.dialog()
-        .message(format!("{} {}", problem.message, choices(backup.is_some())))
+        .message(format!("{problem} {}", choices(backup.is_some())))
         .title("Hearth's conversation file is corrupt")
         .kind(MessageDialogKind::Warning)
         .buttons(buttons)
@@ -38,9 +38,9 @@ pub fn offer(app: &AppHandle, problem: &Problem, folder: PathBuf, start: Start) 
                     restore(&folder, backup)
                 }
                 MessageDialogResult::Custom(label) if label == RECOVER => recover(&folder),
-                _ => return then.exit(1),
+                _ => return handle.exit(1),
             };
-            start_app(&then, restored, start);
+            start_app(&handle, restored, start);
         });
 }
 
@@ -55,25 +55,26 @@ fn recover(folder: &Path) -> Result<PathBuf, StoreError> {
     Store::salvage(folder)
 }
 
-/// Starts the app, on the main thread, or shows why it cannot.
+/// Starts the app on the main thread, or shows the error of the recovery.
 fn start_app(app: &AppHandle, restored: Result<PathBuf, StoreError>, start: Start) {
-    let then = app.clone();
-    let started = app.run_on_main_thread(move || match restored {
+    let handle = app.clone();
+    let scheduled = app.run_on_main_thread(move || match restored {
         Ok(aside) => {
             eprintln!("The corrupt file is at {}.", aside.display());
-            if let Err(error) = start(&then) {
+            if let Err(error) = start(&handle) {
                 eprintln!("Hearth's window could not be opened: {error}");
-                then.exit(1);
+                handle.exit(1);
             }
         }
-        Err(error) => window::refuse(&then, &error.into()),
+        Err(error) => window::refuse(&handle, &error.into()),
     });
-    if let Err(error) = started {
+    if let Err(error) = scheduled {
         eprintln!("Hearth could not continue: {error}");
         app.exit(1);
     }
 }
 
+/// The sentence that offers the choices.
 fn choices(has_backup: bool) -> &'static str {
     if has_backup {
         "Hearth can restore its last backup, or recover what can still be read. Either way the corrupt file is \
@@ -83,7 +84,7 @@ fn choices(has_backup: bool) -> &'static str {
     }
 }
 
-/// An elapsed time in a few words.
+/// An elapsed time as text, in its largest unit.
 fn ago(milliseconds: i64) -> String {
     let minutes = milliseconds.max(0) / 60_000;
     let (number, unit) = match minutes {
@@ -103,14 +104,14 @@ mod tests {
     #[test]
     fn an_elapsed_time_is_in_its_largest_unit() {
         const MINUTE: i64 = 60_000;
-        for (passed, expected) in [
+        for (elapsed, expected) in [
             (-5, "a moment ago"),
             (MINUTE, "1 minute ago"),
             (90 * MINUTE, "1 hour ago"),
             (47 * 60 * MINUTE, "47 hours ago"),
             (72 * 60 * MINUTE, "3 days ago"),
         ] {
-            assert_eq!(ago(passed), expected);
+            assert_eq!(ago(elapsed), expected);
         }
     }
 }

@@ -30,9 +30,9 @@ pub fn plugins(builder: Builder<Wry>) -> Builder<Wry> {
         .plugin(state.build())
         .manage(links::from_arguments())
         .manage(tray::Tray::default())
-        .on_menu_event(tray::chosen);
+        .on_menu_event(tray::on_menu_event);
     if data.is_some() {
-        // Another instance may be running; the store's lock still rejects two with the same data.
+        // Other instances may run. The lock of the store refuses a second one with the same data.
         return builder;
     }
     // The first argument is the executable.
@@ -43,7 +43,7 @@ pub fn plugins(builder: Builder<Wry>) -> Builder<Wry> {
     links::register(builder)
 }
 
-/// Opens the store and then the window, or shows why it cannot.
+/// Opens the store and then the window, or shows the problem in a dialog.
 ///
 /// # Errors
 /// The system's web view cannot be created.
@@ -64,18 +64,19 @@ pub fn start(app: &AppHandle) -> tauri::Result<()> {
     }
 }
 
+/// Opens the app. Returns it with the theme of the window.
 async fn open(app: &AppHandle) -> Result<(App, Theme), Problem> {
     let resources = app.path().resource_dir().ok();
     let options = Options {
         power: Arc::new(SystemPower::new()),
         ..Options::from_environment(resources.as_deref())?
     };
-    let page = app.clone();
+    let handle = app.clone();
     let hearth = App::open(options, move |announced| {
         // A page that misses events requests a snapshot when it loads.
-        let _ = page.emit(EVENT_NAME, announced);
+        let _ = handle.emit(EVENT_NAME, announced);
     })?;
     let settings = hearth.snapshot().await?.settings;
-    tray::follow(app, settings.tray);
+    tray::apply_setting(app, settings.tray);
     Ok((hearth, settings.theme))
 }

@@ -1,4 +1,4 @@
-//! The icon in the system's tray: what is running, and a way back to a hidden window.
+//! The icon in the system's tray. Its menu lists the running tasks and opens a hidden window.
 //!
 //! On Linux it is a StatusNotifierItem on D-Bus
 //! (<https://www.freedesktop.org/wiki/Specifications/StatusNotifierItem/>), through the feature
@@ -12,22 +12,24 @@ use tauri::menu::{Menu, MenuEvent, MenuItem, PredefinedMenuItem};
 use tauri::tray::{MouseButton, MouseButtonState, TrayIcon, TrayIconBuilder, TrayIconEvent};
 use tauri::{AppHandle, Manager, Wry};
 
-/// Ids of the icon and of the entries of its menu that do something.
+/// Id of the icon.
 const ID: &str = "hearth";
+
+/// Ids of the menu entries with an action.
 const OPEN: &str = "open";
 const QUIT: &str = "quit";
 
-/// Most lines of what is running: the menu stays on the screen.
+/// Most running tasks in the menu, so that it fits on the screen.
 const MAX_LINES: usize = 8;
 
-/// Most characters of an entry, as names of models have no limit.
+/// Most characters of an entry: names of models may be long.
 const MAX_CHARACTERS: usize = 80;
 
 /// The state of the tray, managed by Tauri.
 #[derive(Default)]
 pub struct Tray {
     shown: Mutex<Option<Shown>>,
-    // The main thread reads these without the lock.
+    // The main thread reads the following without the lock.
     has_icon: AtomicBool,
     /// The user's setting: whether Hearth keeps running after the window is closed.
     keep_running: AtomicBool,
@@ -66,7 +68,8 @@ impl Entries {
         Ok(menu)
     }
 
-    /// Sets the texts, so that an open menu stays open. The content has as many lines as before.
+    /// Sets the texts of the entries, so that an open menu stays open. The number of lines must not
+    /// change.
     fn set(&self, content: &TrayContent) -> tauri::Result<()> {
         self.open.set_text(label(&content.open))?;
         for (entry, line) in self.running.iter().zip(lines(content)) {
@@ -76,14 +79,14 @@ impl Entries {
     }
 }
 
-/// Sets what the icon's menu shows, or removes the icon. Returns whether the tray has the icon. A
-/// hidden window whose icon is gone is shown.
+/// Sets the content of the icon's menu, or removes the icon. Returns whether the tray has the icon.
+/// Shows a hidden window if its icon was removed.
 ///
-/// It waits for the main thread, so it must not run there.
+/// Waits for the main thread, so it must not run there.
 pub fn set(app: &AppHandle, content: Option<&TrayContent>) -> bool {
     let tray = app.state::<Tray>();
     let mut shown = tray.shown.lock().unwrap_or_else(PoisonError::into_inner);
-    // A desktop without a tray, such as GNOME without an extension, or no session bus.
+    // The desktop may have no tray, such as GNOME without an extension, or no session bus.
     let content = content.filter(|_| panel::has_tray());
     let is_shown = content.is_some_and(|content| {
         show(app, &mut shown, content)
@@ -97,37 +100,38 @@ pub fn set(app: &AppHandle, content: Option<&TrayContent>) -> bool {
     is_shown
 }
 
-/// Removes the icon on the main thread, the only one that may.
+/// Removes the icon on the main thread, as Tauri requires.
 fn remove(app: &AppHandle, shown: Option<Shown>) {
     let Some(shown) = shown else { return };
-    let (ended, end) = mpsc::channel();
-    let main = app.clone();
-    let started = app.run_on_main_thread(move || {
-        drop((shown, main.remove_tray_by_id(ID)));
-        if window::main(&main).is_some_and(|window| !window.is_visible().unwrap_or(true)) {
-            window::focus(&main);
+    let (done, receiver) = mpsc::channel();
+    let handle = app.clone();
+    let scheduled = app.run_on_main_thread(move || {
+        drop((shown, handle.remove_tray_by_id(ID)));
+        if window::main(&handle).is_some_and(|window| !window.is_visible().unwrap_or(true)) {
+            window::focus(&handle);
         }
         // The receiver is dropped if the app is closing.
-        let _ = ended.send(());
+        let _ = done.send(());
     });
-    if started.is_ok() {
+    if scheduled.is_ok() {
         // The sender is dropped if the main thread has ended.
-        let _ = end.recv();
+        let _ = receiver.recv();
     }
 }
 
-/// Remembers whether closing the window may hide it.
-pub fn follow(app: &AppHandle, setting: TraySetting) {
+/// Applies the setting: whether closing the window hides it.
+pub fn apply_setting(app: &AppHandle, setting: TraySetting) {
     let keep_running = setting == TraySetting::KeepRunning;
     app.state::<Tray>().keep_running.store(keep_running, Ordering::SeqCst);
 }
 
-/// Whether closing the window hides it: the tray has an icon to bring it back.
+/// Whether closing the window hides it. Requires an icon in the tray, which shows the window again.
 pub fn keeps_running(app: &AppHandle) -> bool {
     let tray = app.state::<Tray>();
     tray.has_icon.load(Ordering::SeqCst) && tray.keep_running.load(Ordering::SeqCst)
 }
 
+/// Shows the icon with its menu, or updates it.
 fn show(app: &AppHandle, shown: &mut Option<Shown>, content: &TrayContent) -> tauri::Result<()> {
     match shown {
         Some(shown) if shown.entries.running.len() == lines(content).count() => shown.entries.set(content)?,
@@ -149,17 +153,18 @@ fn add_icon(app: &AppHandle, menu: &Menu<Wry>) -> tauri::Result<TrayIcon> {
         .title(if cfg!(target_os = "macos") { "" } else { "Hearth" })
         .tooltip("Hearth")
         .menu(menu)
-        // On macOS, a click opens the menu; elsewhere the window, and the other button the menu.
+        // On macOS, a click opens the menu. Elsewhere it opens the window, and a right click the
+        // menu.
         .show_menu_on_left_click(cfg!(target_os = "macos"))
-        .on_tray_icon_event(clicked);
+        .on_tray_icon_event(on_icon_event);
     if let Some(icon) = app.default_window_icon() {
         builder = builder.icon(icon.clone());
     }
     builder.build(app)
 }
 
-/// Does what an entry of the menu says.
-pub fn chosen(app: &AppHandle, event: MenuEvent) {
+/// Executes the action of a menu entry.
+pub fn on_menu_event(app: &AppHandle, event: MenuEvent) {
     match event.id().as_ref() {
         OPEN => window::focus(app),
         QUIT => close::quit(app),
@@ -167,7 +172,8 @@ pub fn chosen(app: &AppHandle, event: MenuEvent) {
     }
 }
 
-fn clicked(icon: &TrayIcon, event: TrayIconEvent) {
+/// Opens the window on a left click, except on macOS.
+fn on_icon_event(icon: &TrayIcon, event: TrayIconEvent) {
     let is_click = matches!(
         event,
         TrayIconEvent::Click {
@@ -181,11 +187,12 @@ fn clicked(icon: &TrayIcon, event: TrayIconEvent) {
     }
 }
 
+/// The running tasks that the menu shows.
 fn lines(content: &TrayContent) -> impl Iterator<Item = &str> {
     content.running.iter().take(MAX_LINES).map(String::as_str)
 }
 
-/// A text as an entry: short, and without keys, which a single `&` would mark.
+/// The label of an entry: a shortened text, in which `&` is escaped, since it marks an access key.
 fn label(text: &str) -> String {
     let mut short: String = text.chars().take(MAX_CHARACTERS).collect();
     if short.len() < text.len() {

@@ -32,7 +32,7 @@ pub fn open(app: &AppHandle, theme: Theme) -> tauri::Result<()> {
         // Links neither navigate away from the page nor open windows.
         .on_navigation(|url| url.scheme() == "tauri" || url.host_str() == Some("tauri.localhost"))
         .on_new_window(|_, _| NewWindowResponse::Deny)
-        // The page tells the tray what is running, also when it is hidden.
+        // A hidden page updates the menu of the tray, too.
         .background_throttling(BackgroundThrottlingPolicy::Disabled)
         .build()?;
     set_background(&window)?;
@@ -60,7 +60,7 @@ pub fn set_theme(app: &AppHandle, theme: Theme) -> tauri::Result<()> {
 /// Shows and focuses the window.
 pub fn focus(app: &AppHandle) {
     if let Some(window) = main(app) {
-        // Failing to raise the window is harmless.
+        // A window that is not raised can still be opened by the user.
         let _ = window
             .show()
             .and_then(|()| window.unminimize())
@@ -68,8 +68,9 @@ pub fn focus(app: &AppHandle) {
     }
 }
 
-/// Hides the window that is being closed, if the user wants Hearth to keep running in the tray.
-pub fn hides(app: &AppHandle) -> bool {
+/// Hides the window instead of closing it, if Hearth is to keep running in the tray. Returns
+/// whether it did.
+pub fn hide_to_tray(app: &AppHandle) -> bool {
     tray::keeps_running(app) && main(app).is_some_and(|window| window.hide().is_ok())
 }
 
@@ -81,25 +82,26 @@ pub fn notify(app: &AppHandle, title: String, body: String) {
         if window.is_some_and(|window| window.is_focused().unwrap_or(false)) {
             return;
         }
-        let shown = app.notification().builder().title(title).body(body).show();
-        if let Err(error) = shown {
+        let result = app.notification().builder().title(title).body(body).show();
+        if let Err(error) = result {
             // The window shows the message, too.
             tracing::warn!(%error, "a notification could not be shown");
         }
     });
 }
 
-/// Shows in a dialog why Hearth cannot start, then exits.
+/// Shows the problem that prevents the start in a dialog, then exits.
 pub fn refuse(app: &AppHandle, problem: &Problem) {
     eprintln!("Hearth cannot start: {problem}");
-    let ended = app.clone();
+    let handle = app.clone();
     app.dialog()
-        .message(problem.message.as_str())
+        .message(problem.to_string())
         .title("Hearth cannot start")
         .kind(MessageDialogKind::Error)
-        .show(move |_| ended.exit(1));
+        .show(move |_| handle.exit(1));
 }
 
+/// Tauri's form of a theme.
 fn native(theme: Theme) -> Option<tauri::Theme> {
     match theme {
         Theme::System => None,

@@ -28,7 +28,7 @@ const NO_BROWSER = [
 const read = (path) => readFileSync(join(ROOT, path), "utf8");
 
 /**
- * The files below a folder whose names end in a certain way.
+ * The files below a folder with one of the given endings.
  * @param {string} folder
  * @param {string[]} endings
  * @returns {string[]}
@@ -56,8 +56,8 @@ export const rendered = () => JSON.parse(readFileSync(TABLE, "utf8"));
  */
 function imports(path) {
   const text = read(path).replace(/^\s*(?:import|export) type [^;]*;/gm, "");
-  const named = [...text.matchAll(/(?:\bfrom|\bimport|\bimport\(|new URL\()\s*["'](\.[^"']+)["']/g)].map((found) =>
-    posix.join(posix.dirname(path), found[1] ?? ""),
+  const named = [...text.matchAll(/(?:\bfrom|\bimport|\bimport\(|new URL\()\s*["'](\.[^"']+)["']/g)].map((match) =>
+    posix.join(posix.dirname(path), match[1] ?? ""),
   );
   return named.flatMap((name) =>
     ["", ".ts", ".svelte.ts", "/index.ts"]
@@ -70,10 +70,10 @@ function imports(path) {
 /** The files that import each file. */
 function importers() {
   /** @type {Map<string, string[]>} */
-  const by = new Map();
+  const importersOf = new Map();
   for (const path of [...files("src", ".ts", ".svelte"), ...files("tests/browser", ".ts")])
-    for (const imported of imports(path)) by.set(imported, [...(by.get(imported) ?? []), path]);
-  return by;
+    for (const imported of imports(path)) importersOf.set(imported, [...(importersOf.get(imported) ?? []), path]);
+  return importersOf;
 }
 
 /**
@@ -83,7 +83,7 @@ function importers() {
  */
 export function affected(changed, table = rendered()) {
   const all = testNames();
-  const by = importers();
+  const importersOf = importers();
   /** @type {Set<string>} */
   const names = new Set();
   const seen = new Set();
@@ -102,7 +102,7 @@ export function affected(changed, table = rendered()) {
       if (/^\s*:global/m.test(text)) return everything();
       if (!text.includes("<script module")) return;
     }
-    const users = by.get(path) ?? [];
+    const users = importersOf.get(path) ?? [];
     // A file without importers, such as the entry point, can affect every test.
     if (users.length === 0) return everything();
     users.forEach(add);
@@ -132,12 +132,12 @@ function recorded(folder) {
 
 /** @param {string} folder */
 function record(folder) {
-  const known = testNames();
+  const allTests = testNames();
   const table = rendered();
   for (const [name, paths] of recorded(folder))
     for (const path of components())
       table[path] = [...(table[path] ?? []).filter((other) => other !== name), ...(paths.includes(path) ? [name] : [])];
-  const rows = components().map((path) => [path, (table[path] ?? []).filter((name) => known.includes(name)).sort()]);
+  const rows = components().map((path) => [path, (table[path] ?? []).filter((name) => allTests.includes(name)).sort()]);
   writeFileSync(
     TABLE,
     `{\n${rows.map(([path, names]) => `  ${JSON.stringify(path)}: ${JSON.stringify(names)}`).join(",\n")}\n}\n`,

@@ -1,4 +1,5 @@
-// A headless Chromium on the page with the fake host: shared by browser tests, screenshots and the frame measurement.
+// A headless Chromium on the page with the fake host: shared by browser tests, screenshots and the
+// frame measurement.
 
 import { spawnSync } from "node:child_process";
 import { chromium } from "playwright-core";
@@ -7,8 +8,9 @@ import { chromium } from "playwright-core";
 export const EMPTY = "empty";
 
 /**
- * The browser named by CHROME, else the first one on the path or in its default location. The headless shell is the same
- * engine without the browser's own windows and services, so it opens pages in less time.
+ * The browser named by CHROME, else the first one on the path or in its default location. The
+ * headless shell is the same engine without the browser's own windows and services, so it opens
+ * pages in less time.
  */
 function findChromium() {
   const named = process.env.CHROME;
@@ -29,9 +31,9 @@ function findChromium() {
       if (spawnSync(place, ["--version"]).status === 0) return place;
       continue;
     }
-    const found = spawnSync(process.platform === "win32" ? "where" : "which", [place], { encoding: "utf8" });
-    const path = found.stdout?.split(/\r?\n/)[0];
-    if (found.status === 0 && path) return path;
+    const lookup = spawnSync(process.platform === "win32" ? "where" : "which", [place], { encoding: "utf8" });
+    const path = lookup.stdout?.split(/\r?\n/)[0];
+    if (lookup.status === 0 && path) return path;
   }
   throw new Error("No Chromium was found. Install Chromium or Chrome, or set CHROME to its executable.");
 }
@@ -112,7 +114,7 @@ export function screen({ scheme = "light", width = 1180, height = 760, motion = 
 }
 
 /**
- * Opens an empty window that shares nothing with others.
+ * Opens an empty window in a new context.
  * @param {import("playwright-core").Browser} browser
  * @param {WindowOptions} options
  */
@@ -124,7 +126,7 @@ export async function openWindow(browser, options) {
 }
 
 /**
- * Shows the page on a scene of the fake host. Returns its errors, to which later ones are added.
+ * Opens the page with a scene of the fake host. Returns the list of its errors, which grows later.
  * @param {import("playwright-core").Page} page
  * @param {string} address
  * @param {WindowOptions} options

@@ -1,6 +1,6 @@
-// Measures frame times with 10,000 messages (streaming, scrolling, both) and during a run of 10,000 steps.
-// `npm run frames` prints them; the goal is no frame longer than 50 ms.
-// It prints the time between frames and the CPU time of the longest task of the main thread: other work on the machine
+// Measures frame times with 10,000 messages (streaming, scrolling, both) and during a run of 10,000
+// steps. `npm run frames` prints them; the goal is no frame longer than 50 ms. It prints the time
+// between frames and the CPU time of the longest task of the main thread: other work on the machine
 // stretches only the first.
 
 import { openPage, startBrowser } from "./browser.mjs";

@@ -1,6 +1,7 @@
-// Compiles the messages (`messages/LOCALE/*.json`) into the functions that the page imports as `$messages`.
-// `--pseudo` adds ar-XB: English with accents, a third longer, right to left. Tests and screenshots use it to find text
-// that is not a message and layouts that assume a length or a direction. A release has no such locale.
+// Compiles the messages (`messages/LOCALE/*.json`) into the functions that the page imports as
+// `$messages`. `--pseudo` adds ar-XB: English with accents, a third longer, right to left. Tests
+// and screenshots use it to find text that is not a message and layouts that assume a length or a
+// direction. A release has no such locale.
 
 import { createHash } from "node:crypto";
 import { cpSync, existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
@@ -18,7 +19,7 @@ const ACCENTS = new Map([..."aeiouyAEIOUYcnsCNS"].map((letter, i) => [letter, [.
  * @param {string} text
  */
 function pseudo(text) {
-  const accented = text.replace(/\{[^}]*\}|[A-Za-z]/g, (found) => ACCENTS.get(found) ?? found);
+  const accented = text.replace(/\{[^}]*\}|[A-Za-z]/g, (match) => ACCENTS.get(match) ?? match);
   return `⟦${accented}${"·".repeat(Math.ceil(text.length / 3))}⟧`;
 }
 
@@ -73,8 +74,8 @@ function digest() {
 const isPseudo = process.argv.includes("--pseudo");
 const outdir = join(ROOT, ".messages");
 const stamp = join(outdir, "compiled-from.txt");
-const wanted = digest();
-if (!existsSync(stamp) || readFileSync(stamp, "utf8") !== wanted) {
+const expected = digest();
+if (!existsSync(stamp) || readFileSync(stamp, "utf8") !== expected) {
   rmSync(stamp, { force: true });
   const project = isPseudo ? pseudoProject() : join(ROOT, "project.inlang");
   await compile({
@@ -84,10 +85,11 @@ if (!existsSync(stamp) || readFileSync(stamp, "utf8") !== wanted) {
     emitReadme: false,
     emitPrettierIgnore: false,
   });
-  // A language without plural forms leaves locals unused, which the type check would report; the types of inputs stay.
+  // A language without plural forms leaves locals unused, which the type check would report; the
+  // types of inputs stay.
   for (const file of readdirSync(join(outdir, "messages")).filter((name) => name.endsWith(".js"))) {
     const path = join(outdir, "messages", file);
     writeFileSync(path, `// @ts-nocheck\n${readFileSync(path, "utf8")}`);
   }
-  writeFileSync(stamp, wanted);
+  writeFileSync(stamp, expected);
 }

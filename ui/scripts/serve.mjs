@@ -1,5 +1,6 @@
-// The built page with the fake host, under the window's content security policy: for browser tests, screenshots and the frame
-// measurement. Apart from browser.mjs, since Vite takes half a second to load, and each test file loads that.
+// The built page with the fake host, under the window's content security policy: for browser tests,
+// screenshots and the frame measurement. Apart from browser.mjs, since Vite takes half a second to
+// load, and each test file loads that.
 
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -35,10 +36,10 @@ const marks = {
     if (process.env.HEARTH_RENDERED === undefined || !id.endsWith(".svelte") || !id.startsWith(join(ROOT, "src")))
       return null;
     const path = relative(ROOT, id).replaceAll("\\", "/");
-    const begin = /export default function \w+\(\$\$anchor.*?\) \{/.exec(code)?.[0];
-    if (begin === undefined) throw new Error(`${path}: the compiled component has no function that renders it.`);
+    const header = /export default function \w+\(\$\$anchor.*?\) \{/.exec(code)?.[0];
+    if (header === undefined) throw new Error(`${path}: the compiled component has no function that renders it.`);
     const mark = `if (!$$said) console.debug(${JSON.stringify(RENDERED + path)}); $$said = true;`;
-    return { code: `let $$said = false;\n${code.replace(begin, () => `${begin}\n${mark}`)}`, map: null };
+    return { code: `let $$said = false;\n${code.replace(header, () => `${header}\n${mark}`)}`, map: null };
   },
 };
 

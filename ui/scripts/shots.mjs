@@ -474,7 +474,7 @@ const pictures = [
     act: async (page) => {
       await page.evaluate("fakeHost.pace = 0");
       await send(page, "Cut this short, older messages and all.");
-      await answerIs(page, "cut");
+      await answerIs(page, "truncated");
     },
   },
   {
@@ -1164,7 +1164,7 @@ const pictures = [
       await machine(page);
       await page.getByTestId("use-for-chat").nth(1).click();
       await page.evaluate(
-        "fakeHost.checkDevice = () => Promise.reject({ code: 'workerDied', message: 'The driver of the GPU crashed.' })",
+        "fakeHost.checkDevice = () => Promise.reject({ code: 'workerDied', reason: { area: 'worker', type: 'killed' } })",
       );
       await page.getByTestId("check-device").nth(1).click();
       await page.getByTestId("check-failed").waitFor();

@@ -1,5 +1,5 @@
 // Finds text in the sources of the page that is not a message:
-// `node scripts/untranslated.mjs [FOLDER]` prints it. Text is: letters in markup, visible
+// `node scripts/untranslated.mjs [FOLDER]` prints it. Text means letters in markup, visible
 // attributes, and strings that look like words (a capital and small letters, or two words). A
 // string that is not shown to users is marked with `not text` in a comment on its line, on the line
 // above, or above the list or the tag that it is in.
@@ -12,9 +12,9 @@ import ts from "typescript";
 
 const ROOT = fileURLToPath(new URL("..", import.meta.url));
 
-/** Not shown: the fake host, the generated interface. */
+/** Excluded: the fake host and the generated interface. */
 const LEFT_OUT = [/src\/lib\/host\//, /\.d\.ts$/];
-/** Attributes that are neither shown nor read aloud. */
+/** Attributes that are neither displayed nor read aloud. */
 const HIDDEN =
   /^(class|style|id|type|role|href|src|for|form|name|value|lang|rel|target|d|viewBox|points|transform|fill|stroke.*|data-.*|testid|icon|slot|autocomplete|inputmode|spellcheck|enterkeyhint|aria-(?!label$|description$|roledescription$|valuetext$|placeholder$).*|bind:.*|on.*|preserveAspectRatio|width|height|popover.*|tabindex|dir|direction|kind|tone|draggable|xmlns|gradientUnits|offset|translate)$/;
 /** On components, `name` is text. */
@@ -33,8 +33,8 @@ const words = (/** @type {string} */ text) =>
 const MARKED = /^\s*(\/\/|<!--|\/\*|\{\/\*).*not text/;
 const indentation = (/** @type {string} */ line) => line.search(/\S|$/);
 
-/** Whether a comment excuses a line: on it, above it, or above the list or the tag that it is in. */
-function excused(/** @type {string[]} */ lines, /** @type {number} */ line) {
+/** Whether a line has a `not text` comment: on it, above it, or above its list or tag. */
+function isExcused(/** @type {string[]} */ lines, /** @type {number} */ line) {
   if (/not text/.test(lines[line] ?? "") || MARKED.test(lines[line - 1] ?? "")) return true;
   const inside = indentation(lines[line] ?? "");
   let first = line - 1;
@@ -43,19 +43,19 @@ function excused(/** @type {string[]} */ lines, /** @type {number} */ line) {
   return opens && MARKED.test(lines[first - 1] ?? "");
 }
 
-/** @typedef {{ line: number, text: string }} Found */
+/** @typedef {{ line: number, text: string }} Issue */
 
 /**
- * The strings for people in TypeScript.
+ * The user-visible strings in TypeScript.
  * @param {string} code
  * @param {number} firstLine
- * @returns {Found[]}
+ * @returns {Issue[]}
  */
 function inScript(code, firstLine) {
   const file = ts.createSourceFile("x.ts", code, ts.ScriptTarget.ES2022, true);
   const lines = code.split("\n");
-  /** @type {Found[]} */
-  const found = [];
+  /** @type {Issue[]} */
+  const issues = [];
   /** @type {(node: ts.Node) => void} */
   const visit = (node) => {
     if (
@@ -66,12 +66,12 @@ function inScript(code, firstLine) {
       ts.isInterfaceDeclaration(node)
     )
       return;
-    // Errors of programmers, comparisons, keys and cases are not shown.
+    // Internal errors, comparisons, keys and cases are not displayed.
     if (ts.isNewExpression(node) && /(Error|NotDrawable)$/.test(node.expression.getText())) return;
     if (ts.isBinaryExpression(node) && /^[!=]==$/.test(node.operatorToken.getText()))
       return [node.left, node.right].forEach((side) => !ts.isStringLiteral(side) && visit(side));
     if (ts.isCaseClause(node)) return node.statements.forEach(visit);
-    // A list of names, written as one string.
+    // A list of names in one string.
     if (
       ts.isCallExpression(node) &&
       ts.isPropertyAccessExpression(node.expression) &&
@@ -97,45 +97,45 @@ function inScript(code, firstLine) {
       words(node.text)
     ) {
       const line = file.getLineAndCharacterOfPosition(node.getStart()).line;
-      if (!excused(lines, line)) found.push({ line: firstLine + line, text: node.text });
+      if (!isExcused(lines, line)) issues.push({ line: firstLine + line, text: node.text });
     }
     ts.forEachChild(node, visit);
   };
   visit(file);
-  return found;
+  return issues;
 }
 
 /**
  * The text of a component.
  * @param {string} code
- * @returns {Found[]}
+ * @returns {Issue[]}
  */
 function inComponent(code) {
   const lines = code.split("\n");
   const lineOf = (/** @type {number} */ position) => code.slice(0, position).split("\n").length - 1;
   const tree = parse(code, { modern: true });
-  /** @type {Found[]} */
-  const found = [];
+  /** @type {Issue[]} */
+  const issues = [];
   for (const script of [tree.module, tree.instance]) {
     if (!script) continue;
     const { start, end } = /** @type {any} */ (script.content);
-    found.push(...inScript(code.slice(start, end), lineOf(start) + 1));
+    issues.push(...inScript(code.slice(start, end), lineOf(start) + 1));
   }
   const add = (/** @type {any} */ node, /** @type {string} */ text) => {
     const line = lineOf(node.start);
-    if (!excused(lines, line)) found.push({ line: line + 1, text: text.trim() });
+    if (!isExcused(lines, line)) issues.push({ line: line + 1, text: text.trim() });
   };
   /** @param {any} node */
   const expression = (node) =>
-    found.push(
+    issues.push(
       ...inScript(`(${code.slice(node.start, node.end)})`, lineOf(node.start) + 1).filter(
-        ({ line }) => !excused(lines, line - 1),
+        ({ line }) => !isExcused(lines, line - 1),
       ),
     );
   /** @param {any} node */
   const attribute = (node, /** @type {boolean} */ component) => {
     if (node.type !== "Attribute" && node.type !== "SpreadAttribute") return;
-    // Of a table's heads: a row or a column.
+    // The scope of a table header: row or column.
     if (node.type === "Attribute" && node.name === "scope") return;
     if (
       node.type === "Attribute" &&
@@ -164,10 +164,10 @@ function inComponent(code) {
       visit(node[key]);
   };
   visit(tree.fragment);
-  return found.map(({ line, text }) => ({ line, text }));
+  return issues.map(({ line, text }) => ({ line, text }));
 }
 
-/** Every source below a folder, as `path` and `found`. */
+/** Every source below a folder, with `path`, `line` and `text`. */
 export function untranslated(/** @type {string} */ folder = join(ROOT, "src")) {
   return readdirSync(folder, { recursive: true, withFileTypes: true })
     .filter((entry) => entry.isFile() && /\.(svelte|ts)$/.test(entry.name))
@@ -176,13 +176,13 @@ export function untranslated(/** @type {string} */ folder = join(ROOT, "src")) {
     .sort()
     .flatMap((path) => {
       const code = readFileSync(path, "utf8");
-      const found = path.endsWith(".svelte") ? inComponent(code) : inScript(code, 1);
-      return found.map(({ line, text }) => ({ path: relative(ROOT, path).replaceAll("\\", "/"), line, text }));
+      const issues = path.endsWith(".svelte") ? inComponent(code) : inScript(code, 1);
+      return issues.map(({ line, text }) => ({ path: relative(ROOT, path).replaceAll("\\", "/"), line, text }));
     });
 }
 
 if (process.argv[1] && import.meta.url === pathToFileURL(process.argv[1]).href) {
-  const found = untranslated(process.argv[2]);
-  for (const { path, line, text } of found) console.log(`${path}:${line}: ${text.replace(/\s+/g, " ")}`);
-  console.log(`${found.length} texts that are not messages`);
+  const issues = untranslated(process.argv[2]);
+  for (const { path, line, text } of issues) console.log(`${path}:${line}: ${text.replace(/\s+/g, " ")}`);
+  console.log(`${issues.length} texts that are not messages`);
 }

@@ -15,10 +15,10 @@ interface Selection {
 
 /** Parses `2,4/4`; undefined if it is malformed. */
 export function parse(value: string): Selection | undefined {
-  const found = /^(\d+(?:,\d+)*)\/(\d+)$/.exec(value);
-  if (!found) return undefined;
-  const of = Number(found[2]);
-  const selected = found[1]!.split(",").map(Number);
+  const match = /^(\d+(?:,\d+)*)\/(\d+)$/.exec(value);
+  if (!match) return undefined;
+  const of = Number(match[2]);
+  const selected = match[1]!.split(",").map(Number);
   return selected.every((part) => part >= 1 && part <= of) ? { selected, of } : undefined;
 }
 
@@ -29,7 +29,10 @@ export class Parts {
     private readonly folder?: string,
   ) {}
 
-  /** The parts of a product (lower-case letters) that the environment selects. A malformed variable is an error: a test must not pass by running nothing. */
+  /**
+   * The parts of a product (lower-case letters) that the environment selects. A malformed variable
+   * is an error: a test must not pass by running nothing.
+   */
   static of(product: string): Parts {
     const name = `HEARTH_PART_${product.toUpperCase()}`;
     const value = process.env[name];

@@ -1,22 +1,22 @@
-//! Which models of the library an adapter fits: by its headers and theirs. Names and recorded
-//! fingerprints only refine it.
+//! Matches between adapters and the models of the library, from the headers of both. Names and
+//! recorded fingerprints refine a match to exact, named or sizes.
 
 use crate::{
     library::{self, Model},
     shared::Shared,
     store::adapter,
-    wire::{AdapterFit, AdapterMatch, AdapterMisfit},
+    wire::{AdapterFit, AdapterMatch, AdapterMismatch, Problem},
 };
-use hearth_formats::adapter::{AdapterHeader, BaseId, Misfit};
+use hearth_formats::adapter::{AdapterHeader, BaseId, Mismatch};
 use std::path::PathBuf;
 
-/// An adapter's row, and its headers or why they cannot be read.
+/// An adapter's row, and its headers or the problem of reading them.
 pub(crate) struct Matched {
     pub row: adapter::Adapter,
-    pub header: Result<AdapterHeader, String>,
+    pub header: Result<AdapterHeader, Problem>,
 }
 
-/// Reads the headers of adapters; those whose files are missing have an error.
+/// Reads the headers of adapters. An adapter whose files are missing has an error.
 pub(crate) fn with_headers(shared: &Shared, rows: Vec<adapter::Adapter>) -> Vec<Matched> {
     let paths: Vec<PathBuf> = rows.iter().map(|row| row.path.clone()).collect();
     let headers = shared.library.adapter_headers(&paths);
@@ -31,14 +31,14 @@ impl Matched {
     /// model of the library is its base.
     pub fn matches(&self, shared: &Shared, models: &[Model]) -> Vec<AdapterMatch> {
         let readable = models.iter().filter(|model| model.metadata.is_ok());
-        let of = |model: &Model| {
+        let match_of = |model: &Model| {
             let fit = self.fit(shared, model)?;
             Some(AdapterMatch {
                 model: model.id.clone(),
                 fit,
             })
         };
-        readable.filter_map(of).collect()
+        readable.filter_map(match_of).collect()
     }
 
     /// The fit of this adapter to one model. `None` means that its headers cannot be read.
@@ -50,23 +50,23 @@ impl Matched {
         }
         let fit = self.header.as_ref().ok().map(|header| fit(shared, header, model));
         match fit {
-            // All of its values were checked against that model when it was imported.
-            Some(AdapterFit::Misfit { .. }) | None if is_own => Some(AdapterFit::Sizes),
+            // The import has checked all of its values against this model.
+            Some(AdapterFit::Mismatch { .. }) | None if is_own => Some(AdapterFit::Sizes),
             fit => fit,
         }
     }
 }
 
-/// The models that an adapter fits, the best first: of one level in the order of the library.
+/// The models that an adapter fits, best first. Models of equal rank keep the order of the library.
 pub(crate) fn best_first(matches: &[AdapterMatch]) -> Vec<&AdapterMatch> {
-    let level = |found: &&AdapterMatch| match found.fit {
+    let rank = |candidate: &&AdapterMatch| match candidate.fit {
         AdapterFit::Exact => 0,
         AdapterFit::Named => 1,
         AdapterFit::Sizes => 2,
-        AdapterFit::Misfit { .. } => 3,
+        AdapterFit::Mismatch { .. } => 3,
     };
-    let mut fitting: Vec<&AdapterMatch> = matches.iter().filter(|found| level(found) < 3).collect();
-    fitting.sort_by_key(level);
+    let mut fitting: Vec<&AdapterMatch> = matches.iter().filter(|candidate| rank(candidate) < 3).collect();
+    fitting.sort_by_key(rank);
     fitting
 }
 
@@ -78,12 +78,14 @@ fn fit(shared: &Shared, header: &AdapterHeader, model: &Model) -> AdapterFit {
         .ok()
         .and_then(|metadata| metadata.shape.as_ref());
     let Some(shape) = shape else {
-        let why = AdapterMisfit::Unsupported;
-        return AdapterFit::Misfit { why };
+        return AdapterFit::Mismatch {
+            reason: AdapterMismatch::Unsupported,
+        };
     };
-    if let Err(misfit) = header.fits(shape) {
-        let why = misfit.into();
-        return AdapterFit::Misfit { why };
+    if let Err(mismatch) = header.fits(shape) {
+        return AdapterFit::Mismatch {
+            reason: mismatch.into(),
+        };
     }
     if let Some(base) = &header.base {
         return by_fingerprint(shared, base, model);
@@ -94,38 +96,38 @@ fn fit(shared: &Shared, header: &AdapterHeader, model: &Model) -> AdapterFit {
     }
 }
 
-/// An adapter trained by Hearth records its base.
+/// The fit of an adapter that Hearth trained, which records its base.
 fn by_fingerprint(shared: &Shared, base: &BaseId, model: &Model) -> AdapterFit {
     match shared.library.fingerprint(&model.path) {
-        Ok(found) if found == base.fingerprint => AdapterFit::Exact,
-        Ok(found) if found.model == base.fingerprint.model => AdapterFit::Named,
-        Ok(_) => AdapterFit::Misfit {
-            why: AdapterMisfit::OtherBase,
+        Ok(fingerprint) if fingerprint == base.fingerprint => AdapterFit::Exact,
+        Ok(fingerprint) if fingerprint.model == base.fingerprint.model => AdapterFit::Named,
+        Ok(_) => AdapterFit::Mismatch {
+            reason: AdapterMismatch::OtherBase,
         },
-        // The worker compares them again, and says what it found.
-        Err(error) => {
-            tracing::info!(error, "a model's fingerprint could not be read");
+        // The worker compares the fingerprints again, and reports a mismatch.
+        Err(problem) => {
+            tracing::info!(%problem, "a model's fingerprint could not be read");
             AdapterFit::Sizes
         }
     }
 }
 
-impl From<Misfit> for AdapterMisfit {
-    fn from(misfit: Misfit) -> Self {
-        let number = |layers: usize| u32::try_from(layers).unwrap_or(u32::MAX);
-        let sizes = |(inputs, outputs): (usize, usize)| format!("{inputs} \u{d7} {outputs}");
-        match misfit {
-            Misfit::Architecture { adapter } => Self::Architecture { adapter },
-            Misfit::Layers { adapter, model } => Self::Layers {
-                adapter: number(adapter),
-                model: number(model),
+impl From<Mismatch> for AdapterMismatch {
+    fn from(mismatch: Mismatch) -> Self {
+        let layer_count = |layers: usize| u32::try_from(layers).unwrap_or(u32::MAX);
+        let sizes = |(inputs, outputs): (usize, usize)| [inputs as u64, outputs as u64];
+        match mismatch {
+            Mismatch::Architecture { adapter } => Self::Architecture { adapter },
+            Mismatch::Layers { adapter, model } => Self::Layers {
+                adapter: layer_count(adapter),
+                model: layer_count(model),
             },
-            Misfit::Linear { name, adapter, model } => Self::Linear {
+            Mismatch::Linear { name, adapter, model } => Self::Linear {
                 name,
                 adapter: sizes(adapter),
                 model: sizes(model),
             },
-            Misfit::Base => Self::OtherBase,
+            Mismatch::Base => Self::OtherBase,
         }
     }
 }

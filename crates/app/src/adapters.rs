@@ -18,7 +18,7 @@ use hearth_formats::{
     adapter::{self as adapter_file, AdapterHeader},
     durable::recovery_candidates,
 };
-use hearth_protocol::{self as protocol, ExportRequest};
+use hearth_protocol::{self as protocol, ExportRequest, ModelsReason};
 use rusqlite::Transaction;
 use std::{
     fs,
@@ -33,7 +33,7 @@ impl App {
     }
 
     /// Imports an adapter, a PEFT folder or a GGUF file, by its path; the file is not copied.
-    /// Without a model it is for whatever it fits, which may be no model on this machine.
+    /// Without a model, it is imported for every model that it fits, perhaps none on this machine.
     ///
     /// # Errors
     /// The adapter cannot be read or does not fit the model.
@@ -41,28 +41,25 @@ impl App {
         self.shared
             .blocking(move |shared| {
                 let model = model.map(|id| model_lookup::readable(shared, &id)).transpose()?;
-                let full = fs::canonicalize(&path).map_err(|error| Problem {
-                    code: ProblemCode::FileUnreadable,
-                    message: format!("{} cannot be read: {error}. Check the path.", path.display()),
-                })?;
-                let full = library::plain(&full);
-                check_import(shared, &full, model.as_ref())?;
-                if let Some(known) = list(shared)?
+                let path = fs::canonicalize(&path).map_err(|error| library::no_access(&path, &error))?;
+                let path = library::plain(&path);
+                check_import(shared, &path, model.as_ref())?;
+                if let Some(existing) = list(shared)?
                     .into_iter()
-                    .find(|known| is_same(known, &full, model.as_ref()))
+                    .find(|existing| is_same(existing, &path, model.as_ref()))
                 {
-                    return Ok(known);
+                    return Ok(existing);
                 }
-                let text = full
+                let path_text = path
                     .to_str()
-                    .ok_or_else(|| library::LibraryError::NonUtf8Path(full.clone()))?;
-                let stem = full.file_stem().unwrap_or_default().to_string_lossy();
+                    .ok_or_else(|| library::LibraryError::NonUtf8Path(path.clone()))?;
+                let stem = path.file_stem().unwrap_or_default().to_string_lossy();
                 let new = adapter::New {
                     name: &stem,
                     run: None,
                     model: model.as_ref().map_or("", |model| &model.id),
                     model_name: model.as_ref().map_or("", |model| &model.name),
-                    path: text,
+                    path: path_text,
                     created_at: now(),
                 };
                 let id = shared.store.write(|t| adapter::add(t, &new))?;
@@ -79,8 +76,8 @@ impl App {
         self.change_adapter(id, move |t| adapter::rename(t, id, &name)).await
     }
 
-    /// Deletes an adapter, which can be restored for a while. The files of an imported one stay;
-    /// those that Hearth downloaded or trained go with it.
+    /// Deletes an adapter, which can be restored for a while. The files of a downloaded or trained
+    /// adapter are deleted with it, the files of an imported one are not.
     pub async fn delete_adapter(&self, id: i64) -> Result<(), Problem> {
         self.change_adapter(id, move |t| adapter::delete(t, id, now())).await?;
         self.purge_later();
@@ -151,7 +148,7 @@ pub(crate) fn announce_later(shared: &Arc<Shared>) {
     tokio::task::spawn_blocking(move || announce_or_log(&shared));
 }
 
-/// Announces the adapters where nothing else depends on it.
+/// Announces the adapters. An error is only logged.
 pub(crate) fn announce_or_log(shared: &Shared) {
     if let Err(error) = shared.announce_adapters() {
         tracing::warn!(%error, "the adapters could not be listed");
@@ -161,8 +158,8 @@ pub(crate) fn announce_or_log(shared: &Shared) {
 impl Shared {
     /// Announces the adapters.
     pub(crate) fn announce_adapters(&self) -> Result<(), StoreError> {
-        let announced = || Ok(Event::AdaptersChanged { adapters: list(self)? });
-        self.announcer.announce_latest(Topic::Adapters, announced)
+        let event = || Ok(Event::AdaptersChanged { adapters: list(self)? });
+        self.announcer.announce_latest(Topic::Adapters, event)
     }
 }
 
@@ -204,35 +201,28 @@ pub(crate) fn for_worker(
 /// The adapter does not fit the model or its files are missing.
 pub(crate) fn path(shared: &Shared, model: &str, id: i64) -> Result<PathBuf, Problem> {
     let row = get(shared, id)?;
-    if let Some(message) = missing(&row) {
-        return Err(Problem {
-            code: ProblemCode::FileUnreadable,
-            message,
-        });
+    if let Some(problem) = missing(&row) {
+        return Err(problem);
     }
     let path = row.path.clone();
-    // The worker compares the weights once more.
+    // The worker compares the adapter with the weights again.
     if row.model == model || fits(shared, row.clone(), model)? {
         return Ok(path);
     }
-    let name = &row.name;
-    Err(invalid(match row.model_name.as_str() {
-        "" => format!(
-            "The adapter \u{201c}{name}\u{201d} does not fit this model. Load a model that it fits, or continue without \
-             the adapter."
-        ),
-        base => format!(
-            "The adapter \u{201c}{name}\u{201d} was trained for {base} and does not fit this model. Load that model, or \
-             continue without the adapter."
-        ),
-    }))
+    let (name, base) = (row.name, row.model_name);
+    let reason = if base.is_empty() {
+        ModelsReason::AdapterMismatch { name }
+    } else {
+        ModelsReason::AdapterOfOtherModel { name, base }
+    };
+    Err(Problem::new(ProblemCode::AdapterInvalid, reason))
 }
 
 /// Whether an adapter fits a model by their headers.
 fn fits(shared: &Shared, row: adapter::Adapter, model: &str) -> Result<bool, Problem> {
     let model = model_lookup::find(shared, model)?;
     let matched = adapter_match::with_headers(shared, vec![row]);
-    let fits = |matched: &Matched| !matches!(matched.fit(shared, &model), None | Some(AdapterFit::Misfit { .. }));
+    let fits = |matched: &Matched| !matches!(matched.fit(shared, &model), None | Some(AdapterFit::Mismatch { .. }));
     Ok(matched.first().is_some_and(fits))
 }
 
@@ -244,17 +234,21 @@ fn base(shared: &Shared, row: adapter::Adapter) -> Result<library::Model, Proble
     }
     let (name, models) = (row.name.clone(), shared.models()?);
     let matched = adapter_match::with_headers(shared, vec![row]);
-    let matches: Vec<_> = matched.iter().flat_map(|it| it.matches(shared, &models)).collect();
+    let matches: Vec<_> = matched
+        .iter()
+        .flat_map(|matched| matched.matches(shared, &models))
+        .collect();
     match adapter_match::best_first(&matches).first() {
         Some(best) => model_lookup::readable(shared, &best.model),
-        None => Err(invalid(format!(
-            "The adapter \u{201c}{name}\u{201d} fits no model on this machine. Get the model that it was made for."
-        ))),
+        None => Err(Problem::new(
+            ProblemCode::AdapterInvalid,
+            ModelsReason::AdapterWithoutModel { name },
+        )),
     }
 }
 
-/// Checks an adapter before its import: all of its values for the model, or for the one that it
-/// fits best. One that fits none is checked by its headers only; its base may come later.
+/// Checks an adapter before its import: all of its values, for the model or for the model that it
+/// fits best. If it fits none, only its headers are checked: its base may be added later.
 fn check_import(shared: &Shared, path: &Path, model: Option<&library::Model>) -> Result<(), Problem> {
     if let Some(model) = model {
         return shared.library.check_adapter(path, &model.path).map_err(invalid);
@@ -265,8 +259,8 @@ fn check_import(shared: &Shared, path: &Path, model: Option<&library::Model>) ->
     };
     let models = shared.models()?;
     for matched in adapter_match::with_headers(shared, vec![row]) {
-        if let Err(message) = &matched.header {
-            return Err(invalid(message.clone()));
+        if let Err(problem) = &matched.header {
+            return Err(invalid(problem.clone()));
         }
         let matches = matched.matches(shared, &models);
         let best = adapter_match::best_first(&matches)
@@ -279,23 +273,24 @@ fn check_import(shared: &Shared, path: &Path, model: Option<&library::Model>) ->
     Ok(())
 }
 
-/// Whether an adapter that is listed already is the one of an import.
-fn is_same(known: &Adapter, path: &Path, model: Option<&library::Model>) -> bool {
-    Path::new(&known.path) == path && model.is_none() && known.model.is_none()
+/// Whether an adapter of the list is the one of an import: it has this path, and neither has a
+/// model.
+fn is_same(existing: &Adapter, path: &Path, model: Option<&library::Model>) -> bool {
+    Path::new(&existing.path) == path && model.is_none() && existing.model.is_none()
 }
 
-/// Lists the adapters that Hearth downloaded and does not list yet, as `hearth pull` leaves them.
-/// A deleted one is listed again only if it was downloaded again, to `again`.
-pub(crate) fn adopt(shared: &Shared, again: Option<&Path>) {
-    let own = shared.library.own_adapters();
+/// Adds downloaded adapters that are not in the list yet, such as the downloads of `hearth pull`.
+/// A deleted adapter is restored only if it was downloaded again, to `downloaded`.
+pub(crate) fn adopt(shared: &Shared, downloaded: Option<&Path>) {
+    let own_adapters = shared.library.own_adapters();
     let adopted = shared.store.write(|t| {
-        let known = adapter::paths(t)?;
-        let mut is_changed = match again.and_then(|path| path.to_str()) {
+        let listed = adapter::paths(t)?;
+        let mut is_changed = match downloaded.and_then(|path| path.to_str()) {
             Some(path) => adapter::restore_path(t, path)?,
             None => false,
         };
-        for own in own {
-            let Some(path) = own.path.to_str().filter(|_| !known.contains(&own.path)) else {
+        for own in own_adapters {
+            let Some(path) = own.path.to_str().filter(|_| !listed.contains(&own.path)) else {
                 continue;
             };
             let name = title::normalized(&own.name).unwrap_or_else(|| "LoRA".to_owned());
@@ -312,16 +307,17 @@ pub(crate) fn adopt(shared: &Shared, again: Option<&Path>) {
         }
         Ok(is_changed)
     });
-    let emitted = adopted.and_then(|is_changed| if is_changed { shared.announce_adapters() } else { Ok(()) });
-    if let Err(error) = emitted {
+    let announced = adopted.and_then(|is_changed| if is_changed { shared.announce_adapters() } else { Ok(()) });
+    if let Err(error) = announced {
         tracing::warn!(%error, "downloaded adapters could not be listed");
     }
 }
 
-fn invalid(message: String) -> Problem {
+/// The problem of an adapter that cannot be imported.
+fn invalid(problem: Problem) -> Problem {
     Problem {
         code: ProblemCode::AdapterInvalid,
-        message,
+        ..problem
     }
 }
 
@@ -329,15 +325,16 @@ fn get(shared: &Shared, id: i64) -> Result<adapter::Adapter, Problem> {
     shared.store.read(|t| adapter::get(t, id))?.ok_or_else(no_adapter)
 }
 
-fn missing(row: &adapter::Adapter) -> Option<String> {
+/// The problem of an adapter whose files are missing. `None` means that they exist.
+fn missing(row: &adapter::Adapter) -> Option<Problem> {
     let exists =
         row.path.exists() || row.run.is_some() && recovery_candidates(&row.path).iter().any(|path| path.exists());
     (!exists).then(|| {
-        format!(
-            "The adapter \u{201c}{}\u{201d} is no longer at {}. Put it back, or import it from where it is now.",
-            row.name,
-            row.path.display()
-        )
+        let reason = ModelsReason::AdapterMoved {
+            name: row.name.clone(),
+            path: row.path.display().to_string(),
+        };
+        Problem::new(ProblemCode::FileUnreadable, reason)
     })
 }
 
@@ -352,11 +349,11 @@ fn list(shared: &Shared) -> Result<Vec<Adapter>, StoreError> {
         .map(|(better, other)| (ids(better), ids(other)))
         .collect();
     let models = shared.models()?;
-    // Votes between answers with the adapter and by the base model.
+    // Votes between an answer with the adapter and one by the base model.
     let count = |id: i64, tuned: bool| {
         let counts = |(better, other): &&(Vec<i64>, Vec<i64>)| {
-            let (with, without) = if tuned { (better, other) } else { (other, better) };
-            with.contains(&id) && without.is_empty()
+            let (adapted, base) = if tuned { (better, other) } else { (other, better) };
+            adapted.contains(&id) && base.is_empty()
         };
         u32::try_from(votes.iter().filter(counts).count()).unwrap_or(u32::MAX)
     };
@@ -383,7 +380,7 @@ fn to_wire(shared: &Shared, matched: Matched, models: &[library::Model]) -> Adap
         .or_else(|| no_model(&row, &matches));
     let header = header.ok();
     let base = header.as_ref().and_then(|header| header.base_name.clone());
-    let recorded = header
+    let recorded_name = header
         .as_ref()
         .and_then(|header| Some(header.base.as_ref()?.file.clone()));
     Adapter {
@@ -396,7 +393,7 @@ fn to_wire(shared: &Shared, matched: Matched, models: &[library::Model]) -> Adap
         base_repository: base
             .clone()
             .filter(|_| header.as_ref().is_some_and(|header| header.is_repository)),
-        base_name: base.or(recorded).filter(|name| !name.is_empty()),
+        base_name: base.or(recorded_name).filter(|name| !name.is_empty()),
         unmatched: header.as_ref().map(unmatched).unwrap_or_default(),
         architecture: header.and_then(|header| header.architecture),
         matches,
@@ -412,34 +409,29 @@ fn to_wire(shared: &Shared, matched: Matched, models: &[library::Model]) -> Adap
 }
 
 fn unmatched(header: &AdapterHeader) -> Vec<UnmatchedEntries> {
-    let to_wire = |found: &adapter_file::UnmatchedEntries| UnmatchedEntries {
-        setting: found.setting.clone(),
-        entries: found.entries.clone(),
-        more: u32::try_from(found.more).unwrap_or(u32::MAX),
+    let to_wire = |unmatched: &adapter_file::UnmatchedEntries| UnmatchedEntries {
+        setting: unmatched.setting.clone(),
+        entries: unmatched.entries.clone(),
+        more: u32::try_from(unmatched.more).unwrap_or(u32::MAX),
     };
     header.unmatched.iter().map(to_wire).collect()
 }
 
-/// The reason why the files of an adapter without a base model here cannot be used. Other adapters
-/// were checked when they were imported, or written by a run.
-fn unreadable(row: &adapter::Adapter, header: &Result<AdapterHeader, String>) -> Option<String> {
+/// The problem of an adapter without a base model here whose headers cannot be read. Other adapters
+/// were checked on import or written by a run.
+fn unreadable(row: &adapter::Adapter, header: &Result<AdapterHeader, Problem>) -> Option<Problem> {
     header.as_ref().err().filter(|_| row.model.is_empty()).cloned()
 }
 
-/// That the model of an adapter is gone, and no other one fits.
-fn no_model(row: &adapter::Adapter, matches: &[AdapterMatch]) -> Option<String> {
+/// The problem of an adapter whose base model is gone and that fits no other model.
+fn no_model(row: &adapter::Adapter, matches: &[AdapterMatch]) -> Option<Problem> {
     let is_lost = !row.model.is_empty() && adapter_match::best_first(matches).is_empty();
     is_lost.then(|| {
-        format!(
-            "Its model, {}, is not on this machine. Add it under Models.",
-            row.model_name
-        )
+        let model = row.model_name.clone();
+        Problem::new(ProblemCode::NotFound, ModelsReason::AdapterModelGone { model })
     })
 }
 
 fn no_adapter() -> Problem {
-    Problem {
-        code: ProblemCode::NotFound,
-        message: "This adapter no longer exists. Choose another one, or continue without.".to_owned(),
-    }
+    Problem::new(ProblemCode::NotFound, ModelsReason::AdapterGone)
 }

@@ -1,5 +1,5 @@
-//! The order of events. Each has a revision, which grows; what is read after a revision was asked
-//! for is at least as new as the events up to it.
+//! The order of events. Each has a revision, which increases. State that is read after a revision
+//! was requested is at least as new as the events up to it.
 
 use crate::{
     lock::lock,
@@ -32,9 +32,9 @@ pub(crate) struct Announcer {
     sink: Sink,
     /// The revision of the last event.
     revision: AtomicU64,
-    /// Reads begun by [`Announcer::announce_latest`].
+    /// Number of reads that [`Announcer::announce_latest`] has started.
     reads: AtomicU64,
-    /// By topic, the last such read that was sent.
+    /// By topic, the number of the last such read that was sent.
     topics: [Mutex<u64>; Topic::Downloads as usize + 1],
 }
 
@@ -55,7 +55,7 @@ impl Announcer {
 
     /// Sends an event whose order the caller ensures, by a lock or because one task sends it.
     pub(crate) fn emit(&self, event: Event) {
-        // After the state was read that the event has.
+        // The revision is taken after the state in the event was read.
         let revision = self.revision.fetch_add(1, Ordering::SeqCst) + 1;
         (self.sink)(Announced { revision, event });
     }
@@ -77,17 +77,17 @@ impl Announcer {
         Ok(())
     }
 
-    /// Reads all of a topic, from disks that may be slow, without a lock. Drops the result if a
-    /// read that began later was sent first.
+    /// Reads the state of a topic without a lock, since disks may be slow, and sends it. Drops it
+    /// if the result of a read that started later was sent first.
     ///
     /// # Errors
     /// Returns the error of `read`; nothing is sent then.
     pub(crate) fn announce_latest<E>(&self, topic: Topic, read: impl FnOnce() -> Result<Event, E>) -> Result<(), E> {
-        let begun = self.reads.fetch_add(1, Ordering::SeqCst) + 1;
+        let number = self.reads.fetch_add(1, Ordering::SeqCst) + 1;
         let event = read()?;
         let mut last = lock(&self.topics[topic as usize]);
-        if begun > *last {
-            *last = begun;
+        if number > *last {
+            *last = number;
             self.emit(event);
         }
         Ok(())
@@ -114,7 +114,7 @@ mod tests {
         };
         let mut sent: Vec<(u64, u64)> = events.map(fraction).collect();
         assert!(
-            sent.is_sorted_by(|one, next| one.0 < next.0),
+            sent.is_sorted_by(|(revision, _), (next, _)| revision < next),
             "revisions grow as events arrive"
         );
         sent.drain(..).map(|(_, fraction)| fraction).collect()
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_not_sent() {
+    fn a_state_that_cannot_be_read_is_not_sent() {
         let announcer = Announcer::new(Box::new(|announced| panic!("{announced:?}")));
         let failed = announcer.announce(Topic::Runs, || Err::<Event, _>("unreadable"));
         assert_eq!(failed, Err("unreadable"));

@@ -16,6 +16,7 @@ use crate::{
     tune, unsent,
     wire::{Announced, ModelState, Problem, ProblemCode, Settings, Snapshot},
 };
+use hearth_protocol::DataReason;
 use std::{sync::Arc, time::Duration};
 use tokio::sync::{mpsc, oneshot};
 
@@ -29,8 +30,9 @@ pub struct App {
 }
 
 impl App {
-    /// Completes the restoration of a backup, opens the store, removes what was deleted before, and
-    /// starts the chat and fine-tuning tasks.
+    /// Completes the restoration of a backup, opens the store, removes the files of deleted runs
+    /// and adapters, and starts the chat and fine-tuning tasks.
+    ///
     /// `sink` receives every event in order, from any thread, and must not block. Call it inside a
     /// tokio runtime with time and IO. Workers start on demand.
     pub fn open(options: Options, sink: impl Fn(Announced) + Send + Sync + 'static) -> Result<Self, Problem> {
@@ -46,10 +48,12 @@ impl App {
         }
         back_up_daily(&shared);
         sweep_headers(shared.library.folder());
-        let downloads = shared.clone();
-        tokio::task::spawn_blocking(move || {
-            adapters::adopt(&downloads, None);
-            downloads::start(&downloads);
+        tokio::task::spawn_blocking({
+            let shared = shared.clone();
+            move || {
+                adapters::adopt(&shared, None);
+                downloads::start(&shared);
+            }
         });
         let chat = chat::start(shared.clone());
         let tune = tune::start(shared.clone());
@@ -88,33 +92,26 @@ impl App {
     }
 
     /// Saves the settings, except [`Settings::last_model`]. A loaded model is reloaded if its load
-    /// settings change; answers in progress are given by the old one.
+    /// settings change; answers in progress are completed by the old one.
     pub async fn set_settings(&self, settings: Settings) -> Result<(), Problem> {
-        if let Some(message) = settings.mistake() {
-            return Err(Problem {
-                code: ProblemCode::BadRequest,
-                message: message.to_owned(),
-            });
+        if let Some(reason) = settings.mistake() {
+            return Err(Problem::new(ProblemCode::BadRequest, reason));
         }
         settings.check_sampling()?;
         if settings.hub_endpoint.as_deref().is_some_and(|url| !is_endpoint(url)) {
-            let message = "The address of a mirror begins with https://, or with http:// on this machine.".to_owned();
-            return Err(Problem {
-                code: ProblemCode::BadRequest,
-                message,
-            });
+            return Err(Problem::new(ProblemCode::BadRequest, DataReason::MirrorAddress));
         }
         self.shared
             .blocking(move |shared| {
                 let places = (settings.model_folders.clone(), settings.list_other_programs);
-                let before = shared.change_settings(|before| Settings {
-                    // The caller may not know of the last load.
-                    last_model: before.last_model,
+                let previous = shared.change_settings(|previous| Settings {
+                    // The caller's value may be older than the last load.
+                    last_model: previous.last_model,
                     ..settings
                 })?;
-                let is_same = (before.model_folders, before.list_other_programs) == places;
+                let has_same_places = (previous.model_folders, previous.list_other_programs) == places;
                 prompt_cache::trim(shared);
-                if !is_same {
+                if !has_same_places {
                     models::announce(shared)?;
                 }
                 Ok(())
@@ -147,7 +144,7 @@ impl App {
         chat.and(tune)
     }
 
-    /// Whether a run is active, whose step [`App::shut_down`] waits for.
+    /// Whether a run is active. [`App::shut_down`] waits for its step.
     pub fn is_training(&self) -> bool {
         self.shared.active_run().is_some()
     }
@@ -165,9 +162,9 @@ impl App {
         &self,
         command: impl FnOnce(oneshot::Sender<T>) -> Command,
     ) -> Result<T, Problem> {
-        let (reply, answer) = oneshot::channel();
-        self.send_chat(command(reply))?;
-        answer.await.map_err(|_| closing())
+        let (sender, reply) = oneshot::channel();
+        self.send_chat(command(sender))?;
+        reply.await.map_err(|_| closing())
     }
 
     pub(crate) fn send_tune(&self, command: tune::Command) -> Result<(), Problem> {
@@ -178,18 +175,15 @@ impl App {
         &self,
         command: impl FnOnce(oneshot::Sender<T>) -> tune::Command,
     ) -> Result<T, Problem> {
-        let (reply, answer) = oneshot::channel();
-        self.send_tune(command(reply))?;
-        answer.await.map_err(|_| closing())
+        let (sender, reply) = oneshot::channel();
+        self.send_tune(command(sender))?;
+        reply.await.map_err(|_| closing())
     }
 }
 
 /// The problem of a closed channel: the tasks end only with the runtime.
 fn closing() -> Problem {
-    Problem {
-        code: ProblemCode::Internal,
-        message: "Hearth is closing. Start it again.".to_owned(),
-    }
+    Problem::new(ProblemCode::Internal, DataReason::Closing)
 }
 
 /// Interval between checks of the age of the last backup.
@@ -199,12 +193,12 @@ const BACKUP_CHECK_INTERVAL: Duration = Duration::from_secs(60 * 60);
 fn back_up_daily(shared: &Arc<Shared>) {
     let shared = Arc::downgrade(shared);
     tokio::spawn(async move {
-        let mut hours = tokio::time::interval(BACKUP_CHECK_INTERVAL);
+        let mut interval = tokio::time::interval(BACKUP_CHECK_INTERVAL);
         loop {
-            hours.tick().await;
+            interval.tick().await;
             let Some(shared) = shared.upgrade() else { return };
-            let backed_up = shared.blocking(|shared| Ok(shared.store.back_up_daily()?)).await;
-            if let Err(problem) = backed_up {
+            let result = shared.blocking(|shared| Ok(shared.store.back_up_daily()?)).await;
+            if let Err(problem) = result {
                 tracing::warn!(%problem, "the store could not be backed up");
             }
         }

@@ -11,36 +11,37 @@ use std::{
 pub(crate) struct CacheFile {
     pub path: PathBuf,
     pub bytes: u64,
+    /// Time of the last use.
     pub used: SystemTime,
 }
 
 impl CacheFile {
-    /// Removes the file, and its folder if that is empty then. Returns `true` if the file is gone.
+    /// Removes the file, and its folder if that becomes empty. Returns `true` if the file is gone.
     pub fn remove(&self) -> bool {
-        let gone = remove_path(&self.path);
-        // Fails if the folder holds other files.
+        let is_removed = remove_path(&self.path);
+        // Fails if the folder has other files.
         let _ = self.path.parent().map(fs::remove_dir);
-        gone
+        is_removed
     }
 }
 
-/// The regular files in a folder, not its subfolders, with one of these extensions; other files
-/// stay. Symbolic links are not followed.
+/// The regular files in a folder, without its subfolders, that have one of these extensions.
+/// Symbolic links are not followed.
 pub(crate) fn files(folder: &Path, extensions: &[&str]) -> Vec<CacheFile> {
     fs::read_dir(folder)
         .into_iter()
         .flatten()
         .flatten()
         .filter_map(|entry| {
-            // The metadata describe the link, not its target.
-            let (path, about) = (entry.path(), entry.metadata().ok()?);
-            let ours = extensions
+            // The metadata is of a link itself, not of its target.
+            let (path, metadata) = (entry.path(), entry.metadata().ok()?);
+            let has_extension = extensions
                 .iter()
-                .any(|ending| path.extension() == Some(ending.as_ref()));
-            (ours && about.is_file()).then(|| CacheFile {
+                .any(|extension| path.extension() == Some(extension.as_ref()));
+            (has_extension && metadata.is_file()).then(|| CacheFile {
                 path,
-                bytes: about.len(),
-                used: about.modified().unwrap_or(SystemTime::UNIX_EPOCH),
+                bytes: metadata.len(),
+                used: metadata.modified().unwrap_or(SystemTime::UNIX_EPOCH),
             })
         })
         .collect()

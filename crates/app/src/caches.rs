@@ -10,13 +10,13 @@ use crate::{
 use std::path::{Path, PathBuf};
 
 impl App {
-    /// The disk usage of each cache; one that is switched off is not listed.
+    /// The disk usage of each cache, except a cache that is switched off.
     pub async fn caches(&self) -> Result<Vec<CacheUsage>, Problem> {
         self.shared.blocking(|shared| Ok(list(shared))).await
     }
 
-    /// Clears a cache, also while a model is loaded, and returns the disk usage of all. A file that
-    /// the system does not delete while a model uses it stays.
+    /// Clears a cache, even while a model is loaded, and returns the disk usage of all caches.
+    /// Files stay if the system does not delete files in use.
     pub async fn clear_cache(&self, cache: Cache) -> Result<Vec<CacheUsage>, Problem> {
         self.shared
             .blocking(move |shared| {
@@ -44,7 +44,7 @@ fn files(folder: &Path, cache: Cache) -> Vec<CacheFile> {
 }
 
 fn list(shared: &Shared) -> Vec<CacheUsage> {
-    let of = |cache| {
+    let usage = |cache| {
         let folder = folder(shared, cache)?;
         Some(CacheUsage {
             cache,
@@ -52,5 +52,5 @@ fn list(shared: &Shared) -> Vec<CacheUsage> {
             path: folder.display().to_string(),
         })
     };
-    [Cache::Prompts, Cache::Weights].into_iter().filter_map(of).collect()
+    [Cache::Prompts, Cache::Weights].into_iter().filter_map(usage).collect()
 }

@@ -1,6 +1,6 @@
 //! Cancelling long work: imports, restorations and moves.
 
-use crate::wire::{Problem, ProblemCode};
+use crate::wire::{Problem, ProblemCode, Reason};
 use std::{
     io,
     sync::{
@@ -9,10 +9,10 @@ use std::{
     },
 };
 
-/// Cancels all work of one kind that has begun.
+/// Cancels all work of one kind that is in progress.
 #[derive(Debug, Default)]
 pub(crate) struct Cancellation {
-    /// Number of times that it was cancelled.
+    /// Number of cancellations.
     count: Arc<AtomicU64>,
 }
 
@@ -20,35 +20,38 @@ pub(crate) struct Cancellation {
 #[derive(Debug, Clone)]
 pub(crate) struct Cancellable {
     count: Arc<AtomicU64>,
-    /// The count when it began.
-    began: u64,
+    /// The count when the work began.
+    initial_count: u64,
 }
 
-/// The reason of an I/O error of cancelled work.
+/// The source of the I/O error of cancelled work.
 #[derive(Debug, thiserror::Error)]
 #[error("it was cancelled")]
 struct Cancelled;
 
 impl Cancellation {
-    /// Work that begins later is not cancelled.
+    /// Cancels the work in progress. Work that begins later is not cancelled.
     pub fn cancel(&self) {
         self.count.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// Work that begins now: call it before the work waits for anything.
+    /// Begins work. To be called before the work waits for anything, so that no cancellation is
+    /// missed.
     pub fn begin(&self) -> Cancellable {
         Cancellable {
             count: self.count.clone(),
-            began: self.count.load(Ordering::SeqCst),
+            initial_count: self.count.load(Ordering::SeqCst),
         }
     }
 }
 
 impl Cancellable {
+    /// Returns an error if the work was cancelled.
+    ///
     /// # Errors
-    /// It was cancelled; [`is_cancelled`] recognizes the error.
+    /// The work was cancelled; [`is_cancelled`] recognizes the error.
     pub fn check(&self) -> io::Result<()> {
-        if self.count.load(Ordering::SeqCst) == self.began {
+        if self.count.load(Ordering::SeqCst) == self.initial_count {
             Ok(())
         } else {
             Err(io::Error::other(Cancelled))
@@ -58,13 +61,10 @@ impl Cancellable {
 
 /// Whether [`Cancellable::check`] returned this error.
 pub(crate) fn is_cancelled(error: &io::Error) -> bool {
-    error.get_ref().is_some_and(|why| why.is::<Cancelled>())
+    error.get_ref().is_some_and(|source| source.is::<Cancelled>())
 }
 
-/// The problem of cancelled work, with this sentence.
-pub(crate) fn cancelled(message: &str) -> Problem {
-    Problem {
-        code: ProblemCode::Cancelled,
-        message: message.to_owned(),
-    }
+/// The problem of cancelled work.
+pub(crate) fn cancelled(reason: impl Into<Reason>) -> Problem {
+    Problem::new(ProblemCode::Cancelled, reason)
 }

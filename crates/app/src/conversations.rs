@@ -14,8 +14,8 @@ use crate::{
     },
     title, unsent,
     wire::{
-        AdapterChoice, Compared, Contender, Conversation, ConversationSettings, ConversationSummary,
-        DeletedConversation, Event, Message, MessageState, NewConversation, OwnSettings, Problem, ProblemCode,
+        AdapterChoice, AnswerOverrides, ChatReason, Compared, ComparedAnswer, Conversation, ConversationSettings,
+        ConversationSummary, DeletedConversation, Event, Message, MessageState, NewConversation, Problem, ProblemCode,
         SearchFilter, SearchHit, Sent, TextFile,
     },
 };
@@ -36,7 +36,7 @@ enum Position {
         leaf: Option<i64>,
         parts: Vec<Part>,
     },
-    /// A new message after a given one, or a first one.
+    /// A new message with this parent. `None` means a first message.
     After {
         conversation: i64,
         parent: Option<i64>,
@@ -44,12 +44,12 @@ enum Position {
     },
     /// An existing user message.
     Existing { conversation: i64, user: i64 },
-    /// Another version of an answer, which the user wrote.
+    /// A version of an answer that the user wrote.
     Edited {
         /// The answer.
         answer: Box<message::Message>,
         text: String,
-        /// Whether the model continues it.
+        /// Whether the model continues the text.
         go_on: bool,
     },
 }
@@ -61,7 +61,7 @@ impl App {
     }
 
     /// Sends a message and generates an answer, whose text arrives as events. `conversation`:
-    /// `None` means a new one, which begins with `fresh`; `parent`: `None` means the end of the
+    /// `None` means a new one with the settings in `fresh`; `parent`: `None` means the end of the
     /// selected branch. The text may be empty if there are files.
     pub async fn send(
         &self,
@@ -77,24 +77,23 @@ impl App {
             .await
     }
 
-    /// Like [`App::send`], with an answer per contender, side by side. `conversation`: `None` means
-    /// a new one, which begins with `fresh`.
+    /// Like [`App::send`], with several answers side by side.
     pub async fn compare(
         &self,
         conversation: Option<i64>,
         parent: Option<i64>,
         text: String,
         files: Vec<TextFile>,
-        contenders: Vec<Contender>,
+        answers: Vec<ComparedAnswer>,
         fresh: NewConversation,
     ) -> Result<Compared, Problem> {
         check_message(&text, &files)?;
         fresh.settings.check()?;
-        Contender::check(&contenders)?;
+        ComparedAnswer::check(&answers)?;
         let position = position(conversation, parent, parts(text, files), fresh);
         let added = self
             .shared
-            .blocking(move |shared| add(shared, position, contenders))
+            .blocking(move |shared| add(shared, position, answers))
             .await?;
         let user = added.user.ok_or_else(no_message)?;
         for answer in &added.answers {
@@ -131,17 +130,13 @@ impl App {
 
     /// Sends an edited message; the original stays as another branch.
     pub async fn edit(&self, message: i64, text: String) -> Result<Sent, Problem> {
-        not_empty(&text)?;
+        check_not_blank(&text)?;
         let row = self
             .shared
             .blocking(move |shared| shared.store.read(|t| message::get(t, message))?.ok_or_else(no_message))
             .await?;
         if row.role != Role::User {
-            let message = "Only your own messages can be edited in this way.".to_owned();
-            return Err(Problem {
-                code: ProblemCode::BadRequest,
-                message,
-            });
+            return refuse(ChatReason::NotUserMessage);
         }
         self.answer(Position::After {
             conversation: row.conversation,
@@ -151,12 +146,12 @@ impl App {
         .await
     }
 
-    /// Goes on with the last answer of a branch: with the same message, token for token.
+    /// Continues the last answer of a branch in the same message, from its exact tokens.
     pub async fn continue_answer(&self, message: i64) -> Result<Sent, Problem> {
-        let (sent, before) = self.shared.blocking(move |shared| reopen(shared, message)).await?;
+        let (sent, previous_state) = self.shared.blocking(move |shared| reopen(shared, message)).await?;
         self.send_chat(Command::Continue {
             message: Box::new(sent.answer.clone()),
-            before,
+            previous_state,
         })?;
         Ok(sent)
     }
@@ -165,9 +160,9 @@ impl App {
     /// user can write the beginning of an answer.
     pub async fn edit_answer(&self, message: i64, text: String, go_on: bool) -> Result<Sent, Problem> {
         if text.trim().is_empty() {
-            return refuse("An answer needs some text. Write its beginning, or regenerate it.");
+            return refuse(ChatReason::EmptyAnswer);
         }
-        let find = move |shared: &Shared| {
+        let read = move |shared: &Shared| {
             let row = shared
                 .store
                 .read(|t| message::get(t, message))?
@@ -177,9 +172,9 @@ impl App {
             let [row] = rows;
             Ok(row)
         };
-        let row = self.shared.blocking(find).await?;
+        let row = self.shared.blocking(read).await?;
         if row.role != Role::Assistant {
-            return refuse("This is not an answer.");
+            return refuse(ChatReason::NotAnAnswer);
         }
         let position = Position::Edited {
             answer: Box::new(row),
@@ -201,14 +196,14 @@ impl App {
     pub async fn select_leaf(&self, conversation: i64, message: i64) -> Result<Conversation, Problem> {
         self.shared
             .blocking(move |shared| {
-                let found = shared.store.write(|t| {
+                let selected = shared.store.write(|t| {
                     if message::get(t, message)?.is_none_or(|row| row.conversation != conversation) {
                         return Ok(None);
                     }
                     let leaf = message::newest_leaf(t, message)?;
                     Ok(conversation::set_leaf(t, conversation, Some(leaf))?.then_some(()))
                 })?;
-                found.ok_or_else(no_message)?;
+                selected.ok_or_else(no_message)?;
                 shared.announce_conversation(conversation)?;
                 open(shared, conversation)
             })
@@ -250,18 +245,18 @@ impl App {
     pub async fn deleted_conversations(&self) -> Result<Vec<DeletedConversation>, Problem> {
         self.shared
             .blocking(|shared| {
-                const DAY: i64 = 24 * 60 * 60 * 1000;
+                const DAY_MILLIS: i64 = 24 * 60 * 60 * 1000;
                 let now = shared.store.time();
                 let rows = shared.store.read(|t| conversation::deleted(t))?;
-                let listed = rows.into_iter().map(|row| {
-                    let left = row.deleted_at + RESTORABLE_FOR.as_millis() as i64 - now;
+                let conversations = rows.into_iter().map(|row| {
+                    let remaining = row.deleted_at + RESTORABLE_FOR.as_millis() as i64 - now;
                     DeletedConversation {
                         id: row.id,
                         title: title::shown(&row.title),
-                        days_left: u32::try_from(left.max(0) / DAY).unwrap_or(0),
+                        days_left: u32::try_from(remaining.max(0) / DAY_MILLIS).unwrap_or(0),
                     }
                 });
-                Ok(listed.collect())
+                Ok(conversations.collect())
             })
             .await
     }
@@ -270,7 +265,8 @@ impl App {
     pub async fn purge_conversations(&self, ids: Vec<i64>) -> Result<(), Problem> {
         self.shared
             .blocking(move |shared| {
-                // A conversation each, so that a large bin does not hold the store for long.
+                // One transaction per conversation: thousands of them do not lock the store for
+                // long.
                 for id in ids {
                     shared.store.write(|t| conversation::remove(t, id))?;
                 }
@@ -333,7 +329,7 @@ impl App {
             .await
     }
 
-    /// Adds the message and an empty answer, and starts its generation.
+    /// Adds the message and an empty answer, and starts to generate it.
     async fn answer(&self, position: Position) -> Result<Sent, Problem> {
         let sent = self.shared.blocking(move |shared| add_one(shared, position)).await?;
         self.send_chat(Command::Answer(Box::new(sent.answer.clone())))?;
@@ -341,6 +337,7 @@ impl App {
     }
 }
 
+/// The position of a sent message.
 fn position(conversation: Option<i64>, parent: Option<i64>, parts: Vec<Part>, fresh: NewConversation) -> Position {
     match (conversation, parent) {
         (None, _) => Position::New {
@@ -359,11 +356,11 @@ fn position(conversation: Option<i64>, parent: Option<i64>, parts: Vec<Part>, fr
 struct Added {
     conversation: ConversationSummary,
     user: Option<Message>,
-    /// One, or those that are compared.
+    /// One answer, or all answers of a comparison.
     answers: Vec<Message>,
 }
 
-/// Adds one answer, by the conversation's model, settings and adapters.
+/// Adds one answer with the conversation's model, settings and adapters.
 fn add_one(shared: &Shared, position: Position) -> Result<Sent, Problem> {
     let mut added = add(shared, position, Vec::new())?;
     Ok(Sent {
@@ -373,31 +370,36 @@ fn add_one(shared: &Shared, position: Position) -> Result<Sent, Problem> {
     })
 }
 
-/// Adds, in one transaction, the conversation and the message if new, and the answers, and selects
-/// the branch of the last one. Without contenders there is one answer.
-fn add(shared: &Shared, position: Position, contenders: Vec<Contender>) -> Result<Added, Problem> {
+/// Adds the answers, the message if it is new and the conversation if it is new, in one
+/// transaction. Selects the branch of the last answer. An empty `compared` means one answer.
+fn add(shared: &Shared, position: Position, compared: Vec<ComparedAnswer>) -> Result<Added, Problem> {
     shared.save_deferred();
     let _one_at_a_time = lock(&shared.adding);
-    let answered = match &position {
+    let existing = match &position {
         Position::New { .. } => None,
         Position::AtEnd { conversation, .. }
         | Position::After { conversation, .. }
         | Position::Existing { conversation, .. } => Some(*conversation),
         Position::Edited { answer, .. } => Some(answer.conversation),
     };
-    if let Some(conversation) = answered.filter(|conversation| shared.is_answering(*conversation)) {
+    if let Some(conversation) = existing.filter(|conversation| shared.is_answering(*conversation)) {
         // A deleted conversation may still have an unfinished answer.
         let exists = shared.store.read(|t| conversation::get(t, conversation))?.is_some();
         return Err(if exists { busy() } else { no_conversation() });
     }
-    let added = shared.store.write(|t| write(t, position, &contenders))?;
-    let (row, user, answers) = added.ok_or_else(no_message)?;
+    let written = shared.store.write(|t| write(t, position, &compared))?;
+    let WrittenRows {
+        conversation: row,
+        user,
+        answers,
+    } = written.ok_or_else(no_message)?;
     let user = user.map(Message::from);
     let answers: Vec<Message> = answers.into_iter().map(Message::from).collect();
     for answer in answers.iter().filter(|answer| is_unfinished(answer)) {
         shared.set_live(answer.clone());
     }
-    // The conversation, then its messages. Nothing fails any more: the answers are live.
+    // The conversation first: its messages refer to it. The answers are live, so nothing from here
+    // on may fail.
     shared.announce_touched(row.id);
     for message in user.iter().chain(&answers) {
         shared.emit(Event::MessageChanged {
@@ -411,15 +413,20 @@ fn add(shared: &Shared, position: Position, contenders: Vec<Contender>) -> Resul
     })
 }
 
-/// The conversation, the new user message, and the answers.
-type Written = (
-    conversation::Conversation,
-    Option<message::Message>,
-    Vec<message::Message>,
-);
+/// The rows that [`write`] wrote.
+struct WrittenRows {
+    conversation: conversation::Conversation,
+    /// The new user message.
+    user: Option<message::Message>,
+    answers: Vec<message::Message>,
+}
 
-/// Returns `None` if the conversation or the parent does not exist.
-fn write(t: &Transaction<'_>, position: Position, contenders: &[Contender]) -> rusqlite::Result<Option<Written>> {
+/// Writes the rows of [`add`]. Returns `None` if the conversation or the parent does not exist.
+fn write(
+    t: &Transaction<'_>,
+    position: Position,
+    compared: &[ComparedAnswer],
+) -> rusqlite::Result<Option<WrittenRows>> {
     let now = now();
     let (conversation, parent, parts) = match position {
         Position::New { parts, fresh } => {
@@ -467,7 +474,7 @@ fn write(t: &Transaction<'_>, position: Position, contenders: &[Contender]) -> r
         adapters: None,
         model: None,
         edited: false,
-        own: None,
+        overrides: None,
         created_at: now,
     };
     let user = parts
@@ -479,29 +486,33 @@ fn write(t: &Transaction<'_>, position: Position, contenders: &[Contender]) -> r
         state: State::Unfinished,
         ..new
     };
-    let answers = match contenders {
+    let answers = match compared {
         [] => {
-            let own: Vec<AdapterChoice> = from_json(row.adapters.as_deref()).unwrap_or_default();
-            vec![write_answer(t, answer, &own, None)?]
+            let adapters: Vec<AdapterChoice> = from_json(row.adapters.as_deref()).unwrap_or_default();
+            vec![write_answer(t, answer, &adapters, None)?]
         }
-        contenders => write_compared(t, &answer, contenders)?,
+        compared => write_compared(t, &answer, compared)?,
     };
     conversation::set_leaf(t, conversation, answers.last().map(|answer| answer.id))?;
     conversation::touch(t, conversation, None, now)?;
-    Ok(conversation::get(t, conversation)?.map(|row| (row, user, answers)))
+    Ok(conversation::get(t, conversation)?.map(|conversation| WrittenRows {
+        conversation,
+        user,
+        answers,
+    }))
 }
 
-/// Writes an answer per contender, and links them.
+/// Writes the answers of a comparison, and links them.
 fn write_compared(
     t: &Transaction<'_>,
     answer: &New<'_>,
-    contenders: &[Contender],
+    compared: &[ComparedAnswer],
 ) -> rusqlite::Result<Vec<message::Message>> {
-    let write = |Contender { own, adapters }: &Contender| {
-        let own = (*own != OwnSettings::default()).then(|| to_json(own));
-        write_answer(t, answer.clone(), adapters, own.as_deref())
+    let write = |ComparedAnswer { overrides, adapters }: &ComparedAnswer| {
+        let overrides = (*overrides != AnswerOverrides::default()).then(|| to_json(overrides));
+        write_answer(t, answer.clone(), adapters, overrides.as_deref())
     };
-    let mut answers: Vec<message::Message> = contenders.iter().map(write).collect::<rusqlite::Result<_>>()?;
+    let mut answers: Vec<message::Message> = compared.iter().map(write).collect::<rusqlite::Result<_>>()?;
     let ids: Vec<i64> = answers.iter().map(|answer| answer.id).collect();
     message::set_compared(t, &ids)?;
     for (answer, next) in answers.iter_mut().zip(ids.iter().cycle().skip(1)) {
@@ -510,11 +521,12 @@ fn write_compared(
     Ok(answers)
 }
 
+/// Writes an answer with the names of its adapters.
 fn write_answer(
     t: &Transaction<'_>,
     answer: New<'_>,
     adapters: &[AdapterChoice],
-    own: Option<&str>,
+    overrides: Option<&str>,
 ) -> rusqlite::Result<message::Message> {
     let adapters = to_json_unless_empty(&adapters::with_names(t, adapters)?);
     let adapters = adapters.as_deref();
@@ -522,7 +534,7 @@ fn write_answer(
         t,
         New {
             adapters,
-            own,
+            overrides,
             ..answer
         },
     )
@@ -535,7 +547,7 @@ fn write_edited(
     text: String,
     go_on: bool,
     now: i64,
-) -> rusqlite::Result<Option<Written>> {
+) -> rusqlite::Result<Option<WrittenRows>> {
     let conversation = answer.conversation;
     if conversation::get(t, conversation)?.is_none() {
         return Ok(None);
@@ -551,37 +563,41 @@ fn write_edited(
             adapters: answer.adapters.as_deref(),
             model: answer.model.as_deref(),
             edited: true,
-            own: answer.own.as_deref(),
+            overrides: answer.overrides.as_deref(),
             created_at: now,
         },
     )?;
     conversation::set_leaf(t, conversation, Some(edited.id))?;
     conversation::touch(t, conversation, None, now)?;
-    Ok(conversation::get(t, conversation)?.map(|row| (row, None, vec![edited])))
+    Ok(conversation::get(t, conversation)?.map(|conversation| WrittenRows {
+        conversation,
+        user: None,
+        answers: vec![edited],
+    }))
 }
 
-/// Marks the last answer of a branch as unfinished again, and selects its branch. Returns its state
-/// before.
+/// Marks the last answer of a branch as unfinished again, and selects its branch. Returns the
+/// previous state too.
 fn reopen(shared: &Shared, id: i64) -> Result<(Sent, MessageState), Problem> {
     shared.save_deferred();
     let _one_at_a_time = lock(&shared.adding);
     let row = shared.store.read(|t| message::get(t, id))?.ok_or_else(no_message)?;
     if row.role != Role::Assistant {
-        return refuse("Only an answer can be continued.");
+        return refuse(ChatReason::NotContinuable);
     }
     if shared.is_answering(row.conversation) {
         return Err(busy());
     }
-    // A full disk may keep a part of it out of the store.
+    // The live message is newer than the row if the disk was full.
     let mut answer = shared.live().remove(&id).unwrap_or_else(|| row.into());
-    let before = std::mem::replace(&mut answer.state, MessageState::Waiting);
+    let previous_state = std::mem::replace(&mut answer.state, MessageState::Waiting);
     let row = message::Message::from(&answer);
     let written = shared.store.write(|t| {
         let Some(_) = conversation::get(t, row.conversation)? else {
             return Ok(Err(no_conversation()));
         };
         if message::has_replies(t, id)? {
-            return Ok(Err(has_replies()));
+            return Ok(refuse(ChatReason::HasReplies));
         }
         message::save(t, &row)?;
         conversation::set_leaf(t, row.conversation, Some(id))?;
@@ -596,23 +612,24 @@ fn reopen(shared: &Shared, id: i64) -> Result<(Sent, MessageState), Problem> {
         user: None,
         answer,
     };
-    Ok((sent, before))
+    Ok((sent, previous_state))
 }
 
-/// The settings in their column. `None` if nothing is set.
+/// The settings as JSON for their column. `None` if all are defaults.
 pub(crate) fn settings_column(settings: &ConversationSettings) -> Option<String> {
     (*settings != ConversationSettings::default()).then(|| to_json(settings))
 }
 
-/// The parts of a message with its text replaced: files and images stay.
+/// Replaces the text of a message; files and images stay.
 fn with_text(mut parts: Vec<Part>, text: String) -> Vec<Part> {
     let is_text = |part: &Part| matches!(part, Part::Text { .. });
-    let at = parts.iter().position(is_text).unwrap_or(parts.len());
+    let index = parts.iter().position(is_text).unwrap_or(parts.len());
     parts.retain(|part| !is_text(part));
-    parts.insert(at, Part::Text { text });
+    parts.insert(index, Part::Text { text });
     parts
 }
 
+/// A conversation with its live messages.
 pub(crate) fn open(shared: &Shared, id: i64) -> Result<Conversation, Problem> {
     shared.save_deferred();
     let read = |t: &Transaction<'_>| match conversation::get(t, id)? {
@@ -623,7 +640,7 @@ pub(crate) fn open(shared: &Shared, id: i64) -> Result<Conversation, Problem> {
         ))),
         None => Ok(None),
     };
-    // First: what ends meanwhile is announced.
+    // Before the store is read: a message that ends in between is announced in its final state.
     let mut live = shared.live();
     let (row, rows, unsent) = shared.store.read(read)?.ok_or_else(no_conversation)?;
     Ok(Conversation {
@@ -644,22 +661,11 @@ pub(crate) fn open(shared: &Shared, id: i64) -> Result<Conversation, Problem> {
     })
 }
 
-fn refuse<T>(message: &str) -> Result<T, Problem> {
-    Err(Problem {
-        code: ProblemCode::BadRequest,
-        message: message.to_owned(),
-    })
+fn refuse<T>(reason: ChatReason) -> Result<T, Problem> {
+    Err(Problem::new(ProblemCode::BadRequest, reason))
 }
 
-fn has_replies() -> Problem {
-    Problem {
-        code: ProblemCode::BadRequest,
-        message: "This answer has replies, so it stays as it is. Edit it or regenerate it for another version."
-            .to_owned(),
-    }
-}
-
-/// Files come first, as a prompt has them.
+/// The parts of a message: files first, as in a prompt, then the text unless it is blank.
 fn parts(text: String, files: Vec<TextFile>) -> Vec<Part> {
     let mut parts: Vec<Part> = files.into_iter().map(Into::into).collect();
     if !text.trim().is_empty() {
@@ -668,7 +674,7 @@ fn parts(text: String, files: Vec<TextFile>) -> Vec<Part> {
     parts
 }
 
-/// The title of a conversation that begins with these parts: of the text, or else the first file.
+/// A title for a conversation from its first message: from its text, or else from its first file.
 fn title_of(parts: &[Part]) -> String {
     let file = parts.iter().find_map(|part| match part {
         Part::File { name, .. } => Some(name.as_str()),
@@ -683,38 +689,26 @@ fn title_of(parts: &[Part]) -> String {
 fn check_message(text: &str, files: &[TextFile]) -> Result<(), Problem> {
     TextFile::check(files)?;
     match files {
-        [] => not_empty(text),
+        [] => check_not_blank(text),
         _ => Ok(()),
     }
 }
 
-fn not_empty(text: &str) -> Result<(), Problem> {
+fn check_not_blank(text: &str) -> Result<(), Problem> {
     if text.trim().is_empty() {
-        return Err(Problem {
-            code: ProblemCode::BadRequest,
-            message: "The message is empty. Write something first.".to_owned(),
-        });
+        return refuse(ChatReason::EmptyMessage);
     }
     Ok(())
 }
 
 fn busy() -> Problem {
-    Problem {
-        code: ProblemCode::Busy,
-        message: "An answer is still being generated here. Stop it, or wait until it is done.".to_owned(),
-    }
+    Problem::new(ProblemCode::Busy, ChatReason::Answering)
 }
 
 pub(crate) fn no_conversation() -> Problem {
-    Problem {
-        code: ProblemCode::NotFound,
-        message: "This conversation no longer exists.".to_owned(),
-    }
+    Problem::new(ProblemCode::NotFound, ChatReason::NoConversation)
 }
 
 fn no_message() -> Problem {
-    Problem {
-        code: ProblemCode::NotFound,
-        message: "This message no longer exists.".to_owned(),
-    }
+    Problem::new(ProblemCode::NotFound, ChatReason::NoMessage)
 }

@@ -1,4 +1,4 @@
-//! The names in the data folder.
+//! The names of entries in the data folder.
 
 use crate::relocation::{COPIED, location};
 use std::ffi::OsStr;
@@ -9,7 +9,7 @@ pub(crate) const PROMPT_CACHE: &str = "prompt-cache";
 /// The folder of the prompt cache in early versions.
 pub(crate) const OLD_PROMPT_CACHE: &str = "kept";
 
-/// Hearth's entries in its data folder, and the system's in any folder.
+/// Hearth's entries in its data folder, and entries that operating systems create in any folder.
 const HEARTH_ENTRIES: [&str; 20] = [
     "models",
     "adapters",
@@ -28,20 +28,21 @@ const HEARTH_ENTRIES: [&str; 20] = [
     location::MOVED,
     location::ORIGIN,
     COPIED,
-    // Created by systems in any folder.
+    // Created by operating systems.
     ".DS_Store",
     "desktop.ini",
     "lost+found",
 ];
 
-/// Whether this is a name of Hearth's, or of the system in any folder.
+/// Whether this is the name of one of Hearth's entries, or of an entry that operating systems
+/// create.
 pub(crate) fn is_hearth_entry(name: &OsStr) -> bool {
     let is_store = |name: &str| name == "hearth.lock" || name == "hearth-backups" || name.starts_with("hearth.db");
     name.to_str()
         .is_some_and(|name| HEARTH_ENTRIES.contains(&name) || is_store(name) || name.starts_with("hearth-set-aside-"))
 }
 
-/// Whether an entry is copied when the data folder is moved: everything that cannot be made again,
+/// Whether an entry is copied when the data folder is moved: all data that cannot be regenerated,
 /// except the store, which is copied as a database.
 pub(crate) fn is_relocated(name: &OsStr) -> bool {
     const NAMES: [&str; 6] = ["models", "adapters", "datasets", "runs", "presets", "hearth-backups"];

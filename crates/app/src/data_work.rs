@@ -1,15 +1,16 @@
-//! Work on the whole data folder: one at a time, whichever page began it.
+//! Exclusion of work on the whole data folder: backups, restorations and moves.
 
 use crate::{
     lock::lock,
     wire::{Problem, ProblemCode},
 };
+use hearth_protocol::DataReason;
 use std::{
     mem,
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
 };
 
-/// Admits one work at a time.
+/// Allows one piece of work at a time.
 #[derive(Debug, Default)]
 pub(crate) struct DataWork(Arc<State>);
 
@@ -32,13 +33,15 @@ pub(crate) enum Work {
 pub(crate) struct InProgress(Arc<State>);
 
 impl DataWork {
+    /// Begins work.
+    ///
     /// # Errors
     /// Other work is in progress ([`ProblemCode::Busy`]).
     pub fn begin(&self, work: Work) -> Result<InProgress, Problem> {
         self.begin_in(lock(&self.0.current), work)
     }
 
-    /// Waits for the end of the same work first. Blocks.
+    /// Begins work, after the end of work of the same kind. Blocks.
     ///
     /// # Errors
     /// Other work is in progress ([`ProblemCode::Busy`]).
@@ -51,23 +54,16 @@ impl DataWork {
     }
 
     fn begin_in(&self, mut current: MutexGuard<'_, Option<Work>>, work: Work) -> Result<InProgress, Problem> {
-        let message = match *current {
+        let reason = match *current {
             None => {
                 *current = Some(work);
                 return Ok(InProgress(self.0.clone()));
             }
-            Some(Work::Backup) => "A backup is being written. Wait until it is done, then try again.",
-            Some(Work::Restoration) => {
-                "A backup is being checked for its restoration. Wait until that is done or cancel it, then try again."
-            }
-            Some(Work::Move) => {
-                "The data is being moved. Wait until Hearth has restarted or cancel that, then try again."
-            }
+            Some(Work::Backup) => DataReason::BackupActive,
+            Some(Work::Restoration) => DataReason::RestoreActive,
+            Some(Work::Move) => DataReason::MoveActive,
         };
-        Err(Problem {
-            code: ProblemCode::Busy,
-            message: message.to_owned(),
-        })
+        Err(Problem::new(ProblemCode::Busy, reason))
     }
 }
 

@@ -7,7 +7,7 @@ use crate::{
     shared::Shared,
     store::{StoreError, dataset, now},
     title,
-    wire::{ColumnMapping, Dataset, Event, Inspection, Problem, ProblemCode, SampleDataset},
+    wire::{ColumnMapping, Dataset, Event, Inspection, Problem, ProblemCode, SampleDataset, TuneReason},
 };
 use hearth_protocol::{DataSource, InspectRequest};
 use rusqlite::Transaction;
@@ -46,8 +46,8 @@ impl App {
 
     /// Removes a dataset from the list; its file and its runs stay.
     pub async fn remove_dataset(&self, id: i64) -> Result<(), Problem> {
-        let at = self.shared.store.time();
-        self.change_dataset(move |t| dataset::delete(t, id, at)).await
+        let deleted_at = self.shared.store.time();
+        self.change_dataset(move |t| dataset::delete(t, id, deleted_at)).await
     }
 
     /// Undoes a removal.
@@ -88,7 +88,7 @@ impl App {
             .await?;
         let inspection = self.shared.host.inspect(number, request).await?;
         let examples = inspection.examples;
-        // It may have been removed meanwhile.
+        // This fails if the dataset was removed meanwhile.
         let _ = self
             .change_dataset(move |t| dataset::set_examples(t, id, examples))
             .await;
@@ -111,19 +111,26 @@ impl App {
     }
 }
 
-/// Adds a file. `name`: `None` means the file's name.
+/// Adds a file as a dataset. `name`: `None` means the file's name without its extension.
 pub(crate) fn add(shared: &Shared, path: &Path, name: Option<&str>) -> Result<Dataset, Problem> {
-    let full = fs::canonicalize(path).map_err(|error| unreadable(path, &error.to_string()))?;
-    if !full.is_file() {
-        return Err(unreadable(path, "it is a folder"));
+    let canonical = fs::canonicalize(path).map_err(|error| {
+        unreadable(TuneReason::FileUnreadable {
+            path: path.display().to_string(),
+            detail: error.to_string(),
+        })
+    })?;
+    if !canonical.is_file() {
+        return Err(unreadable(TuneReason::FileIsFolder {
+            path: path.display().to_string(),
+        }));
     }
-    let full = library::plain(&full);
-    let text = full
+    let canonical = library::plain(&canonical);
+    let path_text = canonical
         .to_str()
-        .ok_or_else(|| library::LibraryError::NonUtf8Path(full.clone()))?;
-    let stem = full.file_stem().unwrap_or_default().to_string_lossy();
+        .ok_or_else(|| library::LibraryError::NonUtf8Path(canonical.clone()))?;
+    let stem = canonical.file_stem().unwrap_or_default().to_string_lossy();
     let name = name.map_or(stem.as_ref(), |name| name);
-    let id = shared.store.write(|t| dataset::add(t, text, name, now()))?;
+    let id = shared.store.write(|t| dataset::add(t, path_text, name, now()))?;
     let row = find(shared, id)?;
     announce(shared)?;
     Ok(to_wire(row))
@@ -138,27 +145,21 @@ pub(crate) fn find(shared: &Shared, id: i64) -> Result<dataset::Dataset, Problem
 pub(crate) fn check_readable(path: &Path) -> Result<&str, Problem> {
     match problem(path) {
         None => Ok(path.to_str().unwrap_or_default()),
-        Some(message) => Err(Problem {
-            code: ProblemCode::FileUnreadable,
-            message,
-        }),
+        Some(problem) => Err(problem),
     }
 }
 
-fn problem(path: &Path) -> Option<String> {
+/// The problem of a file that cannot be opened.
+fn problem(path: &Path) -> Option<Problem> {
     let error = fs::File::open(path).err()?;
-    Some(format!(
-        "The dataset {} cannot be read: {error}. It may have been moved or deleted; put it back, or add it from where \
-         it is now.",
-        path.display()
-    ))
+    Some(unreadable(TuneReason::DatasetUnreadable {
+        path: path.display().to_string(),
+        detail: error.to_string(),
+    }))
 }
 
-fn unreadable(path: &Path, why: &str) -> Problem {
-    Problem {
-        code: ProblemCode::FileUnreadable,
-        message: format!("{} cannot be read: {why}. Choose a file of examples.", path.display()),
-    }
+fn unreadable(reason: TuneReason) -> Problem {
+    Problem::new(ProblemCode::FileUnreadable, reason)
 }
 
 fn list(shared: &Shared) -> Result<Vec<Dataset>, StoreError> {
@@ -178,8 +179,8 @@ fn to_wire(row: dataset::Dataset) -> Dataset {
 }
 
 fn announce(shared: &Shared) -> Result<(), Problem> {
-    let announced = || list(shared).map(|datasets| Event::DatasetsChanged { datasets });
-    Ok(shared.announcer.announce_latest(Topic::Datasets, announced)?)
+    let event = || list(shared).map(|datasets| Event::DatasetsChanged { datasets });
+    Ok(shared.announcer.announce_latest(Topic::Datasets, event)?)
 }
 
 /// The datasets in folders, sorted and deduplicated by name. Missing folders are skipped.
@@ -187,14 +188,14 @@ fn samples(folders: &[PathBuf]) -> Vec<SampleDataset> {
     let files = folders.iter().filter_map(|folder| fs::read_dir(folder).ok()).flatten();
     let mut samples: Vec<SampleDataset> = files
         .filter_map(|file| {
-            let (path, about) = file.and_then(|file| Ok((file.path(), file.metadata()?))).ok()?;
-            let ending = path.extension()?.to_str()?.to_lowercase();
+            let (path, metadata) = file.and_then(|file| Ok((file.path(), file.metadata()?))).ok()?;
+            let extension = path.extension()?.to_str()?.to_lowercase();
             let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-            let data = about.is_file() && DATASET_EXTENSIONS.contains(&ending.as_str()) && name != "README";
-            data.then(|| SampleDataset {
+            let is_dataset = metadata.is_file() && DATASET_EXTENSIONS.contains(&extension.as_str()) && name != "README";
+            is_dataset.then(|| SampleDataset {
                 name,
                 path: path.to_string_lossy().into_owned(),
-                size: about.len(),
+                size: metadata.len(),
             })
         })
         .collect();
@@ -204,8 +205,5 @@ fn samples(folders: &[PathBuf]) -> Vec<SampleDataset> {
 }
 
 fn no_dataset() -> Problem {
-    Problem {
-        code: ProblemCode::NotFound,
-        message: "This dataset no longer exists. Choose another one.".to_owned(),
-    }
+    Problem::new(ProblemCode::NotFound, TuneReason::NoDataset)
 }

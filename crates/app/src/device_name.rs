@@ -1,4 +1,4 @@
-//! Names of files that systems do not take for what they seem.
+//! Checks of file names: device names of Windows, and names that are valid on every system.
 
 use hearth_formats::characters::is_hidden;
 
@@ -6,7 +6,7 @@ use hearth_formats::characters::is_hidden;
 pub(crate) fn is_device_name(name: &str) -> bool {
     let stem = name.split(['.', ':']).next().unwrap_or_default().trim_end();
     let stem = stem.to_ascii_lowercase();
-    // Ports also have superscript digits.
+    // Windows also accepts superscript digits.
     let is_port = |prefix: &str| {
         let mut rest = stem.strip_prefix(prefix).unwrap_or_default().chars();
         rest.next()
@@ -16,16 +16,16 @@ pub(crate) fn is_device_name(name: &str) -> bool {
     matches!(stem.as_str(), "con" | "prn" | "aux" | "nul" | "conin$" | "conout$") || is_port("com") || is_port("lpt")
 }
 
-/// Whether a name from elsewhere can be given to a file on every system, and is what it seems: no
-/// device, no path, no hidden file, no characters that are refused, not seen or reorder others.
+/// Whether an untrusted name is valid for a file on every system and not deceptive: no device, path
+/// or hidden file, and no character that is forbidden, is invisible or reorders text.
 pub(crate) fn is_portable_name(name: &str) -> bool {
-    // Emoji and Persian words contain joiners and selectors.
-    let is_written = |c: char| matches!(c, '\u{200c}' | '\u{200d}' | '\u{fe0e}' | '\u{fe0f}');
-    let is_odd = |c: char| (is_hidden(c) && !is_written(c)) || r#"<>:"/\|?*"#.contains(c);
+    // Emoji and Persian words contain joiners and variation selectors.
+    let is_joiner = |c: char| matches!(c, '\u{200c}' | '\u{200d}' | '\u{fe0e}' | '\u{fe0f}');
+    let is_refused = |c: char| (is_hidden(c) && !is_joiner(c)) || r#"<>:"/\|?*"#.contains(c);
     !name.is_empty()
         && !name.starts_with([' ', '.'])
         && !name.ends_with([' ', '.'])
-        && !name.contains(is_odd)
+        && !name.contains(is_refused)
         && !is_device_name(name)
 }
 
@@ -34,7 +34,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn emoji_and_joined_letters_are_names_and_marks_of_direction_are_not() {
+    fn joiners_are_portable_and_direction_marks_are_not() {
         for name in ["\u{2764}\u{fe0f}-Q4.gguf", "\u{645}\u{6cc}\u{200c}\u{62e}.gguf"] {
             assert!(is_portable_name(name), "{name}");
         }
@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn a_portable_name_is_what_it_seems() {
+    fn hidden_files_paths_devices_and_hidden_characters_are_not_portable() {
         for name in [
             "a.Q4_K_M.gguf",
             "\u{1f999} model (2).gguf",

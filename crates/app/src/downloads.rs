@@ -19,6 +19,7 @@ use crate::{
     wire::{Download, DownloadState, Event, Problem, ProblemCode},
 };
 use hearth_formats::gguf::part_files;
+use hearth_protocol::ModelsReason;
 use std::{
     collections::{HashMap, HashSet},
     ops::ControlFlow,
@@ -33,7 +34,7 @@ use std::{
 };
 
 /// Downloads in progress at a time.
-const MAX_RUNNING: usize = 2;
+const MAX_ACTIVE: usize = 2;
 
 /// Time between two events of progress.
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(250);
@@ -41,8 +42,8 @@ const PROGRESS_INTERVAL: Duration = Duration::from_millis(250);
 /// Time over which the speed is averaged, in seconds.
 const SPEED_WINDOW: f64 = 4.0;
 
-/// Delays before a download is tried again whose connection failed: a machine sleeps, a router
-/// restarts. After the last one it has failed.
+/// Delays before the retries of a download whose connection failed, long enough for a sleeping
+/// machine or a restarting router. If the last retry fails, the download has failed.
 const RETRY_DELAYS: [Duration; 8] = [
     Duration::from_secs(15),
     Duration::from_secs(30),
@@ -57,46 +58,52 @@ const RETRY_DELAYS: [Duration; 8] = [
 /// Interval at which a waiting download checks whether it was stopped.
 const STOP_INTERVAL: Duration = Duration::from_millis(200);
 
-/// Interval between checks for the end of all downloads, while the app waits for it.
+/// Interval between checks for the end of all downloads in [`Downloads::ended`].
 const END_INTERVAL: Duration = Duration::from_millis(20);
 
 /// The downloads in progress.
 #[derive(Debug, Default)]
 pub(crate) struct Downloads {
-    running: Mutex<HashMap<i64, Arc<Running>>>,
-    /// Whether the app is closing: nothing is started.
+    /// By the id of their rows.
+    active: Mutex<HashMap<i64, Arc<ActiveDownload>>>,
+    /// Whether the app is closing, so that no download is started.
     is_closing: AtomicBool,
-    /// Downloads whose end could not be saved; they would start again at once.
+    /// Ids of downloads whose final state could not be saved. Their rows are still queued, so they
+    /// would start again at once.
     unsaved: Mutex<HashSet<i64>>,
 }
 
 /// A download in progress.
 #[derive(Debug, Default)]
-struct Running {
+struct ActiveDownload {
     /// The requested model or adapter.
     source: String,
     stop: AtomicBool,
-    /// Whether it is to be removed once it has stopped.
+    /// Whether its files are to be deleted once it has stopped.
     discard: AtomicBool,
-    /// Its files, once the hub was asked.
+    /// Its files, once the hub has answered.
     remote: Mutex<Option<Remote>>,
-    now: Mutex<Now>,
+    progress: Mutex<CurrentProgress>,
 }
 
+/// The progress of a download.
 #[derive(Debug, Clone, Copy, Default)]
-struct Now {
+struct CurrentProgress {
+    /// Bytes on disk.
     done: u64,
     total: Option<u64>,
     bytes_per_second: f64,
+    /// Whether its hash is being computed.
     is_checking: bool,
 }
 
 impl Downloads {
-    fn lock(&self) -> MutexGuard<'_, HashMap<i64, Arc<Running>>> {
-        lock(&self.running)
+    fn lock(&self) -> MutexGuard<'_, HashMap<i64, Arc<ActiveDownload>>> {
+        lock(&self.active)
     }
 
-    /// Stops all for good; they stay queued, and go on when the app is opened again.
+    /// Stops all downloads and starts no more. They stay queued, and continue at the next start of
+    /// the app.
     pub fn close(&self) {
         self.is_closing.store(true, Ordering::Relaxed);
         self.stop_all();
@@ -108,11 +115,11 @@ impl Downloads {
         self.is_closing.store(false, Ordering::Relaxed);
     }
 
-    /// Waits until no thread writes any more. Returns `false` after the time limit.
+    /// Waits until no download is in progress. Returns `false` if the time limit is over first.
     pub async fn ended(&self, limit: Duration) -> bool {
-        let until = Instant::now() + limit;
+        let deadline = Instant::now() + limit;
         while !self.lock().is_empty() {
-            if Instant::now() > until {
+            if Instant::now() > deadline {
                 return false;
             }
             tokio::time::sleep(END_INTERVAL).await;
@@ -120,47 +127,48 @@ impl Downloads {
         true
     }
 
-    /// Stops all; they stay queued.
+    /// Stops all downloads; they stay queued.
     pub fn stop_all(&self) {
         self.lock()
             .values()
-            .for_each(|running| running.stop.store(true, Ordering::Relaxed));
+            .for_each(|active| active.stop.store(true, Ordering::Relaxed));
     }
 
-    /// Stops one. Returns whether it was running.
+    /// Stops a download. `discard`: whether its files are deleted. Returns whether it was in
+    /// progress.
     fn stop(&self, id: i64, discard: bool) -> bool {
-        let running = self.lock();
-        let Some(running) = running.get(&id) else {
+        let active = self.lock();
+        let Some(download) = active.get(&id) else {
             return false;
         };
-        running.discard.fetch_or(discard, Ordering::Relaxed);
-        running.stop.store(true, Ordering::Relaxed);
+        download.discard.fetch_or(discard, Ordering::Relaxed);
+        download.stop.store(true, Ordering::Relaxed);
         true
     }
 
-    /// Whether another one with some of the files of `this` is stopping.
-    fn is_former_stopping(&self, this: &Running) -> bool {
-        let Some(remote) = lock(&this.remote).clone() else {
+    /// Whether another download that shares files with this one is stopping.
+    fn is_predecessor_stopping(&self, download: &ActiveDownload) -> bool {
+        let Some(remote) = lock(&download.remote).clone() else {
             return false;
         };
-        let is_former = |other: &Running| {
-            let is_stopping = !ptr::eq(other, this) && other.stop.load(Ordering::Relaxed);
+        let is_predecessor = |other: &ActiveDownload| {
+            let is_stopping = !ptr::eq(other, download) && other.stop.load(Ordering::Relaxed);
             is_stopping
                 && lock(&other.remote)
                     .as_ref()
                     .is_some_and(|other| other.shares_files(&remote))
         };
-        self.lock().values().any(|other| is_former(other))
+        self.lock().values().any(|other| is_predecessor(other))
     }
 }
 
-impl Running {
-    fn now(&self) -> Now {
-        *lock(&self.now)
+impl ActiveDownload {
+    fn progress(&self) -> CurrentProgress {
+        *lock(&self.progress)
     }
 
-    fn set(&self, now: Now) {
-        *lock(&self.now) = now;
+    fn set_progress(&self, progress: CurrentProgress) {
+        *lock(&self.progress) = progress;
     }
 }
 
@@ -170,7 +178,7 @@ impl App {
         self.shared.blocking(list).await
     }
 
-    /// Queues a download. One of the same model that is not done is resumed.
+    /// Queues a download, or resumes an unfinished one of the same source.
     ///
     /// # Errors
     /// The text names no model, or the network is switched off.
@@ -187,7 +195,7 @@ impl App {
         });
         let id = queued.await?;
         self.start_downloads().await?;
-        self.shared.blocking(move |shared| one(shared, id)).await
+        self.shared.blocking(move |shared| find(shared, id)).await
     }
 
     /// Starts queued downloads, as many as may run at a time.
@@ -201,7 +209,7 @@ impl App {
             .await
     }
 
-    /// Pauses a download; what has arrived stays.
+    /// Pauses a download; the bytes on disk stay.
     pub async fn pause_download(&self, id: i64) -> Result<(), Problem> {
         self.shared
             .blocking(move |shared| {
@@ -233,8 +241,8 @@ impl App {
         self.start_downloads().await
     }
 
-    /// Removes a download from the list. What has arrived of an unfinished one is deleted; a
-    /// complete model stays.
+    /// Removes a download from the list. The bytes of an unfinished one are deleted; a complete
+    /// model stays.
     pub async fn remove_download(&self, id: i64) -> Result<(), Problem> {
         self.shared
             .blocking(move |shared| {
@@ -253,15 +261,15 @@ impl App {
     }
 }
 
-/// The end of a reference, as a name until the hub was asked.
+/// The last component of a reference: a display name until the hub has answered.
 fn short_name(source: &str) -> String {
     let path = without_query(source);
     path.rsplit('/').next().unwrap_or(path).to_owned()
 }
 
 impl Shared {
-    /// The hub of the settings and the environment. Blocks, perhaps until the user unlocks the
-    /// keychain.
+    /// The hub according to the settings and the environment. Blocks, perhaps until the user
+    /// unlocks the keychain.
     ///
     /// # Errors
     /// The network is switched off.
@@ -279,7 +287,7 @@ pub(crate) fn start(shared: &Arc<Shared>) {
 }
 
 fn start_queued(shared: &Arc<Shared>) {
-    let mut running = shared.downloads.lock();
+    let mut active = shared.downloads.lock();
     if shared.downloads.is_closing.load(Ordering::Relaxed) {
         return;
     }
@@ -291,36 +299,36 @@ fn start_queued(shared: &Arc<Shared>) {
     let unsaved = lock(&shared.downloads.unsaved);
     // The oldest first.
     for row in rows.into_iter().rev().filter(|row| row.state == State::Queued) {
-        if running.len() >= MAX_RUNNING {
+        if active.len() >= MAX_ACTIVE {
             break;
         }
-        // One that was removed and added again waits for the end of its former self.
-        let is_running = running.contains_key(&row.id) || running.values().any(|other| other.source == row.source);
-        if is_running || unsaved.contains(&row.id) {
+        // A download that was removed and added again waits for the end of the removed one.
+        let is_active = active.contains_key(&row.id) || active.values().any(|other| other.source == row.source);
+        if is_active || unsaved.contains(&row.id) {
             continue;
         }
-        let this = Arc::new(Running {
+        let download = Arc::new(ActiveDownload {
             source: row.source.clone(),
-            ..Running::default()
+            ..ActiveDownload::default()
         });
-        running.insert(row.id, this.clone());
+        active.insert(row.id, download.clone());
         let shared = Arc::downgrade(shared);
-        // Not a thread of the runtime, whose end would wait for a stalled connection.
+        // Not a blocking thread of the runtime, whose shutdown would wait for a stalled connection.
         thread::spawn(move || {
-            // Also after a panic, or the place would be taken for ever.
-            let ended = Ended { shared, id: row.id };
-            run(&ended.shared, &row, &this);
+            // Dropped after a panic too, or the download would count as in progress for ever.
+            let guard = EndGuard { shared, id: row.id };
+            run(&guard.shared, &row, &download);
         });
     }
 }
 
-/// Removes a download from those in progress when it is dropped, and starts the next one.
-struct Ended {
+/// On drop, removes a download from [`Downloads::active`] and starts the next one.
+struct EndGuard {
     shared: Weak<Shared>,
     id: i64,
 }
 
-impl Drop for Ended {
+impl Drop for EndGuard {
     fn drop(&mut self) {
         if let Some(shared) = self.shared.upgrade() {
             shared.downloads.lock().remove(&self.id);
@@ -330,22 +338,22 @@ impl Drop for Ended {
 }
 
 /// Runs a download to its end.
-fn run(weak: &Weak<Shared>, row: &download::Download, running: &Running) {
-    let ended = fetch_patiently(weak, row, running);
+fn run(weak: &Weak<Shared>, row: &download::Download, active: &ActiveDownload) {
+    let result = fetch_with_retries(weak, row, active);
     let Some(shared) = weak.upgrade() else { return };
-    let state = match ended {
+    let state = match result {
         Ok(path) => Some(State::Done(path.display().to_string())),
         // If the user stopped it, the state is set already. Offline, the download stays queued.
-        Err(LibraryError::Cancelled | LibraryError::Offline(_)) => None,
-        Err(error) => Some(State::Failed(to_json(&Problem::from(error)))),
+        Err(LibraryError::Cancelled | LibraryError::OfflineBySetting | LibraryError::OfflineByVariable(_)) => None,
+        Err(error) => Some(State::Failed(Problem::from(error).to_stored())),
     };
     let is_done = matches!(state, Some(State::Done(_)));
     if let Some(State::Done(path)) = &state {
         adapters::adopt(&shared, Some(Path::new(path)));
     }
-    if running.discard.load(Ordering::Relaxed) && !is_done {
-        // Another one with its files waits for its end.
-        let remote = lock(&running.remote).clone();
+    if active.discard.load(Ordering::Relaxed) && !is_done {
+        // A later download of the same files waits for the end of this one.
+        let remote = lock(&active.remote).clone();
         discard(&shared, remote.as_ref());
     }
     if let Some(state) = &state
@@ -359,39 +367,43 @@ fn run(weak: &Weak<Shared>, row: &download::Download, running: &Running) {
     }
 }
 
-/// Tries again for an hour while the connection fails, and once another download of the same files
-/// has stopped.
-fn fetch_patiently(weak: &Weak<Shared>, row: &download::Download, running: &Running) -> Result<PathBuf, LibraryError> {
-    let is_former_stopping = || {
+/// Fetches a download. Retries with [`RETRY_DELAYS`] while the connection fails, and once another
+/// download of the same files has stopped.
+fn fetch_with_retries(
+    weak: &Weak<Shared>,
+    row: &download::Download,
+    active: &ActiveDownload,
+) -> Result<PathBuf, LibraryError> {
+    let is_predecessor_stopping = || {
         let shared = weak.upgrade();
-        shared.is_some_and(|shared| shared.downloads.is_former_stopping(running))
+        shared.is_some_and(|shared| shared.downloads.is_predecessor_stopping(active))
     };
     let mut delays = RETRY_DELAYS.into_iter();
     loop {
-        let error = match fetch(weak, row, running) {
+        let error = match fetch(weak, row, active) {
+            Ok(path) => return Ok(path),
             Err(error) => error,
-            done => return done,
         };
-        if matches!(error, LibraryError::AlreadyDownloading(_)) && is_former_stopping() {
-            wait_while(weak, running, is_former_stopping)?;
+        if matches!(error, LibraryError::AlreadyDownloading(_)) && is_predecessor_stopping() {
+            wait_while(weak, active, is_predecessor_stopping)?;
             continue;
         }
         let Some(delay) = delays.next().filter(|_| error.is_temporary()) else {
             return Err(error);
         };
         tracing::info!(%error, "the download is tried again");
-        let until = Instant::now() + delay;
-        wait_while(weak, running, || Instant::now() < until)?;
+        let retry_at = Instant::now() + delay;
+        wait_while(weak, active, || Instant::now() < retry_at)?;
     }
 }
 
-/// Waits before a download is tried again.
+/// Waits as long as a condition holds.
 ///
 /// # Errors
-/// It was stopped.
-fn wait_while(weak: &Weak<Shared>, running: &Running, waits: impl Fn() -> bool) -> Result<(), LibraryError> {
-    while waits() {
-        if running.stop.load(Ordering::Relaxed) || weak.strong_count() == 0 {
+/// The download was stopped, or the app is closing.
+fn wait_while(weak: &Weak<Shared>, active: &ActiveDownload, condition: impl Fn() -> bool) -> Result<(), LibraryError> {
+    while condition() {
+        if active.stop.load(Ordering::Relaxed) || weak.strong_count() == 0 {
             return Err(LibraryError::Cancelled);
         }
         thread::sleep(STOP_INTERVAL);
@@ -399,7 +411,9 @@ fn wait_while(weak: &Weak<Shared>, running: &Running, waits: impl Fn() -> bool) 
     Ok(())
 }
 
-fn fetch(weak: &Weak<Shared>, row: &download::Download, running: &Running) -> Result<PathBuf, LibraryError> {
+/// Downloads the files of a source that is not on this machine yet. Returns the path of the model
+/// or adapter.
+fn fetch(weak: &Weak<Shared>, row: &download::Download, active: &ActiveDownload) -> Result<PathBuf, LibraryError> {
     let shared = weak.upgrade().ok_or(LibraryError::Cancelled)?;
     let hub = shared.hub()?;
     let reference = Reference::parse(&row.source, &hub)?;
@@ -412,38 +426,38 @@ fn fetch(weak: &Weak<Shared>, row: &download::Download, running: &Running) -> Re
     let is_listed = shared
         .store
         .write(|t| download::set_remote(t, row.id, &remote.name, &json))?;
-    if !is_listed || running.stop.load(Ordering::Relaxed) {
+    if !is_listed || active.stop.load(Ordering::Relaxed) {
         return Err(LibraryError::Cancelled);
     }
-    running.set(Now {
+    active.set_progress(CurrentProgress {
         done: library::arrived(&remote, &folder),
         total: Some(remote.size()),
-        ..Now::default()
+        ..CurrentProgress::default()
     });
-    *lock(&running.remote) = Some(remote.clone());
+    *lock(&active.remote) = Some(remote.clone());
     announce(&shared);
     drop(shared);
     let mut speed = Speed::default();
     let first = library::download(&hub, &remote, &folder, &mut |progress| {
-        let shared = weak.upgrade().filter(|_| !running.stop.load(Ordering::Relaxed));
+        let shared = weak.upgrade().filter(|_| !active.stop.load(Ordering::Relaxed));
         let Some(shared) = shared else {
             return ControlFlow::Break(());
         };
-        tell(&shared, row.id, running, &mut speed, progress);
+        report_progress(&shared, row.id, active, &mut speed, progress);
         ControlFlow::Continue(())
     })?;
     Ok(library::path_of(&first, remote.kind))
 }
 
-/// Tells the window of the progress, several times a second.
-fn tell(shared: &Shared, id: i64, running: &Running, speed: &mut Speed, progress: Progress) {
-    let was_checking = running.now().is_checking;
+/// Announces the progress to the window, several times a second.
+fn report_progress(shared: &Shared, id: i64, active: &ActiveDownload, speed: &mut Speed, progress: Progress) {
+    let was_checking = active.progress().is_checking;
     match progress {
         Progress::Loading { done, total } => {
-            let Some(bytes_per_second) = speed.after(done) else {
+            let Some(bytes_per_second) = speed.update(done) else {
                 return;
             };
-            running.set(Now {
+            active.set_progress(CurrentProgress {
                 done,
                 total: Some(total),
                 bytes_per_second,
@@ -460,10 +474,10 @@ fn tell(shared: &Shared, id: i64, running: &Running, speed: &mut Speed, progress
             });
         }
         Progress::Checking if !was_checking => {
-            running.set(Now {
+            active.set_progress(CurrentProgress {
                 is_checking: true,
                 bytes_per_second: 0.0,
-                ..running.now()
+                ..active.progress()
             });
             announce(shared);
         }
@@ -471,29 +485,30 @@ fn tell(shared: &Shared, id: i64, running: &Running, speed: &mut Speed, progress
     }
 }
 
-/// The speed of a download, as an average whose weights fade with time.
+/// The speed of a download, as an exponential moving average.
 #[derive(Default)]
 struct Speed {
+    /// Time and bytes of the last event.
     last: Option<(Instant, u64)>,
     bytes_per_second: Option<f64>,
 }
 
 impl Speed {
-    /// The speed, if an event is due.
-    fn after(&mut self, done: u64) -> Option<f64> {
-        let Some((at, before)) = self.last else {
+    /// Updates the average with the bytes on disk. Returns it if an event is due.
+    fn update(&mut self, done: u64) -> Option<f64> {
+        let Some((last_time, last_done)) = self.last else {
             self.last = Some((Instant::now(), done));
             return Some(0.0);
         };
-        let seconds = at.elapsed().as_secs_f64();
+        let seconds = last_time.elapsed().as_secs_f64();
         if seconds < PROGRESS_INTERVAL.as_secs_f64() {
             return None;
         }
-        let speed = done.saturating_sub(before) as f64 / seconds;
-        let share = 1.0 - (-seconds / SPEED_WINDOW).exp();
+        let speed = done.saturating_sub(last_done) as f64 / seconds;
+        let weight = 1.0 - (-seconds / SPEED_WINDOW).exp();
         let mean = self
             .bytes_per_second
-            .map_or(speed, |mean| mean + share * (speed - mean));
+            .map_or(speed, |mean| mean + weight * (speed - mean));
         self.bytes_per_second = Some(mean);
         self.last = Some((Instant::now(), done));
         Some(mean)
@@ -503,19 +518,19 @@ impl Speed {
 /// Whether a download that is queued or in progress writes a file of a model.
 pub(crate) fn writes(shared: &Shared, model: &Path) -> Result<bool, Problem> {
     let parts = part_files(model);
-    let has = |remote: &Remote| {
+    let writes_part = |remote: &Remote| {
         let folder = shared.library.folder_of(remote);
         remote.files.iter().any(|file| parts.contains(&folder.join(&file.path)))
     };
     let rows = shared.store.read(|t| download::list(t))?;
     let queued = rows.iter().filter(|row| row.state == State::Queued);
     let mut remotes = queued.filter_map(|row| serde_json::from_str(row.remote.as_deref()?).ok());
-    let running = shared.downloads.lock();
-    let is_running = |running: &Arc<Running>| lock(&running.remote).as_ref().is_some_and(has);
-    Ok(remotes.any(|remote: Remote| has(&remote)) || running.values().any(is_running))
+    let active = shared.downloads.lock();
+    let is_writer = |active: &Arc<ActiveDownload>| lock(&active.remote).as_ref().is_some_and(writes_part);
+    Ok(remotes.any(|remote: Remote| writes_part(&remote)) || active.values().any(is_writer))
 }
 
-/// Deletes what has arrived of a removed download.
+/// Deletes the bytes of a removed download.
 fn discard(shared: &Shared, remote: Option<&Remote>) {
     if let Some(remote) = remote
         && let Err(error) = library::discard(remote, shared.library.folder_of(remote))
@@ -525,8 +540,8 @@ fn discard(shared: &Shared, remote: Option<&Remote>) {
 }
 
 fn announce(shared: &Shared) {
-    let announced = || list(shared).map(|downloads| Event::DownloadsChanged { downloads });
-    if let Err(problem) = shared.announcer.announce_latest(Topic::Downloads, announced) {
+    let event = || list(shared).map(|downloads| Event::DownloadsChanged { downloads });
+    if let Err(problem) = shared.announcer.announce_latest(Topic::Downloads, event) {
         tracing::warn!(%problem, "the downloads could not be listed");
     }
 }
@@ -538,26 +553,27 @@ fn list(shared: &Shared) -> Result<Vec<Download>, Problem> {
     } else {
         (Vec::new(), Vec::new())
     };
-    let running = shared.downloads.lock();
+    let active = shared.downloads.lock();
     let wire = rows.into_iter().map(|row| {
-        let now = running.get(&row.id).map(|running| running.now());
-        to_wire(shared, row, now, &models, &adapters)
+        let progress = active.get(&row.id).map(|active| active.progress());
+        to_wire(shared, row, progress, &models, &adapters)
     });
     Ok(wire.collect())
 }
 
-fn one(shared: &Shared, id: i64) -> Result<Download, Problem> {
-    let found = list(shared)?.into_iter().find(|download| download.id == id);
-    found.ok_or_else(|| Problem {
-        code: ProblemCode::NotFound,
-        message: "This download was removed.".to_owned(),
-    })
+/// The download with an id.
+///
+/// # Errors
+/// It was removed from the list.
+fn find(shared: &Shared, id: i64) -> Result<Download, Problem> {
+    let download = list(shared)?.into_iter().find(|download| download.id == id);
+    download.ok_or_else(|| Problem::new(ProblemCode::NotFound, ModelsReason::DownloadRemoved))
 }
 
 fn to_wire(
     shared: &Shared,
     row: download::Download,
-    now: Option<Now>,
+    progress: Option<CurrentProgress>,
     models: &[library::Model],
     adapters: &[adapter::Adapter],
 ) -> Download {
@@ -571,17 +587,15 @@ fn to_wire(
     let is_done = matches!(row.state, State::Done(_));
     let resumes = |remote: &Remote| library::resumes(remote, shared.library.folder_of(remote));
     let state = match row.state {
-        State::Queued => match now {
-            Some(now) if now.is_checking => DownloadState::Checking,
+        State::Queued => match progress {
+            Some(progress) if progress.is_checking => DownloadState::Checking,
             Some(_) => DownloadState::Running,
             None => DownloadState::Queued,
         },
         State::Paused => DownloadState::Paused,
         State::Failed(problem) => DownloadState::Failed {
-            problem: serde_json::from_str(&problem).unwrap_or(Problem {
-                code: ProblemCode::Download,
-                message: "The download failed.".to_owned(),
-            }),
+            problem: serde_json::from_str(&problem)
+                .unwrap_or_else(|_| Problem::new(ProblemCode::Download, ModelsReason::DownloadLost)),
         },
         State::Done(path) => DownloadState::Done {
             model: models
@@ -598,11 +612,11 @@ fn to_wire(
         id: row.id,
         name: row.name,
         source: row.source,
-        done: now
-            .filter(|now| now.total.is_some())
-            .map_or_else(arrived, |now| now.done),
-        total: now.and_then(|now| now.total).or(total),
-        bytes_per_second: now.map_or(0.0, |now| now.bytes_per_second),
+        done: progress
+            .filter(|progress| progress.total.is_some())
+            .map_or_else(arrived, |progress| progress.done),
+        total: progress.and_then(|progress| progress.total).or(total),
+        bytes_per_second: progress.map_or(0.0, |progress| progress.bytes_per_second),
         resumes: is_done || remote.as_ref().is_none_or(resumes),
         state,
     }

@@ -8,7 +8,7 @@ use crate::{
     shared::Shared,
     store::{conversation, folder, now},
     title,
-    wire::{Event, Folder, Problem, ProblemCode},
+    wire::{ChatReason, Event, Folder, Problem, ProblemCode},
 };
 use rusqlite::Transaction;
 
@@ -50,15 +50,15 @@ impl App {
         let time = self.shared.store.time();
         self.change_folders(move |t| Ok(folder::delete(t, id, time)?.then_some(())))
             .await?;
-        // Their conversations have changed, too.
+        // Its conversations have changed, too.
         self.announce_conversations().await
     }
 
-    /// Undoes a deletion, with the conversations that were in it.
+    /// Undoes a deletion. The conversations that were in the folder return to it.
     pub async fn restore_folder(&self, id: i64) -> Result<(), Problem> {
         self.change_folders(move |t| Ok(folder::restore(t, id)?.then_some(())))
             .await?;
-        // Their conversations have changed, too.
+        // Its conversations have changed, too.
         self.announce_conversations().await
     }
 
@@ -94,8 +94,8 @@ impl App {
         self.shared
             .blocking(move |shared| {
                 let changed = shared.store.write(write)?.ok_or_else(no_folder)?;
-                let announced = || Ok::<_, Problem>(Event::FoldersChanged { folders: list(shared)? });
-                shared.announcer.announce(Topic::Folders, announced)?;
+                let event = || Ok::<_, Problem>(Event::FoldersChanged { folders: list(shared)? });
+                shared.announcer.announce(Topic::Folders, event)?;
                 Ok(changed)
             })
             .await
@@ -119,7 +119,7 @@ impl From<folder::Folder> for Folder {
     }
 }
 
-/// Tags on one line each, without a leading `#`, each once.
+/// Normalizes tags: on one line, without a leading `#`, without duplicates.
 fn checked_tags(tags: &[String]) -> Result<Vec<String>, Problem> {
     let mut checked: Vec<String> = Vec::new();
     for tag in tags {
@@ -127,32 +127,26 @@ fn checked_tags(tags: &[String]) -> Result<Vec<String>, Problem> {
             continue;
         };
         if tag.chars().count() > MAX_TAG {
-            return refuse(format!("A tag has at most {MAX_TAG} characters."));
+            return refuse(ChatReason::TagTooLong { limit: MAX_TAG });
         }
         if !checked.iter().any(|other| other.to_lowercase() == tag.to_lowercase()) {
             checked.push(tag);
         }
     }
     if checked.len() > MAX_TAGS {
-        refuse(format!(
-            "A conversation can have {MAX_TAGS} tags, not {}.",
-            checked.len()
-        ))
+        refuse(ChatReason::TooManyTags {
+            limit: MAX_TAGS,
+            count: checked.len(),
+        })
     } else {
         Ok(checked)
     }
 }
 
-fn refuse<T>(message: String) -> Result<T, Problem> {
-    Err(Problem {
-        code: ProblemCode::BadRequest,
-        message,
-    })
+fn refuse<T>(reason: ChatReason) -> Result<T, Problem> {
+    Err(Problem::new(ProblemCode::BadRequest, reason))
 }
 
 fn no_folder() -> Problem {
-    Problem {
-        code: ProblemCode::NotFound,
-        message: "This folder no longer exists.".to_owned(),
-    }
+    Problem::new(ProblemCode::NotFound, ChatReason::NoFolder)
 }

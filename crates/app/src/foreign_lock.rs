@@ -1,4 +1,4 @@
-//! A lock on the store by another process, which is announced once it lasts.
+//! The lock of another process on the store, which is announced if it lasts.
 
 use std::time::{Duration, Instant};
 
@@ -10,7 +10,8 @@ pub(crate) struct ForeignLock {
 }
 
 impl ForeignLock {
-    /// Another process locks the store. Returns the state to announce, if it lasts for `patience`.
+    /// Records that another process locks the store. Returns `Some(true)` once, when the lock has
+    /// lasted for `patience`, to announce it.
     pub(crate) fn locked(&mut self, patience: Duration) -> Option<bool> {
         match self.since {
             None => self.since = Some(Instant::now()),
@@ -23,7 +24,7 @@ impl ForeignLock {
         None
     }
 
-    /// The store could be written. Returns the state to announce, if the lock was announced.
+    /// Records that the store could be written. Returns `Some(false)` if the lock was announced.
     pub(crate) fn unlocked(&mut self) -> Option<bool> {
         self.since = None;
         std::mem::take(&mut self.is_announced).then_some(false)

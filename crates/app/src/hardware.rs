@@ -8,11 +8,11 @@ use crate::{
     wire::{Device, LoadSettings, Measurement, Plan, Problem},
 };
 
-/// Number of measurements on a page.
+/// Most measurements in the list.
 const MAX_MEASUREMENTS: u32 = 20;
 
 impl App {
-    /// The devices, with their present state. Starts a worker if there is none.
+    /// The devices, with their current state. Starts a worker if there is none.
     pub async fn devices(&self) -> Result<Vec<Device>, Problem> {
         self.shared.host.devices().await
     }
@@ -28,15 +28,15 @@ impl App {
     /// fails with [`ProblemCode::Superseded`](crate::wire::ProblemCode::Superseded). Starts a
     /// worker if there is none.
     pub async fn plan(&self, model: String, load_settings: LoadSettings) -> Result<Plan, Problem> {
-        // Lookups take turns, so that the plan that was asked for last is the newest.
-        let turn = self.shared.planning.lock().await;
+        // Lookups run one at a time, so that requests reach the host in the order of the calls.
+        let guard = self.shared.planning.lock().await;
         let request = self.shared.blocking(move |shared| {
             let model = model_lookup::readable(shared, &model)?;
             let (draft, _) = model_lookup::draft(shared, &load_settings.draft, &model)?;
             Ok(load_settings.plan(model.path, draft))
         });
         let request = request.await?;
-        drop(turn);
+        drop(guard);
         self.shared.host.plan(request).await
     }
 

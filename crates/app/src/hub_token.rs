@@ -1,5 +1,5 @@
-//! Methods of [`App`] for the hub's token. The token leaves this crate only in requests and to the
-//! keychain.
+//! Methods of [`App`] for the hub's token. This crate passes the token only to the hub, in
+//! requests, and to the keychain.
 
 use crate::{
     App,
@@ -10,6 +10,7 @@ use crate::{
     shared::Shared,
     wire::{HubToken, KeychainState, Problem, ProblemCode},
 };
+use hearth_protocol::ModelsReason;
 
 impl App {
     /// Whether there is a token of the hub, and where it was found. May block while the user
@@ -23,13 +24,8 @@ impl App {
     /// # Errors
     /// It is no token, or there is no keychain that can be used.
     pub async fn set_hub_token(&self, token: String) -> Result<HubToken, Problem> {
-        let token = Token::parse(&token).ok_or_else(|| Problem {
-            code: ProblemCode::BadRequest,
-            message:
-                "This is no token. A token is one word, like those at huggingface.co/settings/tokens, which begin \
-                      with hf_."
-                    .to_owned(),
-        })?;
+        let token = Token::parse(&token);
+        let token = token.ok_or_else(|| Problem::new(ProblemCode::BadRequest, ModelsReason::NotAToken))?;
         let save = move |shared: &Shared| {
             shared.keychain.write(&token)?;
             Ok(state(shared))
@@ -50,6 +46,7 @@ impl App {
     }
 }
 
+/// The state of the token, without the token itself.
 fn state(shared: &Shared) -> HubToken {
     let keychain = match shared.keychain.read() {
         Ok(Some(_)) => KeychainState::Saved,
@@ -65,14 +62,5 @@ fn state(shared: &Shared) -> HubToken {
         source,
         is_sent: source.is_some() && Hub::sends_token(shared.settings().hub_endpoint.as_deref()),
         keychain,
-    }
-}
-
-impl From<KeychainError> for Problem {
-    fn from(error: KeychainError) -> Self {
-        Self {
-            code: ProblemCode::Keychain,
-            message: error.to_string(),
-        }
     }
 }

@@ -2,8 +2,8 @@
 
 use std::path::{Component, Path};
 
-/// The rest of a path in a folder: without `..`, which would lead out of it. `None` if it is not in
-/// it. Links are not followed.
+/// The part of a path after a folder. `None` if the path is not in the folder, or contains `..` and
+/// might lead out of it. Links are not followed.
 pub(crate) fn inside<'a>(path: &'a Path, folder: &Path) -> Option<&'a Path> {
     let rest = path.strip_prefix(folder).ok()?;
     let is_plain = rest.components().all(|part| matches!(part, Component::Normal(_)));

@@ -1,7 +1,7 @@
 //! Application logic, wire types, the store and the library of models.
 //!
-//! [`App`] has one method per action of the user and emits events. It depends on neither windows
-//! nor Burn: models run and train in worker processes.
+//! [`App`] has one method per action of the user and emits events. It depends neither on a window
+//! nor on Burn: models run and train in worker processes.
 
 mod adapter_match;
 mod adapters;

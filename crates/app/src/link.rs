@@ -8,14 +8,15 @@ use crate::library::{
 use crate::wire::{Link, LinkPlace, LinkRefusal};
 use hearth_formats::characters::is_hidden;
 
-/// The scheme. Installers register it, by `src-tauri/tauri.conf.json`.
+/// The URL scheme. Installers register it as `src-tauri/tauri.conf.json` says.
 pub const SCHEME: &str = "hearth";
 
 /// Most bytes of a link: the bytes of the longest source, each encoded as `%XX`, and more.
 const MAX_BYTES: usize = 8 * 1024;
 
-/// Most bytes of a file's path in a repository, or of its name: as file systems have them.
-const MAX_FILE: usize = 255;
+/// Most bytes of a file's path in a repository, or of its name: the limit of common file systems
+/// for a name.
+const MAX_PATH: usize = 255;
 
 /// Most bytes of a host's name (RFC 1035) and port.
 const MAX_HOST: usize = 260;
@@ -23,9 +24,9 @@ const MAX_HOST: usize = 260;
 /// Most combining marks on a character. More of them cover the lines above and below.
 const MAX_MARKS: usize = 2;
 
-/// The prefixes of a source. A name of the catalog, or `OWNER/REPO` alone, could be taken for a
-/// file.
-const SOURCES: [&str; 5] = [
+/// The prefixes of a source. The id of a catalog's model, or `OWNER/REPO` alone, could be confused
+/// with a file.
+const SOURCE_PREFIXES: [&str; 5] = [
     "hf.co/",
     "huggingface.co/",
     "www.huggingface.co/",
@@ -38,7 +39,7 @@ pub fn is_link(argument: &str) -> bool {
     after_scheme(argument).is_some()
 }
 
-/// Parses a link. It may be hostile: what comes out is of a known form and safe to show.
+/// Parses a link, which may be hostile. The result has a known form and is safe to show.
 pub fn parse(text: &str) -> Link {
     try_parse(text).unwrap_or_else(|reason| Link::Refused { reason })
 }
@@ -47,7 +48,7 @@ fn try_parse(text: &str) -> Result<Link, LinkRefusal> {
     if text.len() > MAX_BYTES {
         return Err(LinkRefusal::TooLong);
     }
-    let text = visible(text)?;
+    let text = check_visible(text)?;
     let rest = after_scheme(text)
         .and_then(|rest| rest.strip_prefix("//"))
         .filter(|rest| !rest.contains('#'))
@@ -56,22 +57,24 @@ fn try_parse(text: &str) -> Result<Link, LinkRefusal> {
         Some((path, query)) => (path, Some(query)),
         None => (rest, None),
     };
-    // Browsers may add the slash.
+    // Browsers may append a slash.
     let path = path.strip_suffix('/').unwrap_or(path);
     let (kind, id) = path.split_once('/').unwrap_or((path, ""));
     match (kind.to_ascii_lowercase().as_str(), id, query) {
-        ("model", "", Some(query)) => model(query),
-        ("conversation", id, None) => conversation(id),
+        ("model", "", Some(query)) => parse_model(query),
+        ("conversation", id, None) => parse_conversation(id),
         _ => Err(LinkRefusal::UnknownForm),
     }
 }
 
+/// The part of a link after `hearth:`.
 fn after_scheme(text: &str) -> Option<&str> {
     let (scheme, rest) = text.split_once(':')?;
     scheme.eq_ignore_ascii_case(SCHEME).then_some(rest)
 }
 
-fn conversation(id: &str) -> Result<Link, LinkRefusal> {
+/// Parses the id of a conversation.
+fn parse_conversation(id: &str) -> Result<Link, LinkRefusal> {
     let is_number = id.bytes().all(|byte| byte.is_ascii_digit());
     match id.parse() {
         Ok(id) if is_number => Ok(Link::Conversation { id }),
@@ -80,16 +83,16 @@ fn conversation(id: &str) -> Result<Link, LinkRefusal> {
 }
 
 /// Parses `from=SOURCE`.
-fn model(query: &str) -> Result<Link, LinkRefusal> {
+fn parse_model(query: &str) -> Result<Link, LinkRefusal> {
     let from = query
         .strip_prefix("from=")
         .filter(|from| !from.contains('&'))
         .ok_or(LinkRefusal::UnknownForm)?;
     let decoded = decode_strictly(from).ok_or(LinkRefusal::UnknownForm)?;
-    let source = visible(&decoded)?;
-    let is_known = SOURCES.iter().any(|start| {
-        let found = source.get(..start.len());
-        found.is_some_and(|found| found.eq_ignore_ascii_case(start))
+    let source = check_visible(&decoded)?;
+    let is_known = SOURCE_PREFIXES.iter().any(|prefix| {
+        let start = source.get(..prefix.len());
+        start.is_some_and(|start| start.eq_ignore_ascii_case(prefix))
     });
     if !is_known {
         return Err(LinkRefusal::UnknownSource);
@@ -97,17 +100,18 @@ fn model(query: &str) -> Result<Link, LinkRefusal> {
     let hub = Hub::at(HUB);
     let reference = Reference::parse(source, &hub).map_err(|_| LinkRefusal::UnknownSource)?;
     let source = reference.text();
-    // As text it may be longer than what is taken.
+    // The normalized text may exceed the limit on the length of a source.
     if Reference::parse(&source, &hub).ok().as_ref() != Some(&reference) {
         return Err(LinkRefusal::UnknownSource);
     }
     Ok(Link::Model {
         source,
-        place: place(&reference, &hub)?,
+        place: place_of(&reference, &hub)?,
     })
 }
 
-fn place(reference: &Reference, hub: &Hub) -> Result<LinkPlace, LinkRefusal> {
+/// The parts of a source for the dialog.
+fn place_of(reference: &Reference, hub: &Hub) -> Result<LinkPlace, LinkRefusal> {
     match reference {
         Reference::Catalog(_) => Err(LinkRefusal::UnknownSource),
         Reference::Hub {
@@ -119,8 +123,8 @@ fn place(reference: &Reference, hub: &Hub) -> Result<LinkPlace, LinkRefusal> {
             let (quantization, file) = match selection {
                 Selection::Automatic => (None, None),
                 Selection::Quantization(quantization) => (Some(quantization.clone()), None),
-                // It was decoded once more.
-                Selection::File(file) => (None, Some(short(visible(file)?, MAX_FILE)?.to_owned())),
+                // Parsing the reference decoded it again.
+                Selection::File(file) => (None, Some(check_length(check_visible(file)?, MAX_PATH)?.to_owned())),
             };
             Ok(LinkPlace::Hub {
                 owner: owner.to_owned(),
@@ -139,15 +143,15 @@ fn place(reference: &Reference, hub: &Hub) -> Result<LinkPlace, LinkRefusal> {
                 tag: tag.clone(),
             })
         }
-        Reference::Url(url) => web(url),
+        Reference::Url(url) => web_place(url),
     }
 }
 
 /// The host and file of an HTTPS address.
-fn web(url: &str) -> Result<LinkPlace, LinkRefusal> {
+fn web_place(url: &str) -> Result<LinkPlace, LinkRefusal> {
     let (scheme, rest) = url.split_once("://").ok_or(LinkRefusal::UnknownSource)?;
     let (host, path) = rest.split_once('/').ok_or(LinkRefusal::UnknownSource)?;
-    // No user name, query or letters of other scripts, each of which can disguise a host.
+    // A user name, a query or letters of other scripts can disguise a host.
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "-.:[]".contains(c);
     let is_secure = scheme.eq_ignore_ascii_case("https");
     if !is_secure || !host.chars().all(is_plain) || is_private_host(host) {
@@ -155,24 +159,25 @@ fn web(url: &str) -> Result<LinkPlace, LinkRefusal> {
     }
     let path = path.split(['?', '#']).next().unwrap_or_default();
     let path = decode_strictly(path).ok_or(LinkRefusal::UnknownSource)?;
-    let file = visible(path.rsplit('/').next().unwrap_or_default())?;
+    let file = check_visible(path.rsplit('/').next().unwrap_or_default())?;
     Ok(LinkPlace::Web {
-        host: short(host, MAX_HOST)?.to_ascii_lowercase(),
-        file: short(file, MAX_FILE)?.to_owned(),
+        host: check_length(host, MAX_HOST)?.to_ascii_lowercase(),
+        file: check_length(file, MAX_PATH)?.to_owned(),
     })
 }
 
-/// Refuses a text that would not fit a dialog.
-fn short(text: &str, most: usize) -> Result<&str, LinkRefusal> {
-    if text.len() > most {
+/// Returns a text, or an error if it has more than `max` bytes and would not fit a dialog.
+fn check_length(text: &str, max: usize) -> Result<&str, LinkRefusal> {
+    if text.len() > max {
         Err(LinkRefusal::TooLong)
     } else {
         Ok(text)
     }
 }
 
-/// Refuses a text with characters that are not seen, reorder others or cover them.
-fn visible(text: &str) -> Result<&str, LinkRefusal> {
+/// Returns a text, or an error if it has characters that are invisible, reorder other characters
+/// or cover them.
+fn check_visible(text: &str) -> Result<&str, LinkRefusal> {
     let mut marks = 0;
     for c in text.chars() {
         marks = if is_mark(c) { marks + 1 } else { 0 };
@@ -183,7 +188,8 @@ fn visible(text: &str) -> Result<&str, LinkRefusal> {
     Ok(text)
 }
 
-/// Whether a character is a combining mark of every script's use.
+/// Whether a character is a combining mark of Unicode's blocks of diacritical marks, or of
+/// Cyrillic.
 fn is_mark(c: char) -> bool {
     matches!(c, '\u{300}'..='\u{36f}' | '\u{483}'..='\u{489}' | '\u{1ab0}'..='\u{1aff}' | '\u{1dc0}'..='\u{1dff}'
         | '\u{20d0}'..='\u{20ff}' | '\u{fe20}'..='\u{fe2f}')
@@ -217,7 +223,7 @@ mod tests {
         }
     }
 
-    fn on_web(host: &str, file: &str) -> LinkPlace {
+    fn web(host: &str, file: &str) -> LinkPlace {
         LinkPlace::Web {
             host: host.into(),
             file: file.into(),
@@ -225,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn models_are_taken_apart() {
+    fn links_to_models_are_parsed() {
         for (link, source, place) in [
             ("hearth://model?from=hf.co/o/n.1", "hf.co/o/n.1", hub(None, None, None)),
             (
@@ -256,7 +262,7 @@ mod tests {
             (
                 "hearth://model?from=https%3A%2F%2FExample.org%3A8443%2Fm%2Fa%2520b.gguf%3Fk%3Dv",
                 "https://Example.org:8443/m/a%20b.gguf?k=v",
-                on_web("example.org:8443", "a b.gguf"),
+                web("example.org:8443", "a b.gguf"),
             ),
         ] {
             let source = source.to_owned();
@@ -265,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn conversations_are_numbers() {
+    fn ids_of_conversations_are_decimal_numbers() {
         for link in ["hearth://conversation/12", "Hearth://CONVERSATION/12/"] {
             assert_eq!(parse(link), Link::Conversation { id: 12 }, "{link}");
         }
@@ -314,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn what_would_not_fit_a_dialog_is_refused() {
+    fn texts_that_do_not_fit_a_dialog_are_refused() {
         let file = |file: &str| parse(&format!("hearth://model?from=https://example.org/{file}.gguf"));
         assert!(matches!(file(&"a".repeat(250)), Link::Model { .. }));
         assert_eq!(file(&"a".repeat(251)), refused(LinkRefusal::TooLong));
@@ -322,9 +328,9 @@ mod tests {
             parse(&format!("hearth://model?from=https://{}.org/a.gguf", "a".repeat(300))),
             refused(LinkRefusal::TooLong)
         );
-        // Encoded again, it is longer than what is taken.
-        let letters = format!("hearth://model?from=hf.co/o/n/{}.gguf", "%C3%A9".repeat(700));
-        assert!(matches!(parse(&letters), Link::Refused { .. }));
+        // Normalized, it exceeds the limit on the length of a source.
+        let long = format!("hearth://model?from=hf.co/o/n/{}.gguf", "%C3%A9".repeat(700));
+        assert!(matches!(parse(&long), Link::Refused { .. }));
         for hidden in [
             "%25E2%25A0%2580",
             "%25C2%25A0",
@@ -438,7 +444,7 @@ mod tests {
         }
     }
 
-    /// A text of pieces that links are made of, encoded up to twice, and of any other characters.
+    /// Texts of pieces of links and of arbitrary characters, each percent-encoded up to twice.
     fn hostile() -> impl Strategy<Value = String> {
         let pieces = prop_oneof![
             prop::sample::select(vec![
@@ -485,7 +491,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_accepted_is_shown_as_it_is_and_read_again(
+        fn accepted_links_have_no_hidden_characters_and_round_trip(
             start in prop::sample::select(vec!["", "hearth:", "hearth://", "hearth://conversation/", "hearth://model?from="]),
             source in prop::sample::select(vec!["", "hf.co/o/n", "hf.co/o/n/", "ollama://", "https://e.org/", "https://"]),
             text in "\\PC*|(%[0-9a-f]{2}|[-a-z0-9/:?&=@._\u{202e}\u{0}])*",

@@ -1,4 +1,4 @@
-//! Links that were opened and wait until the page takes them.
+//! The queue of opened links, until the page takes them.
 
 use crate::{
     link::{is_link, parse},
@@ -7,16 +7,15 @@ use crate::{
 };
 use std::{collections::VecDeque, sync::Mutex};
 
-/// Most links that wait. A page may open any number of them; the first ones count.
+/// Most links in the queue; later ones are dropped. A web page may open any number of links.
 const MAX_WAITING: usize = 8;
 
-/// Links that wait for the page.
+/// Opened links that the page has not taken yet.
 #[derive(Debug, Default)]
 pub struct LinkQueue(Mutex<VecDeque<Link>>);
 
 impl LinkQueue {
-    /// Adds the arguments that are links, except those that wait already. Returns whether it added
-    /// any.
+    /// Adds the arguments that are links, without duplicates. Returns whether it added any.
     pub fn add(&self, arguments: impl IntoIterator<Item = String>) -> bool {
         let mut waiting = lock(&self.0);
         let before = waiting.len();
@@ -46,7 +45,7 @@ mod tests {
     }
 
     #[test]
-    fn links_among_arguments_wait_once_each() {
+    fn links_among_arguments_are_queued_once_each() {
         let queue = LinkQueue::default();
         assert!(!queue.add(["--flag".to_owned(), "/a/file".to_owned()]));
         assert!(queue.add(conversations([2, 1, 2])));
@@ -54,11 +53,14 @@ mod tests {
         let expected: Vec<Link> = [2, 1].map(|id| Link::Conversation { id }).to_vec();
         assert_eq!(queue.take(), expected);
         assert!(queue.take().is_empty());
-        assert!(queue.add(conversations([1])), "what was taken may be opened again");
+        assert!(
+            queue.add(conversations([1])),
+            "a link may be opened again after it was taken"
+        );
     }
 
     #[test]
-    fn the_first_ones_count() {
+    fn links_beyond_the_limit_are_dropped() {
         let queue = LinkQueue::default();
         assert!(queue.add(conversations(0..100)));
         assert!(!queue.add(conversations([200])));

@@ -1,4 +1,4 @@
-//! Finds models: by id, for a new answer, and as a draft of another one.
+//! Lookups of models: by id, for a new answer, and as a draft of another model.
 
 use crate::{
     library::{Model, drafts::drafts_of},
@@ -6,7 +6,7 @@ use crate::{
     store::StoreError,
     wire::{DraftProblem, DraftSetting, Problem, ProblemCode},
 };
-use hearth_protocol::DraftChoice;
+use hearth_protocol::{DraftChoice, ModelsReason};
 
 /// The last loaded model, or else the default model. `None` means that there are no models.
 pub(crate) fn next(shared: &Shared) -> Result<Option<Model>, StoreError> {
@@ -29,23 +29,21 @@ pub(crate) fn readable(shared: &Shared, id: &str) -> Result<Model, Problem> {
 pub(crate) fn check(model: &Model) -> Result<(), Problem> {
     match &model.metadata {
         Ok(_) => Ok(()),
-        Err(message) => Err(Problem {
+        Err(problem) => Err(Problem {
             code: ProblemCode::FileUnreadable,
-            message: message.clone(),
+            ..problem.clone()
         }),
     }
 }
 
 /// The model with this id.
 pub(crate) fn find(shared: &Shared, id: &str) -> Result<Model, Problem> {
-    shared.model(id)?.ok_or_else(|| Problem {
-        code: ProblemCode::NotFound,
-        message: "This model no longer exists. Choose another one.".to_owned(),
-    })
+    let model = shared.model(id)?;
+    model.ok_or_else(|| Problem::new(ProblemCode::NotFound, ModelsReason::ModelGone))
 }
 
-/// The worker's choice for a setting of this model, and why the chosen draft model is not used:
-/// then the model is loaded all the same, with a draft that needs no file.
+/// The draft for a setting of the target model, and the problem of the chosen draft model if it
+/// cannot be used. Then the draft is [`DraftChoice::Auto`].
 pub(crate) fn draft(
     shared: &Shared,
     setting: &DraftSetting,
@@ -54,7 +52,7 @@ pub(crate) fn draft(
     let id = match setting {
         DraftSetting::Auto => return Ok((DraftChoice::Auto, None)),
         DraftSetting::None => return Ok((DraftChoice::None, None)),
-        DraftSetting::Own => return Ok((DraftChoice::Own { layers: None }, None)),
+        DraftSetting::FirstLayers => return Ok((DraftChoice::FirstLayers { layers: None }, None)),
         DraftSetting::Model { model } => model,
     };
     let draft = shared.model(id)?;

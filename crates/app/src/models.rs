@@ -13,17 +13,17 @@ use crate::{
 use std::path::PathBuf;
 
 impl App {
-    /// Loads a model and makes it the default for new answers: beside the others if there is
-    /// memory, else in place of unused ones. Answers in progress are given by the model that they
-    /// began with. Progress arrives as events.
+    /// Loads a model and selects it for new answers. If the memory does not suffice, unused models
+    /// are unloaded. Answers in progress are completed by their own models. Progress arrives as
+    /// events.
     pub async fn load_model(&self, id: String) -> Result<(), Problem> {
         let target = self
             .shared
             .blocking(move |shared| {
                 let target = Target::new(&find(shared, &id)?, shared)?;
-                shared.change_settings(|before| Settings {
+                shared.change_settings(|settings| Settings {
                     last_model: Some(id),
-                    ..before
+                    ..settings
                 })?;
                 Ok(target)
             })
@@ -31,7 +31,7 @@ impl App {
         self.send_chat(Command::Load(Box::new(target)))
     }
 
-    /// Unloads the model of new answers, which stops its answers, and all unused ones.
+    /// Unloads the selected model, which stops its answers, and all unused models.
     pub async fn unload_model(&self) -> Result<(), Problem> {
         self.send_chat(Command::Unload)
     }
@@ -40,12 +40,12 @@ impl App {
     pub async fn add_model(&self, path: PathBuf) -> Result<Model, Problem> {
         self.shared
             .blocking(move |shared| {
-                let (added, text) = shared.library.check(&path)?;
-                shared.store.write(|t| model::add(t, &text, now()))?;
+                let (added, path_text) = shared.library.check(&path)?;
+                shared.store.write(|t| model::add(t, &path_text, now()))?;
                 let models = announce(shared)?;
                 // A file in one of the app's folders is already listed.
-                let same = |model: &&library::Model| model.id == added.id || model.path == added.path;
-                Ok(convert::model(models.iter().find(same).unwrap_or(&added), &models))
+                let is_same = |model: &&library::Model| model.id == added.id || model.path == added.path;
+                Ok(convert::model(models.iter().find(is_same).unwrap_or(&added), &models))
             })
             .await
     }
@@ -58,9 +58,9 @@ impl App {
         self.shared
             .blocking(move |shared| {
                 let model = model_lookup::readable(shared, &model)?;
-                shared.library.chat_template(&model.path).map_err(|message| Problem {
+                shared.library.chat_template(&model.path).map_err(|problem| Problem {
                     code: ProblemCode::FileInvalid,
-                    message,
+                    ..problem
                 })
             })
             .await
@@ -102,7 +102,7 @@ impl App {
             .await
     }
 
-    /// Checks that no download is to replace the files of a model.
+    /// Refuses a model whose files a download is going to replace.
     async fn check_idle(&self, model: &library::Model) -> Result<(), Problem> {
         let (path, name) = (model.path.clone(), model.name.clone());
         self.shared
@@ -126,7 +126,7 @@ pub(crate) fn announce(shared: &Shared) -> Result<Vec<library::Model>, Problem> 
             models: convert::models(&models),
         })
     })?;
-    // Adapters fit other models now.
+    // The matches of adapters depend on the models.
     adapters::announce_or_log(shared);
     Ok(models)
 }

@@ -10,7 +10,7 @@ use crate::{
     relocation::location,
     wire::{Problem, ProblemCode},
 };
-use hearth_protocol::WorkerCommand;
+use hearth_protocol::{DataReason, WorkerCommand};
 use std::{
     path::{Path, PathBuf},
     sync::Arc,
@@ -20,7 +20,7 @@ use std::{
 /// Folders, commands and services of an [`App`].
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// The folder that says where the data is, if that was moved.
+    /// The folder with the file that names the data folder, if that was moved.
     pub base: PathBuf,
     /// The data folder (store, runs, downloaded models), created if missing.
     pub data: PathBuf,
@@ -32,7 +32,7 @@ pub struct Options {
     pub packed: Option<PathBuf>,
     /// The cache file of model metadata. `None` switches the cache off.
     pub metadata_file: Option<PathBuf>,
-    /// Folders of other programs whose models are listed, too, unless a setting says otherwise.
+    /// Folders of other programs, whose models are listed unless the settings exclude them.
     pub programs: Vec<Place>,
     /// The command that starts a worker.
     pub worker: WorkerCommand,
@@ -53,14 +53,14 @@ pub struct Options {
     pub shutdown_timeout: Duration,
 }
 
-/// See [`Options::idle_unload`]: longer than the user reads, and short enough that an unattended
-/// machine gets its memory back.
+/// See [`Options::idle_unload`]: longer than the user takes to read an answer, and short enough to
+/// free the memory of an unattended machine.
 const IDLE_UNLOAD: Duration = Duration::from_secs(30 * 60);
 
 /// See [`Options::chat_idle_delay`].
 const CHAT_IDLE_DELAY: Duration = Duration::from_secs(2);
 
-/// See [`Options::shutdown_timeout`]: longer than most steps, and no longer than the user waits.
+/// See [`Options::shutdown_timeout`]: longer than most steps, and about as long as users wait.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(30);
 
 impl Options {
@@ -69,19 +69,17 @@ impl Options {
     /// [`AlwaysOn`].
     ///
     /// # Errors
-    /// The system has no folder for app data, or the data is not where it was moved to.
+    /// The system has no folder for app data, or the folder that the data was moved to is missing.
     pub fn from_environment(resources: Option<&Path>) -> Result<Self, Problem> {
-        let base = library::base_folder().ok_or_else(|| Problem {
-            code: ProblemCode::Store,
-            message: "This system has no standard folder for app data. Set HEARTH_DATA to a folder.".to_owned(),
-        })?;
+        let no_folder = || Problem::new(ProblemCode::Store, DataReason::NoDataFolder);
+        let base = library::base_folder().ok_or_else(no_folder)?;
         location::check(&base)?;
-        let named = std::env::var_os("HEARTH_WORKER").filter(|path| !path.is_empty());
-        let beside = || {
+        let configured = std::env::var_os("HEARTH_WORKER").filter(|path| !path.is_empty());
+        let default = || {
             let executable = std::env::current_exe().unwrap_or_default();
             executable.with_file_name(format!("hearth{}", std::env::consts::EXE_SUFFIX))
         };
-        let worker = WorkerCommand::new(named.map_or_else(beside, PathBuf::from));
+        let worker = WorkerCommand::new(configured.map_or_else(default, PathBuf::from));
         Ok(Self {
             data: location::data_of(base.clone()),
             base,

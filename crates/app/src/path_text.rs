@@ -1,19 +1,17 @@
 //! Paths as text, for the page.
 
 use crate::wire::{Problem, ProblemCode};
+use hearth_protocol::DataReason;
 use std::path::PathBuf;
 
 /// A path as text.
 ///
 /// # Errors
-/// The path is not valid UTF-8 (or UTF-16 on Windows): as text it would name another file.
+/// The path is not valid UTF-8 (or UTF-16 on Windows). A lossy text would name another file.
 pub fn path_text(path: PathBuf) -> Result<String, Problem> {
-    path.into_os_string().into_string().map_err(|path| Problem {
-        code: ProblemCode::BadRequest,
-        message: format!(
-            "The path {} has characters that Hearth cannot store. Rename the file or its folder, or choose another one.",
-            path.display()
-        ),
+    path.into_os_string().into_string().map_err(|path| {
+        let path = path.display().to_string();
+        Problem::new(ProblemCode::BadRequest, DataReason::PathNotText { path })
     })
 }
 
@@ -23,9 +21,9 @@ pub(crate) fn is_on_network(path: &str) -> bool {
     if path.starts_with(r"\??\") {
         return true;
     }
-    let mut letters = path.chars();
+    let mut characters = path.chars();
     let is_separator = |c: Option<char>| matches!(c, Some('/' | '\\'));
-    is_separator(letters.next()) && is_separator(letters.next())
+    is_separator(characters.next()) && is_separator(characters.next())
 }
 
 #[cfg(test)]
@@ -33,7 +31,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_path_that_is_text_stays() {
+    fn a_path_of_valid_unicode_is_unchanged() {
         assert_eq!(path_text("/ä/ö.gguf".into()).as_deref(), Ok("/ä/ö.gguf"));
     }
 
@@ -56,12 +54,12 @@ mod tests {
 
     #[cfg(unix)]
     #[test]
-    fn a_path_that_is_no_text_is_refused() {
+    fn a_path_of_invalid_utf8_is_refused() {
         use std::{ffi::OsString, os::unix::ffi::OsStringExt};
         let path = OsString::from_vec(b"/models/a\xff.gguf".to_vec());
         let problem = path_text(path.into()).unwrap_err();
         assert!(
-            problem.code == ProblemCode::BadRequest && problem.message.contains("Rename the file"),
+            problem.code == ProblemCode::BadRequest && problem.to_string().contains("Rename the file"),
             "{problem}"
         );
     }

@@ -1,6 +1,6 @@
-//! Progress in steps of a percent.
+//! Progress in whole percent.
 
-/// Counts up to a total; never less than before, even if the work begins again.
+/// Progress up to a total. It never decreases, even if the work starts over.
 #[derive(Debug)]
 pub(crate) struct Percent {
     /// The count at 100 %.
@@ -13,7 +13,7 @@ impl Percent {
         Self { total, percent: 0 }
     }
 
-    /// The fraction that is done, from 0 to 1, if it is a percent more than the last one.
+    /// The completed fraction, from 0 to 1, if it has grown by at least one percent.
     pub(crate) fn advance(&mut self, done: u64) -> Option<f32> {
         let percent = (done.saturating_mul(100) / self.total.max(1)).min(100);
         if percent <= self.percent {

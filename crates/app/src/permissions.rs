@@ -1,4 +1,4 @@
-//! Permissions of the data folder and its files: access for their user only.
+//! Permissions of the data folder and its files: only their user has access.
 
 mod windows;
 
@@ -9,7 +9,7 @@ use std::{fs, io, path::Path};
 /// contents. A folder with other entries than Hearth's keeps its permissions.
 ///
 /// On Windows a folder inherits its parent's access control list, which within a user's profile
-/// names the user, administrators and the system. Any other folder gets its own list of this kind.
+/// names the user, administrators and the system. Another folder gets such a list.
 ///
 /// # Errors
 /// The folder cannot be created or read.
@@ -59,8 +59,8 @@ pub fn create_private_folder(folder: &Path) -> io::Result<()> {
     builder.create(folder)
 }
 
-/// Whether other users cannot add or replace files in a folder. Removes the group's write
-/// permission if the folder is this user's. A missing folder counts as closed.
+/// Returns whether other users cannot add or replace files in a folder. Removes the group's write
+/// permission first if the folder belongs to this user. A missing folder counts as closed.
 pub fn is_closed_to_others(folder: &Path) -> bool {
     #[cfg(unix)]
     {
@@ -68,11 +68,11 @@ pub fn is_closed_to_others(folder: &Path) -> bool {
         // SAFETY: the call has no preconditions.
         let user = unsafe { libc::geteuid() };
         match fs::metadata(folder) {
-            Ok(it) if it.uid() != user => false,
-            // A world-writable folder may hold files of other users. A group is often the user's
-            // own.
-            Ok(it) if it.mode() & OTHERS_WRITE & !GROUP != 0 => false,
-            Ok(it) => it.mode() & OTHERS_WRITE == 0 || remove_permissions(folder, OTHERS_WRITE).is_ok(),
+            Ok(metadata) if metadata.uid() != user => false,
+            // Other users may have written files to a world-writable folder already. A group often
+            // contains only the user.
+            Ok(metadata) if metadata.mode() & OTHERS_WRITE & !GROUP != 0 => false,
+            Ok(metadata) => metadata.mode() & OTHERS_WRITE == 0 || remove_permissions(folder, OTHERS_WRITE).is_ok(),
             Err(_) => true,
         }
     }
@@ -90,7 +90,7 @@ fn remove_permissions_recursively(path: &Path) -> io::Result<()> {
     if metadata.is_symlink() || (metadata.is_file() && has_hard_links(&metadata)) {
         return Ok(());
     }
-    // First, so that no other user can replace its contents meanwhile.
+    // Before its contents, so that no other user can replace them meanwhile.
     remove_permissions(path, OTHERS)?;
     if metadata.is_dir() {
         for entry in fs::read_dir(path)? {
@@ -110,20 +110,22 @@ fn has_hard_links(_: &fs::Metadata) -> bool {
     false
 }
 
-/// All permissions of group and others, their write permissions, and all of the group.
+/// All permissions of group and others.
 const OTHERS: u32 = 0o077;
+/// The write permissions of group and others.
 const OTHERS_WRITE: u32 = 0o022;
+/// All permissions of the group.
 const GROUP: u32 = 0o070;
 
-/// Removes permission bits.
+/// Removes the permission bits `bits` of a file or folder.
 #[cfg(unix)]
-fn remove_permissions(path: &Path, rights: u32) -> io::Result<()> {
+fn remove_permissions(path: &Path, bits: u32) -> io::Result<()> {
     use std::os::unix::fs::PermissionsExt;
     let mut permissions = fs::metadata(path)?.permissions();
-    if permissions.mode() & rights == 0 {
+    if permissions.mode() & bits == 0 {
         return Ok(());
     }
-    permissions.set_mode(permissions.mode() & !rights);
+    permissions.set_mode(permissions.mode() & !bits);
     fs::set_permissions(path, permissions)
 }
 
@@ -195,15 +197,15 @@ mod tests {
     #[test]
     fn other_users_cannot_write_to_a_cache() {
         let folder = tempfile::tempdir().unwrap();
-        for (rights, is_closed) in [
+        for (mode_bits, is_closed) in [
             (0o700, true),
             (0o755, true),
             (0o775, true),
             (0o757, false),
             (0o1777, false),
         ] {
-            set_mode(folder.path(), rights);
-            assert_eq!(is_closed_to_others(folder.path()), is_closed, "{rights:o}");
+            set_mode(folder.path(), mode_bits);
+            assert_eq!(is_closed_to_others(folder.path()), is_closed, "{mode_bits:o}");
         }
         set_mode(folder.path(), 0o775);
         assert!(is_closed_to_others(folder.path()) && mode(folder.path()) == 0o755);

@@ -19,7 +19,7 @@ pub enum Supply {
 
 /// The machine's power supply. Both methods may block.
 pub trait Power: Debug + Send + Sync {
-    /// The present source.
+    /// The current source.
     fn supply(&self) -> Supply;
 
     /// Inhibits automatic sleep, or allows it again. Called on changes only.
@@ -38,16 +38,17 @@ impl Power for AlwaysOn {
     fn keep_awake(&self, _: bool) {}
 }
 
-/// Whether a battery discharges, without waiting for the system, which may take long to answer.
+/// A cached state of the battery. The system may take long to return it, so readers do not wait.
 #[derive(Debug)]
 pub(crate) struct OnBattery {
     power: Arc<dyn Power>,
+    /// Whether the battery was discharging at the last read.
     last: AtomicBool,
     is_reading: AtomicBool,
 }
 
 impl OnBattery {
-    /// Begins to read `power`.
+    /// Starts the first read.
     pub fn new(power: Arc<dyn Power>) -> Arc<Self> {
         let created = Arc::new(Self {
             power,
@@ -58,7 +59,8 @@ impl OnBattery {
         created
     }
 
-    /// The last value that was read. Reads again in the background.
+    /// Returns whether the battery was discharging at the last read, and reads again in the
+    /// background.
     pub fn get(self: &Arc<Self>) -> bool {
         if !self.is_reading.swap(true, Ordering::AcqRel) {
             let this = Arc::clone(self);

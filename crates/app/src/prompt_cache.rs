@@ -1,8 +1,8 @@
 //! The prompt cache: KV cells that workers save on disk, one folder per conversation, deleted with
 //! it.
 //!
-//! The folder may hold other files: only regular `*.kv` files that are named by a key, in real
-//! folders whose name is a number, are counted and deleted; symbolic links are not followed.
+//! The folder may contain other files. Only regular `*.kv` files that are named by a key, in
+//! folders that are named by a number, are counted and deleted. Symbolic links are not followed.
 
 use crate::{
     cache_files::{self, CacheFile},
@@ -43,8 +43,8 @@ pub(crate) fn remove(shared: &Shared, conversation: i64) {
     remove_conversation(&folder(shared).join(conversation.to_string()));
 }
 
-/// Removes the least recently used files until the rest is within the limit of the settings. A
-/// worker with a loaded model does so, too.
+/// Removes the least recently used files until the rest is within the limit of the settings.
+/// Workers with a loaded model do this, too.
 pub(crate) fn trim(shared: &Shared) {
     let limit = shared.settings().prompt_cache_limit;
     let mut files = files(&folder(shared));
@@ -60,7 +60,8 @@ pub(crate) fn trim(shared: &Shared) {
     }
 }
 
-/// Removes folders without a conversation: the app may have ended between the two deletions.
+/// Removes folders without a conversation: the app may have ended after it deleted the
+/// conversation.
 pub(crate) fn sweep(shared: &Shared) -> Result<(), Problem> {
     let conversations = shared.store.read(|t| conversation::list(t))?;
     let ids: HashSet<String> = conversations.iter().map(|row| row.id.to_string()).collect();
@@ -82,7 +83,7 @@ pub(crate) fn clear(data: &Path) {
     for conversation in conversations_in(&data.join(PROMPT_CACHE)) {
         remove_conversation(&conversation);
     }
-    // Fails if it has other files.
+    // Fails if the folder has other files.
     let _ = fs::remove_dir(data.join(PROMPT_CACHE));
     remove_old_folder(data);
 }
@@ -94,7 +95,7 @@ pub(crate) fn remove_old_folder(data: &Path) {
         return;
     }
     for conversation in conversations_in(&old) {
-        // They may have other names.
+        // Early versions did not name the files by a key.
         for file in cache_files::files(&conversation, &[EXTENSION]) {
             file.remove();
         }
@@ -117,7 +118,7 @@ fn remove_conversation(folder: &Path) {
     for file in conversation_files(folder) {
         file.remove();
     }
-    // Also if it has no file of the cache; fails if it has others.
+    // Fails if the folder has other files.
     let _ = fs::remove_dir(folder);
 }
 
@@ -138,7 +139,7 @@ fn conversations_in(folder: &Path) -> impl Iterator<Item = PathBuf> + use<> {
     entries.map(|entry| entry.path()).filter(|path| is_conversation(path))
 }
 
-/// Whether a path is a real folder, not a link, whose name is a number.
+/// Whether a path is a folder that is named by a number, and not a link.
 fn is_conversation(path: &Path) -> bool {
     let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
     !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_digit()) && is_folder(path)
@@ -146,5 +147,5 @@ fn is_conversation(path: &Path) -> bool {
 
 /// Whether a path is a folder, not a link to one.
 fn is_folder(path: &Path) -> bool {
-    fs::symlink_metadata(path).is_ok_and(|found| found.is_dir())
+    fs::symlink_metadata(path).is_ok_and(|metadata| metadata.is_dir())
 }

@@ -12,7 +12,7 @@ use crate::{
         now,
     },
     title,
-    wire::{Dataset, OwnSettings, Preset, Problem, ProblemCode, Rating, Thumb},
+    wire::{AnswerOverrides, ChatReason, Dataset, Preset, Problem, ProblemCode, Rating, Thumb, TuneReason},
 };
 use hearth_formats::durable;
 use hearth_protocol::Role;
@@ -37,17 +37,17 @@ impl App {
                         return Ok(None);
                     };
                     message::vote(t, &compared, id, better)?;
-                    let shown = conversation::get(t, row.conversation)?.and_then(|conversation| conversation.leaf);
-                    // A conversation that has continued keeps its branch.
-                    if better && shown.is_some_and(|shown| compared.contains(&shown)) {
+                    let leaf = conversation::get(t, row.conversation)?.and_then(|conversation| conversation.leaf);
+                    // A conversation that was continued from another answer keeps its branch.
+                    if better && leaf.is_some_and(|leaf| compared.contains(&leaf)) {
                         conversation::set_leaf(t, row.conversation, Some(id))?;
                     }
                     Ok(Some((compared, row.conversation)))
                 };
-                let (compared, conversation) = shared.store.write(vote)?.ok_or_else(|| Problem {
-                    code: ProblemCode::BadRequest,
-                    message: "This answer is not part of a comparison, so there is nothing to vote on.".to_owned(),
-                })?;
+                let (compared, conversation) = shared
+                    .store
+                    .write(vote)?
+                    .ok_or_else(|| Problem::new(ProblemCode::BadRequest, ChatReason::NotCompared))?;
                 for answer in compared {
                     shared.announce_message(answer)?;
                 }
@@ -58,7 +58,8 @@ impl App {
         Ok(())
     }
 
-    /// Rates an answer. A correction alone counts as a thumb down; neither removes the rating.
+    /// Rates an answer. A correction alone counts as a thumb down. Without a thumb and a
+    /// correction, the rating is removed.
     pub async fn rate_answer(&self, id: i64, thumb: Option<Thumb>, correction: Option<String>) -> Result<(), Problem> {
         let correction = correction.filter(|text| !text.trim().is_empty());
         let thumb = thumb.or(correction.is_some().then_some(Thumb::Down));
@@ -72,11 +73,7 @@ impl App {
                     _ => Ok(false),
                 };
                 if !shared.store.write(rate)? {
-                    let message = "Only a finished answer can be rated.".to_owned();
-                    return Err(Problem {
-                        code: ProblemCode::BadRequest,
-                        message,
-                    });
+                    return Err(Problem::new(ProblemCode::BadRequest, ChatReason::NotRatable));
                 }
                 Ok(shared.announce_message(id)?)
             })
@@ -96,14 +93,7 @@ impl App {
             .blocking(move |shared| {
                 let examples = rated(shared)?;
                 if examples.is_empty() {
-                    let message =
-                        "No answer has a thumb up or a correction yet. Rate some answers in your conversations, then \
-                         try again."
-                            .to_owned();
-                    return Err(Problem {
-                        code: ProblemCode::DataInvalid,
-                        message,
-                    });
+                    return Err(Problem::new(ProblemCode::DataInvalid, TuneReason::NothingRated));
                 }
                 let folder = shared.data.join("datasets");
                 let path = folder.join(format!("{}-{}.jsonl", file_name(&name), now()));
@@ -120,6 +110,7 @@ struct Example {
     messages: Vec<Turn>,
 }
 
+/// A message of an example.
 #[derive(Serialize)]
 struct Turn {
     role: &'static str,
@@ -128,27 +119,27 @@ struct Turn {
 
 /// The examples of all conversations.
 fn rated(shared: &Shared) -> Result<Vec<Example>, StoreError> {
-    // Read before the store is locked: a file each.
-    let known = presets::all(shared);
-    shared.store.read(|t| examples(&known, t))
+    // Each preset is a file, so they are read before the store is locked.
+    let presets = presets::all(shared);
+    shared.store.read(|t| examples(&presets, t))
 }
 
-/// One conversation per answer with a thumb up or a correction, corrections applied. A conversation
-/// with a bad answer before it is left out, since it would train on that, too.
-fn examples(known: &[Preset], t: &Transaction<'_>) -> rusqlite::Result<Vec<Example>> {
+/// One example per answer with a thumb up or a correction: the conversation up to it, with the
+/// corrections applied. Examples with a bad answer are omitted, because the loss would include it.
+fn examples(presets: &[Preset], t: &Transaction<'_>) -> rusqlite::Result<Vec<Example>> {
     let mut rated: HashMap<i64, Rating> = HashMap::new();
     let rows = message::rated(t)?;
     for row in &rows {
         rated.extend(from_json(row.rating.as_deref()).map(|rating| (row.id, rating)));
     }
-    let by_id = |id: &str| known.iter().find(|preset| preset.id == id).cloned();
+    let by_id = |id: &str| presets.iter().find(|preset| preset.id == id).cloned();
     let mut examples = Vec::new();
     for row in &rows {
-        let own: Option<OwnSettings> = from_json(row.own.as_deref());
+        let overrides: Option<AnswerOverrides> = from_json(row.overrides.as_deref());
         let conversation = conversation::get(t, row.conversation)?;
-        let of_folder = folder::of_conversation(t, row.conversation)?.and_then(|folder| folder.system_prompt);
-        let own = presets::of_answer(&by_id, conversation.as_ref(), own.as_ref());
-        let system = own.system_prompt.or(of_folder);
+        let folder_prompt = folder::of_conversation(t, row.conversation)?.and_then(|folder| folder.system_prompt);
+        let answer = presets::of_answer(&by_id, conversation.as_ref(), overrides.as_ref());
+        let system = answer.system_prompt.or(folder_prompt);
         let branch = message::branch(t, row.id)?;
         let turns: Option<Vec<Turn>> = branch
             .iter()
@@ -167,16 +158,16 @@ fn examples(known: &[Preset], t: &Transaction<'_>) -> rusqlite::Result<Vec<Examp
     Ok(examples)
 }
 
-/// A message as a turn of an example. `None` means that it is not to be trained on.
+/// A message as a turn of an example. `None` means that it is empty or a bad answer.
 fn turn(message: &Message, rating: Option<&Rating>) -> Option<Turn> {
     let correction = rating.and_then(|rating| rating.correction.clone());
-    let bad = correction.is_none() && rating.is_some_and(|rating| rating.thumb == Thumb::Down);
+    let is_bad = correction.is_none() && rating.is_some_and(|rating| rating.thumb == Thumb::Down);
     let content = correction.unwrap_or_else(|| message.text());
     let role = message.role.name();
-    (!bad && !content.trim().is_empty()).then_some(Turn { role, content })
+    (!is_bad && !content.trim().is_empty()).then_some(Turn { role, content })
 }
 
-/// Writes the file by atomic replace.
+/// Writes the examples to a file by atomic replacement.
 fn write(folder: &Path, path: &Path, examples: &[Example]) -> io::Result<()> {
     fs::create_dir_all(folder)?;
     durable::write_file(path, |file| {
@@ -188,14 +179,14 @@ fn write(folder: &Path, path: &Path, examples: &[Example]) -> io::Result<()> {
     })
 }
 
-/// A portable file name.
+/// A portable file name from a display name, without an extension.
 fn file_name(name: &str) -> String {
-    let plain: String = name
+    let ascii: String = name
         .chars()
         .map(|c| if c.is_ascii_alphanumeric() { c } else { '-' })
         .take(40)
         .collect();
-    plain.trim_matches('-').to_lowercase()
+    ascii.trim_matches('-').to_lowercase()
 }
 
 fn not_written(path: &Path, error: &io::Error) -> Problem {
@@ -203,11 +194,9 @@ fn not_written(path: &Path, error: &io::Error) -> Problem {
         io::ErrorKind::StorageFull => ProblemCode::DiskFull,
         _ => ProblemCode::Store,
     };
-    Problem {
-        code,
-        message: format!(
-            "{} could not be written: {error}. Check the free disk space and that the folder is writable.",
-            path.display()
-        ),
-    }
+    let reason = TuneReason::RatingsNotWritten {
+        path: path.display().to_string(),
+        detail: error.to_string(),
+    };
+    Problem::new(code, reason)
 }

@@ -5,7 +5,7 @@ use crate::{
     library::{
         self, Hub,
         catalog::{self, Entry},
-        hub::{Expected, Found, HeaderFile, Reference, Repository, Variant},
+        hub::{Expected, HeaderFile, Reference, Repository, SearchResult, Variant},
     },
     shared::Shared,
     store::adapter,
@@ -15,22 +15,24 @@ use crate::{
     },
 };
 use hearth_protocol::{DraftChoice, Estimate, PlanRequest};
-use std::{cmp::Reverse, collections::HashMap};
+use serde_json::Value;
+use std::{cmp::Reverse, collections::HashMap, path::Path};
 
-/// Models of the catalog that are recommended first.
+/// Number of recommended models of the catalog.
 const RECOMMENDED: usize = 3;
 
 impl App {
-    /// The models of the catalog, those first that suit this machine best. Starts a worker if there
-    /// is none, to ask what the machine is.
+    /// The models of the catalog, the recommended ones for this machine first. Starts a worker if
+    /// there is none, to list the devices.
     pub async fn catalog(&self) -> Result<Vec<CatalogModel>, Problem> {
         let devices = self.measured_devices().await?;
         self.shared
             .blocking(move |shared| {
                 let models = shared.models()?;
-                let here = |entry: &Entry| {
-                    let found = models.iter().find(|it| it.entry == Some(entry) && it.metadata.is_ok());
-                    found.map(|model| model.id.clone())
+                let local_id = |entry: &Entry| {
+                    let mut readable = models.iter().filter(|model| model.metadata.is_ok());
+                    let local = readable.find(|model| model.entry == Some(entry));
+                    local.map(|model| model.id.clone())
                 };
                 let expected = Expected(&devices);
                 let sorted = recommended_first(catalog::entries(), &expected).into_iter();
@@ -43,7 +45,7 @@ impl App {
                         repository: entry.repository.clone(),
                         quantization: entry.quantization(),
                         file_size: entry.size,
-                        model: here(entry),
+                        model: local_id(entry),
                         expectation: expected.of_size(entry.size).into(),
                         source: entry.id.clone(),
                     })
@@ -52,8 +54,9 @@ impl App {
             .await
     }
 
-    /// The devices. A CPU that was never measured is, which takes some seconds: without it, what is
-    /// expected of a model is a guess. GPUs are checked before their first use.
+    /// The devices. Checks the CPU first if it was never measured, which takes some seconds:
+    /// without a measurement, expectations follow from an assumed speed. GPUs are checked before
+    /// their first use.
     async fn measured_devices(&self) -> Result<Vec<Device>, Problem> {
         let devices = self.devices().await?;
         let is_measured = |device: &Device| device.backends.iter().any(|option| option.check.is_some());
@@ -70,7 +73,7 @@ impl App {
     /// # Errors
     /// The network is switched off, or the hub cannot be asked.
     pub async fn search_hub(&self, query: String, sort: HubSort, kind: HubKind) -> Result<Vec<HubModel>, Problem> {
-        let (found, devices) = tokio::join!(
+        let (repositories, devices) = tokio::join!(
             self.shared
                 .asking(move |shared| Ok(shared.hub()?.search(&query, sort, kind)?)),
             self.devices()
@@ -78,7 +81,8 @@ impl App {
         // Without devices the list has no expectations.
         let devices = devices.unwrap_or_default();
         let expected = Expected(&devices);
-        Ok(found?.into_iter().map(|found| hub_model(found, &expected)).collect())
+        let models = repositories?.into_iter().map(|result| hub_model(result, &expected));
+        Ok(models.collect())
     }
 
     /// Repositories with GGUF files that were converted from a repository.
@@ -94,8 +98,8 @@ impl App {
                     return Err(library::LibraryError::BadReference(id).into());
                 };
                 let expected = Expected(&devices);
-                let found = hub.conversions(&repository)?.into_iter();
-                Ok(found.map(|found| hub_model(found, &expected)).collect())
+                let conversions = hub.conversions(&repository)?.into_iter();
+                Ok(conversions.map(|result| hub_model(result, &expected)).collect())
             })
             .await
     }
@@ -115,9 +119,9 @@ impl App {
                 else {
                     return Err(library::LibraryError::BadReference(id).into());
                 };
-                let mut found = Repository::get(&hub, &repository, &revision)?;
-                found.identify_adapters(&hub);
-                Ok(repository_to_wire(shared, &hub, &found, &Expected(&devices))?)
+                let mut repository = Repository::get(&hub, &repository, &revision)?;
+                repository.identify_adapters(&hub);
+                Ok(repository_to_wire(shared, &hub, &repository, &Expected(&devices))?)
             })
             .await
     }
@@ -127,29 +131,27 @@ impl App {
     /// # Errors
     /// As [`App::search_hub`]; the file is no model, or Hearth does not support it.
     pub async fn inspect_remote(&self, source: String) -> Result<RemoteModel, Problem> {
-        let fetched = self.shared.asking(move |shared| {
+        let fetch = self.shared.asking(move |shared| {
             let hub = shared.hub()?;
             let reference = Reference::parse(&source, &hub)?;
             let remote = library::remote(&hub, &reference)?;
             let header = HeaderFile::fetch(&hub, &remote, shared.library.folder())?;
             let model = shared.library.by_path(header.path());
-            let metadata = model.metadata.map_err(|message| Problem {
+            let metadata = model.metadata.map_err(|problem| Problem {
                 code: ProblemCode::FileInvalid,
-                message: without_path(&message, header.path()),
+                ..without_path(problem, header.path())
             })?;
             Ok((header, metadata, model.name))
         });
-        let (header, metadata, name) = fetched.await?;
+        let (header, metadata, name) = fetch.await?;
         let settings = LoadSettings::from_settings(&self.shared.settings(), "");
         let request = PlanRequest {
-            // A measurement would slow an answer or a run down, and they it.
+            // A measurement and an answer or a run would slow each other down.
             measure_speed: !*self.shared.answering().borrow() && !self.is_training(),
             ..settings.plan(header.path().to_owned(), DraftChoice::None)
         };
-        let plan = self.shared.host.plan(request).await.map_err(|problem| Problem {
-            message: without_path(&problem.message, header.path()),
-            ..problem
-        })?;
+        let planned = self.shared.host.plan(request).await;
+        let plan = planned.map_err(|problem| without_path(problem, header.path()))?;
         Ok(RemoteModel {
             name,
             architecture: metadata.architecture,
@@ -162,15 +164,32 @@ impl App {
     }
 }
 
-/// A message with the file's name in place of its path. The header was written to a temporary file,
-/// whose path means nothing to the user.
-fn without_path(message: &str, path: &std::path::Path) -> String {
+/// A problem with the name of a file in place of its path. Headers are in temporary files, whose
+/// paths mean nothing to the user.
+fn without_path(problem: Problem, path: &Path) -> Problem {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
-    message.replace(&path.display().to_string(), &name)
+    let replaced = serde_json::to_value(&problem.reason).and_then(|mut reason| {
+        replace(&mut reason, &path.display().to_string(), &name);
+        serde_json::from_value(reason)
+    });
+    Problem {
+        reason: replaced.unwrap_or(problem.reason),
+        ..problem
+    }
 }
 
-/// The catalog's entries: first the largest that runs well, then the next one of another family,
-/// then the fastest; the others in the catalog's order.
+/// Replaces a path by a file name in all texts of a value.
+fn replace(value: &mut Value, path: &str, name: &str) {
+    match value {
+        Value::String(text) => *text = text.replace(path, name),
+        Value::Array(values) => values.iter_mut().for_each(|value| replace(value, path, name)),
+        Value::Object(fields) => fields.values_mut().for_each(|value| replace(value, path, name)),
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
+}
+
+/// The catalog's entries. First, of those that run well, the largest, the largest of another family
+/// and the fastest; then the others in the catalog's order.
 fn recommended_first<'a>(entries: &'a [Entry], expected: &Expected) -> Vec<&'a Entry> {
     // The first entry is bundled.
     let mut suited: Vec<&Entry> = entries
@@ -184,10 +203,9 @@ fn recommended_first<'a>(entries: &'a [Entry], expected: &Expected) -> Vec<&'a E
     chosen.extend(
         suited
             .iter()
-            .find(|it| chosen.iter().all(|other| family(other) != family(it))),
+            .find(|entry| chosen.iter().all(|other| family(other) != family(entry))),
     );
-    let fastest = suited.iter().rev().chain(suited.iter());
-    for entry in fastest {
+    for entry in suited.iter().rev().chain(suited.iter()) {
         if chosen.len() < RECOMMENDED && !chosen.contains(entry) {
             chosen.push(entry);
         }
@@ -196,49 +214,50 @@ fn recommended_first<'a>(entries: &'a [Entry], expected: &Expected) -> Vec<&'a E
     chosen.iter().copied().chain(others).collect()
 }
 
-fn hub_model(found: Found, expected: &Expected) -> HubModel {
-    let expectation = found.parameters.filter(|_| !expected.0.is_empty());
+fn hub_model(result: SearchResult, expected: &Expected) -> HubModel {
+    let expectation = result.parameters.filter(|_| !expected.0.is_empty());
     HubModel {
         expectation: expectation.map(|parameters| expected.of_parameters(parameters).into()),
-        id: found.id,
-        downloads: found.downloads,
-        likes: found.likes,
-        updated_at: found.updated_at,
-        architecture: found.architecture,
-        is_supported: found.is_supported,
-        parameters: found.parameters,
-        context_trained: found.context_trained,
-        is_gated: found.is_gated,
-        is_adapter: found.tagged.is_adapter,
-        base: found.tagged.base,
+        id: result.id,
+        downloads: result.downloads,
+        likes: result.likes,
+        updated_at: result.updated_at,
+        architecture: result.architecture,
+        is_supported: result.is_supported,
+        parameters: result.parameters,
+        context_trained: result.context_trained,
+        is_gated: result.is_gated,
+        is_adapter: result.tagged.is_adapter,
+        base: result.tagged.base,
     }
 }
 
 fn repository_to_wire(
     shared: &Shared,
     hub: &Hub,
-    found: &Repository,
+    repository: &Repository,
     expected: &Expected,
 ) -> Result<HubRepository, crate::store::StoreError> {
     let models = shared.models()?;
-    let sources: HashMap<&str, &str> = models
+    let model_ids: HashMap<&str, &str> = models
         .iter()
         .filter_map(|model| Some((model.origin.as_ref()?.source.as_str(), model.id.as_str())))
         .collect();
     let adapters = shared.store.read(|t| adapter::list(t))?;
-    let own = |source: &str| {
-        let is_it = |row: &&adapter::Adapter| {
+    let adapter_id = |source: &str| {
+        let is_downloaded = |row: &&adapter::Adapter| {
             let origin = shared.library.adapter_origin(&row.path);
-            origin.is_some_and(|origin| origin.source == source && origin.revision.as_ref() == Some(&found.revision))
+            origin
+                .is_some_and(|origin| origin.source == source && origin.revision.as_ref() == Some(&repository.revision))
         };
-        adapters.iter().find(is_it).map(|row| row.id)
+        adapters.iter().find(is_downloaded).map(|row| row.id)
     };
     let runs_well = |variant: &&Variant| !variant.kind.is_adapter() && expected.runs_well(variant.size());
-    let preferred = found.preferred().filter(runs_well);
-    let largest = || found.variants.iter().rev().find(runs_well);
+    let preferred = repository.preferred().filter(runs_well);
+    let largest = || repository.variants.iter().rev().find(runs_well);
     let recommended = preferred.or_else(largest);
-    let variants = found.variants.iter().map(|variant| {
-        let source = found.source(variant);
+    let variants = repository.variants.iter().map(|variant| {
+        let source = repository.source(variant);
         HubVariant {
             name: variant.name.clone(),
             file: variant.file().to_owned(),
@@ -247,17 +266,17 @@ fn repository_to_wire(
             expectation: expected.of_size(variant.size()).into(),
             is_recommended: recommended == Some(variant),
             is_adapter: variant.kind.is_adapter(),
-            adapter: variant.kind.is_adapter().then(|| own(&source)).flatten(),
-            model: sources.get(source.as_str()).map(|id| (*id).to_owned()),
+            adapter: variant.kind.is_adapter().then(|| adapter_id(&source)).flatten(),
+            model: model_ids.get(source.as_str()).map(|id| (*id).to_owned()),
             source,
         }
     });
     Ok(HubRepository {
-        id: found.id.clone(),
-        page: format!("{}/{}", hub.endpoint, found.id),
-        license: found.license.clone(),
-        is_gated: found.is_gated,
-        base: found.tagged.base.clone(),
+        id: repository.id.clone(),
+        page: format!("{}/{}", hub.endpoint, repository.id),
+        license: repository.license.clone(),
+        is_gated: repository.is_gated,
+        base: repository.tagged.base.clone(),
         variants: variants.collect(),
     })
 }

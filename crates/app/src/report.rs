@@ -8,7 +8,7 @@ use crate::{
 use hearth_formats::byte_size;
 use std::fmt::Write;
 
-/// Number of measurements in a report.
+/// Most measurements in a report.
 const MAX_MEASUREMENTS: usize = 5;
 
 impl App {
@@ -78,7 +78,9 @@ fn write(
     match plan {
         Some(Ok(plan)) => {
             writeln!(text, "\nPlan")?;
-            writeln!(text, "- {}", plan.why)?;
+            plan.notices
+                .iter()
+                .try_for_each(|notice| writeln!(text, "- {notice}"))?;
             writeln!(
                 text,
                 "- {} of {} layers on GPUs ({} fit), context {} ({} fits), KV cache {}",
@@ -90,22 +92,22 @@ fn write(
         None => {}
     }
     match measurements {
-        Ok(measured) if measured.is_empty() => Ok(()),
-        Ok(measured) => {
+        Ok(measurements) if measurements.is_empty() => Ok(()),
+        Ok(measurements) => {
             writeln!(text, "\nMeasurements")?;
-            measured.iter().take(MAX_MEASUREMENTS).try_for_each(|m| {
+            measurements.iter().take(MAX_MEASUREMENTS).try_for_each(|row| {
                 writeln!(
                     text,
                     "- {} on {}, {} of {} layers on GPUs, KV cache {}, {} threads: prefill {:.1} tokens/s, decode \
                      {:.1} tokens/s",
-                    m.model_name,
-                    m.device,
-                    m.gpu_layers,
-                    m.layers_total,
-                    m.kv,
-                    m.threads,
-                    m.prompt_tokens_per_second,
-                    m.tokens_per_second
+                    row.model_name,
+                    row.device,
+                    row.gpu_layers,
+                    row.layers_total,
+                    row.kv,
+                    row.threads,
+                    row.prompt_tokens_per_second,
+                    row.tokens_per_second
                 )
             })
         }
@@ -118,8 +120,8 @@ fn write_device(text: &mut String, device: &Device) -> std::fmt::Result {
     if !device.backend_names.is_empty() {
         write!(text, ", {}", device.backend_names.join(" or "))?;
     }
-    for known in [&device.driver, &device.api].into_iter().flatten() {
-        write!(text, ", {known}")?;
+    for name in [&device.driver, &device.api].into_iter().flatten() {
+        write!(text, ", {name}")?;
     }
     if let Some(cores) = device.cores {
         write!(
@@ -134,7 +136,11 @@ fn write_device(text: &mut String, device: &Device) -> std::fmt::Result {
             write!(text, " ({} free)", byte_size(free))?;
         }
     }
-    writeln!(text, ". {}", device.why)
+    write!(text, ". {}", device.status)?;
+    if let Some(problem) = &device.driver_problem {
+        write!(text, " {problem}")?;
+    }
+    writeln!(text)
 }
 
 fn write_model(text: &mut String, info: &ModelInfo) -> std::fmt::Result {
@@ -159,6 +165,7 @@ fn write_model(text: &mut String, info: &ModelInfo) -> std::fmt::Result {
     info.placement.iter().try_for_each(|device| write_planned(text, device))
 }
 
+/// Writes the planned memory of a device.
 fn write_planned(text: &mut String, device: &PlannedDevice) -> std::fmt::Result {
     writeln!(
         text,
@@ -176,16 +183,18 @@ fn write_planned(text: &mut String, device: &PlannedDevice) -> std::fmt::Result 
     )
 }
 
+/// Name and version of the operating system, and the CPU architecture.
 fn system() -> String {
     let version = sysinfo::System::long_os_version().unwrap_or_else(|_| std::env::consts::OS.to_owned());
     format!("{version} ({})", std::env::consts::ARCH)
 }
 
-fn or_auto(chosen: Option<&impl ToString>) -> String {
-    chosen.map_or_else(|| "auto".to_owned(), ToString::to_string)
+/// A setting. `None` is automatic.
+fn or_auto(setting: Option<&impl ToString>) -> String {
+    setting.map_or_else(|| "auto".to_owned(), ToString::to_string)
 }
 
-/// Replaces the home folder, which a sentence may name, by `~`.
+/// Replaces the home folder by `~`: paths in sentences would reveal the user's name.
 fn without_home(text: &str) -> String {
     match directories::BaseDirs::new().map(|dirs| dirs.home_dir().display().to_string()) {
         Some(home) if home.len() > 1 => text.replace(&home, "~"),

@@ -11,7 +11,7 @@ use crate::{
     store::{StoreError, adapter, now, run, run_evaluation, run_point},
     title,
     tune::{self, Command},
-    wire::{Event, NewRun, Problem, ProblemCode, Run, RunCurves, RunState, TrainSettings},
+    wire::{Event, NewRun, Problem, ProblemCode, Run, RunCurves, RunState, Stage, TrainSettings, TuneReason},
 };
 use hearth_protocol::{DataSource, GpuLayers, TrainRequest};
 use rusqlite::Transaction;
@@ -41,11 +41,11 @@ impl App {
         self.request_tune(Command::Save).await?;
         self.shared
             .blocking(move |shared| {
-                let curves = |t: &Transaction<'_>| {
+                let read = |t: &Transaction<'_>| {
                     let exists = run::get(t, id)?.is_some();
                     Ok(exists.then_some((run_point::of_run(t, id)?, run_evaluation::of_run(t, id)?)))
                 };
-                let (points, evaluations) = shared.store.read(curves)?.ok_or_else(no_run)?;
+                let (points, evaluations) = shared.store.read(read)?.ok_or_else(no_run)?;
                 Ok(RunCurves { points, evaluations })
             })
             .await
@@ -58,7 +58,7 @@ impl App {
 
     /// Starts a run. Its progress arrives as events.
     pub async fn start_run(&self, new: NewRun) -> Result<Run, Problem> {
-        // The previous run may have ended just now.
+        // The previous run may have ended but not be saved yet.
         self.request_tune(Command::Save).await?;
         let (run, request) = self.shared.blocking(move |shared| create(shared, &new)).await?;
         let (id, request) = (run.id, Box::new(request));
@@ -135,11 +135,12 @@ impl App {
         Ok(())
     }
 
-    /// Removes the files of deleted runs and adapters once undoing has expired.
+    /// Removes the files of deleted runs and adapters after [`tune::UNDO_FOR`].
     pub(crate) fn purge_later(&self) {
-        // If the app closes earlier, the next start does it.
+        // If the app closes earlier, the next start removes them.
         let shared = Arc::downgrade(&self.shared);
-        // Later deletions have their own timers, whatever the system clock says when this one ends.
+        // The time is taken now: later deletions have their own timers, and the system clock may
+        // change meanwhile.
         let before = now() + 1;
         tokio::spawn(async move {
             tokio::time::sleep(tune::UNDO_FOR).await;
@@ -152,8 +153,7 @@ impl App {
 }
 
 impl Shared {
-    /// Announces the present state of a run: the live run if it is active, else its row, or that it
-    /// is gone.
+    /// Announces the current state of a run from the live run or its row, or that it was removed.
     pub(crate) fn announce_run(&self, id: i64) -> Result<(), StoreError> {
         self.announcer.announce(Topic::Runs, || {
             let run = match self.live_run(id) {
@@ -167,7 +167,7 @@ impl Shared {
     }
 }
 
-/// A run from its row.
+/// Converts a row.
 fn read(t: &Transaction<'_>, row: run::Run) -> rusqlite::Result<Run> {
     Ok(Run {
         id: row.id,
@@ -188,6 +188,7 @@ fn read(t: &Transaction<'_>, row: run::Run) -> rusqlite::Result<Run> {
     })
 }
 
+/// Adds a run and builds its worker's request.
 fn create(shared: &Shared, new: &NewRun) -> Result<(Run, TrainRequest), Problem> {
     let _one_at_a_time = lock(&shared.starting_run);
     check_idle(shared)?;
@@ -211,32 +212,28 @@ fn create(shared: &Shared, new: &NewRun) -> Result<(Run, TrainRequest), Problem>
         settings: &settings,
         created_at: now(),
     };
-    // Before the run is added: the initial adapter may be gone.
+    // Before the run is added, because this fails if the initial adapter is gone.
     let init = new
         .settings
         .init
         .map(|id| adapters::path(shared, &model.id, id))
         .transpose()?;
-    // The runs of a store that was set aside have left their folders.
-    let taken = tune::last_folder(shared);
+    // Runs of a store that was set aside may have left folders, whose numbers are not reused.
+    let last_folder = tune::last_folder(shared);
     let create = |t: &Transaction<'_>| {
-        run::skip_to(t, taken)?;
+        run::skip_to(t, last_folder)?;
         run::create(t, &row).and_then(|id| run::get(t, id))
     };
     let row = shared.store.write(create)?.ok_or_else(no_run)?;
     request(shared, row, &model, init)
 }
 
+/// Builds the worker's request for an interrupted, stopped or failed run.
 fn restart(shared: &Shared, id: i64) -> Result<TrainRequest, Problem> {
     let _one_at_a_time = lock(&shared.starting_run);
     let row = shared.store.read(|t| run::get(t, id))?.ok_or_else(no_run)?;
     if row.state == run::State::Finished {
-        let message =
-            "This run has completed all its steps. Start a new run with its adapter as the initial adapter.".to_owned();
-        return Err(Problem {
-            code: ProblemCode::BadRequest,
-            message,
-        });
+        return Err(Problem::new(ProblemCode::BadRequest, TuneReason::Completed));
     }
     check_idle(shared)?;
     let model = model_lookup::readable(shared, &row.model)?;
@@ -264,7 +261,7 @@ fn request(
     let mut run = shared.store.read(|t| read(t, row))?;
     run.state = RunState::Preparing {
         fraction: 0.0,
-        stage: "Starting".to_owned(),
+        stage: Stage::Starting,
     };
     (run.outcome, run.ended_at) = (None, None);
     let settings = shared.settings();
@@ -272,7 +269,7 @@ fn request(
     let request = TrainRequest {
         model: model.path.clone(),
         data,
-        // The worker looks for the checkpoint: after a kill, the store may not know it.
+        // The worker looks for a checkpoint: if the app was killed, the store may not have it.
         resume: out.is_dir(),
         out,
         settings: run.settings.clone().with_init(init),
@@ -287,30 +284,19 @@ fn request(
     Ok((run, request))
 }
 
+/// Refuses a run while another one is active or not saved.
 fn check_idle(shared: &Shared) -> Result<(), Problem> {
     match shared.active_run() {
         None => Ok(()),
-        Some(run) if run.ended_at.is_some() => Err(Problem {
-            code: ProblemCode::DiskFull,
-            message: format!(
-                "The results of \u{201c}{}\u{201d} could not be saved yet. Free some disk space, then try again.",
-                run.name
-            ),
-        }),
-        Some(run) => Err(Problem {
-            code: ProblemCode::Busy,
-            message: format!(
-                "\u{201c}{}\u{201d} is still running, and only one run can be active. Wait until it is done, or stop \
-                 it first.",
-                run.name
-            ),
-        }),
+        Some(Run {
+            name,
+            ended_at: Some(_),
+            ..
+        }) => Err(Problem::new(ProblemCode::DiskFull, TuneReason::NotSaved { name })),
+        Some(Run { name, .. }) => Err(Problem::new(ProblemCode::Busy, TuneReason::OtherRun { name })),
     }
 }
 
 fn no_run() -> Problem {
-    Problem {
-        code: ProblemCode::NotFound,
-        message: "This run no longer exists.".to_owned(),
-    }
+    Problem::new(ProblemCode::NotFound, TuneReason::NoRun)
 }

@@ -5,14 +5,14 @@ use crate::{
     announce::Topic,
     shared::Shared,
     store::saved_prompt,
-    wire::{Event, Problem, ProblemCode, SavedPrompt},
+    wire::{ChatReason, Event, Problem, ProblemCode, SavedPrompt},
 };
 
 /// Most characters of a name.
 const MAX_NAME: usize = 40;
 /// Most bytes of a text.
 const MAX_TEXT: usize = 256 << 10;
-/// Most saved prompts.
+/// Most saved prompts of the user.
 const MAX_PROMPTS: usize = 2000;
 
 impl App {
@@ -27,16 +27,13 @@ impl App {
         self.change_prompts(move |shared| {
             let saved = shared.store.write(|t| {
                 if saved_prompt::is_taken(t, &name, id)? {
-                    return Ok(Err(refused(format!(
-                        "There is a prompt “/{name}” already. Choose another name."
-                    ))));
+                    let name = name.clone();
+                    return Ok(Err(refused(ChatReason::PromptNameTaken { name })));
                 }
                 let id = match id {
                     Some(id) => saved_prompt::update(t, id, &name, &text)?.then_some(id),
                     None if saved_prompt::list(t)?.len() >= MAX_PROMPTS => {
-                        return Ok(Err(refused(format!(
-                            "There can be {MAX_PROMPTS} prompts. Delete one first."
-                        ))));
+                        return Ok(Err(refused(ChatReason::TooManyPrompts { limit: MAX_PROMPTS })));
                     }
                     None => Some(saved_prompt::create(t, &name, &text)?),
                 };
@@ -67,8 +64,8 @@ impl App {
         self.shared
             .blocking(move |shared| {
                 let changed = change(shared)?;
-                let announced = || Ok::<_, Problem>(Event::PromptsChanged { prompts: list(shared)? });
-                shared.announcer.announce(Topic::Prompts, announced)?;
+                let event = || Ok::<_, Problem>(Event::PromptsChanged { prompts: list(shared)? });
+                shared.announcer.announce(Topic::Prompts, event)?;
                 Ok(changed)
             })
             .await
@@ -77,37 +74,30 @@ impl App {
 
 fn list(shared: &Shared) -> Result<Vec<SavedPrompt>, Problem> {
     let rows = shared.store.read(|t| saved_prompt::list(t))?;
-    let prompt = |row: saved_prompt::SavedPrompt| SavedPrompt {
+    let to_wire = |row: saved_prompt::SavedPrompt| SavedPrompt {
         id: row.id,
         name: row.name,
         text: row.text,
     };
-    Ok(rows.into_iter().map(prompt).collect())
+    Ok(rows.into_iter().map(to_wire).collect())
 }
 
+/// Refuses a name or a text outside its limits.
 fn check(name: &str, text: &str) -> Result<(), Problem> {
-    let is_name = |c: char| c.is_alphanumeric() || matches!(c, '-' | '_');
-    if name.is_empty() || name.chars().count() > MAX_NAME || !name.chars().all(is_name) {
-        return Err(refused(format!(
-            "The name of a prompt has 1 to {MAX_NAME} letters, digits, “-” or “_”, and no spaces."
-        )));
+    let is_allowed = |c: char| c.is_alphanumeric() || matches!(c, '-' | '_');
+    if name.is_empty() || name.chars().count() > MAX_NAME || !name.chars().all(is_allowed) {
+        return Err(refused(ChatReason::PromptName { limit: MAX_NAME }));
     }
     if text.trim().is_empty() || text.len() > MAX_TEXT {
-        return Err(refused(format!("A prompt has a text of at most {MAX_TEXT} bytes.")));
+        return Err(refused(ChatReason::PromptText { limit: MAX_TEXT }));
     }
     Ok(())
 }
 
-fn refused(message: String) -> Problem {
-    Problem {
-        code: ProblemCode::BadRequest,
-        message,
-    }
+fn refused(reason: ChatReason) -> Problem {
+    Problem::new(ProblemCode::BadRequest, reason)
 }
 
 fn no_prompt() -> Problem {
-    Problem {
-        code: ProblemCode::NotFound,
-        message: "This prompt no longer exists.".to_owned(),
-    }
+    Problem::new(ProblemCode::NotFound, ChatReason::NoPrompt)
 }

@@ -15,39 +15,39 @@ use std::{
 /// The retry interval while another process locks the store.
 pub(crate) const SAVE_RETRY_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The retry interval while the app waits for that to close.
+/// The retry interval while the app is closing.
 pub(crate) const CLOSING_RETRY_INTERVAL: Duration = Duration::from_millis(100);
 
 /// The result of saving.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Saved<T> {
-    /// It is in the store.
+    /// The rows are in the store.
     Done(T),
-    /// Not saved: another process locks the store, or a thread of this one has a transaction.
+    /// They are not: another process locks the store, or another thread has a transaction.
     Locked,
 }
 
 impl Shared {
-    /// Writes rows that are retried if another process locks the store. Emits
-    /// [`Event::StoreLocked`] if it does for long.
+    /// Writes rows. If another process locks the store, the caller retries the write later. Emits
+    /// [`Event::StoreLocked`] once the lock has lasted for the store's busy timeout.
     pub(crate) fn save<T>(
         &self,
         writes: impl FnOnce(&rusqlite::Transaction<'_>) -> rusqlite::Result<T>,
     ) -> Result<Saved<T>, StoreError> {
         let saved = match self.store.write_if_free(writes) {
-            Ok(done) => Ok(Saved::Done(done)),
+            Ok(value) => Ok(Saved::Done(value)),
             Err(StoreError::Busy { .. }) => Ok(Saved::Locked),
-            // An import or a backup, and no other program.
+            // An import or a backup of this process, so the lock is not foreign.
             Err(StoreError::Occupied) => return Ok(Saved::Locked),
             Err(error) => Err(error),
         };
-        let mut lock = lock(&self.foreign_lock);
-        let changed = match &saved {
-            Ok(Saved::Locked) => lock.locked(self.store.busy_timeout()),
-            Ok(Saved::Done(_)) => lock.unlocked(),
+        let mut foreign_lock = lock(&self.foreign_lock);
+        let announced = match &saved {
+            Ok(Saved::Locked) => foreign_lock.locked(self.store.busy_timeout()),
+            Ok(Saved::Done(_)) => foreign_lock.unlocked(),
             Err(_) => None,
         };
-        if let Some(locked) = changed {
+        if let Some(locked) = announced {
             self.emit(Event::StoreLocked { locked });
         }
         saved
@@ -69,8 +69,8 @@ impl Shared {
         Ok(saved)
     }
 
-    /// Announces a conversation in which something was saved; a failure only leaves its old place
-    /// in the list.
+    /// Announces a conversation after a save. A failure is only logged: the conversation then keeps
+    /// its old position in the list.
     pub(crate) fn announce_touched(&self, conversation: i64) {
         if let Err(error) = self.announce_conversation(conversation) {
             tracing::warn!(%error, conversation, "a conversation could not be announced");
@@ -81,10 +81,10 @@ impl Shared {
     /// store.
     pub(crate) fn save_deferred(&self) -> Saved<()> {
         let ended = self.live().into_values().filter(|message| !is_unfinished(message));
-        let mut still = Saved::Done(());
+        let mut result = Saved::Done(());
         for message in ended {
             let saved = match message.state {
-                // Its state is the reason why it could not be saved; the conversation is unchanged.
+                // A failed answer changes neither the time nor the model of its conversation.
                 MessageState::Failed { .. } => self.save(|t| message::save(t, &(&message).into())).inspect(|saved| {
                     if let Saved::Done(()) = saved {
                         self.clear_live(message.id);
@@ -94,14 +94,14 @@ impl Shared {
             };
             match saved {
                 Ok(Saved::Done(())) => self.announce_touched(message.conversation),
-                Ok(Saved::Locked) => still = Saved::Locked,
+                Ok(Saved::Locked) => result = Saved::Locked,
                 Err(error) => {
                     tracing::warn!(%error, message = message.id, "an answer could not be saved yet");
                     self.fail_unsaved(message, error);
                 }
             }
         }
-        still
+        result
     }
 
     /// Emits an answer that cannot be saved as failed, in full. It is saved once there is space.
@@ -123,7 +123,7 @@ impl Shared {
             loop {
                 tokio::time::sleep(SAVE_RETRY_INTERVAL).await;
                 let Some(shared) = shared.upgrade() else { return };
-                if shared.save_again().await != Saved::Locked {
+                if shared.retry_saves().await != Saved::Locked {
                     return;
                 }
             }
@@ -132,13 +132,14 @@ impl Shared {
 
     /// Waits until everything is saved, for [`crate::Options::shutdown_timeout`] at most.
     pub(crate) async fn save_before_closing(self: &Arc<Self>) {
-        let until = Instant::now() + self.shutdown_timeout;
-        while self.save_again().await == Saved::Locked && Instant::now() < until {
+        let deadline = Instant::now() + self.shutdown_timeout;
+        while self.retry_saves().await == Saved::Locked && Instant::now() < deadline {
             tokio::time::sleep(CLOSING_RETRY_INTERVAL).await;
         }
     }
 
-    async fn save_again(self: &Arc<Self>) -> Saved<()> {
+    /// [`Shared::save_deferred`] on a blocking thread.
+    async fn retry_saves(self: &Arc<Self>) -> Saved<()> {
         let saved = self.blocking(|shared| Ok(shared.save_deferred())).await;
         saved.unwrap_or(Saved::Done(()))
     }

@@ -4,20 +4,20 @@ use crate::{store::setting, wire::Settings};
 use rusqlite::Connection;
 use serde_json::Value;
 
-/// Old keys of renamed settings, each after its present key.
+/// The current and the old key of each renamed setting.
 const OLD_KEYS: [(&str, &str); 1] = [("promptCacheLimit", "keptBytes")];
 
 /// Reads the value of a key, or of its old key.
 fn value(connection: &Connection, key: &str) -> rusqlite::Result<Option<String>> {
-    let old_key = OLD_KEYS.iter().find(|(present, _)| *present == key);
+    let old_key = OLD_KEYS.iter().find(|(current, _)| *current == key);
     match (setting::get(connection, key)?, old_key) {
         (None, Some((_, old))) => setting::get(connection, old),
         (value, _) => Ok(value),
     }
 }
 
-/// Reads one row per field, so that an older Hearth leaves unknown settings alone. A value that
-/// cannot be parsed counts as unset.
+/// Reads the settings: one row per field, so that an older Hearth keeps settings that it does not
+/// know. A value that cannot be parsed counts as unset.
 pub(crate) fn load(connection: &Connection) -> rusqlite::Result<Settings> {
     let mut settings = Settings::default();
     let Ok(Value::Object(fields)) = serde_json::to_value(&settings) else {
@@ -27,20 +27,20 @@ pub(crate) fn load(connection: &Connection) -> rusqlite::Result<Settings> {
         let Some(text) = value(connection, key)? else {
             continue;
         };
-        let with = serde_json::from_str::<Value>(&text).and_then(|value| {
-            let mut whole = serde_json::to_value(&settings)?;
-            whole[key] = value;
-            serde_json::from_value(whole)
+        let updated = serde_json::from_str::<Value>(&text).and_then(|value| {
+            let mut fields = serde_json::to_value(&settings)?;
+            fields[key] = value;
+            serde_json::from_value(fields)
         });
-        match with {
-            Ok(with) => settings = with,
+        match updated {
+            Ok(updated) => settings = updated,
             Err(error) => tracing::warn!(key, %error, "a setting cannot be parsed"),
         }
     }
     Ok(settings)
 }
 
-/// Writes one row per field.
+/// Writes the settings, one row per field.
 pub(crate) fn save(connection: &Connection, settings: &Settings) -> rusqlite::Result<()> {
     let fields =
         serde_json::to_value(settings).map_err(|error| rusqlite::Error::ToSqlConversionFailure(error.into()))?;

@@ -12,7 +12,7 @@ use crate::{
     power::{OnBattery, Power},
     settings,
     store::{Store, StoreError, conversation, message, model},
-    wire::{Answering, ConversationSummary, Event, Message, Problem, ProblemCode, Run, RunPoint, Settings},
+    wire::{Answering, ChatReason, ConversationSummary, Event, Message, Problem, ProblemCode, Run, RunPoint, Settings},
 };
 use hearth_protocol::{HostOptions, ModelHost, TextKind, append_text};
 use std::{
@@ -23,13 +23,13 @@ use std::{
 };
 use tokio::sync::{Semaphore, watch};
 
-/// Most concurrent requests to a hub for which the user waits. Each occupies a thread.
-const MAX_ASKING: usize = 8;
+/// Most concurrent requests to a hub. Each occupies a thread.
+const MAX_HUB_REQUESTS: usize = 8;
 
 pub(crate) struct Shared {
     pub(crate) store: Store,
     pub(crate) library: Library,
-    /// The folder that says where the data is, if that was moved.
+    /// The folder with the file that names the data folder, if that was moved.
     pub(crate) base: PathBuf,
     /// The data folder.
     pub(crate) data: PathBuf,
@@ -70,7 +70,7 @@ pub(crate) struct Shared {
     pub(crate) starting_run: Mutex<()>,
     pub(crate) downloads: Downloads,
     /// See [`Shared::asking`].
-    may_ask: Arc<Semaphore>,
+    hub_permits: Arc<Semaphore>,
     pub(crate) keychain: Arc<dyn Keychain>,
     /// Folders of other programs.
     programs: Vec<Place>,
@@ -114,7 +114,7 @@ impl Shared {
             runs: Mutex::default(),
             starting_run: Mutex::default(),
             downloads: Downloads::default(),
-            may_ask: Arc::new(Semaphore::new(MAX_ASKING)),
+            hub_permits: Arc::new(Semaphore::new(MAX_HUB_REQUESTS)),
             keychain: options.keychain,
             programs: options.programs,
         })
@@ -129,16 +129,16 @@ impl Shared {
         lock(&self.settings).clone()
     }
 
-    /// Changes the settings, and saves them, in the store first. Returns those before.
+    /// Changes the settings: saves them in the store, then applies them. Returns the previous ones.
     pub(crate) fn change_settings(&self, change: impl FnOnce(Settings) -> Settings) -> Result<Settings, StoreError> {
         let _one_at_a_time = lock(&self.changing_settings);
-        let before = self.settings();
-        let settings = change(before.clone());
+        let previous = self.settings();
+        let settings = change(previous.clone());
         self.store.write(|t| settings::save(t, &settings))?;
         self.library
             .set_places(library::places(&settings, self.programs.clone()));
         *lock(&self.settings) = settings;
-        Ok(before)
+        Ok(previous)
     }
 
     /// The models on this machine; may start a probe process.
@@ -146,7 +146,7 @@ impl Shared {
         Ok(self.library.list(&self.added_files()?))
     }
 
-    /// The model with an id. Reads its file alone, perhaps in a probe process.
+    /// The model with an id. Reads no other model's file; may start a probe process.
     pub(crate) fn model(&self, id: &str) -> Result<Option<Model>, StoreError> {
         Ok(self.library.find(id, &self.added_files()?))
     }
@@ -169,20 +169,20 @@ impl Shared {
         let shared = self.clone();
         match tokio::task::spawn_blocking(move || work(&shared)).await {
             Ok(result) => result,
-            Err(error) => Err(Problem {
-                code: ProblemCode::Internal,
-                message: format!("Hearth ran into a bug ({error}). Everything saved is safe; try again."),
-            }),
+            Err(error) => {
+                let detail = error.to_string();
+                Err(Problem::new(ProblemCode::Internal, ChatReason::Panicked { detail }))
+            }
         }
     }
 
-    /// Like [`Shared::blocking`] for requests to a hub, a few at a time: servers that do not answer
-    /// leave threads for everything else.
+    /// Like [`Shared::blocking`], for requests to a hub. Their number is limited, so that servers
+    /// that do not respond cannot occupy all blocking threads.
     pub(crate) async fn asking<T: Send + 'static>(
         self: &Arc<Self>,
         work: impl FnOnce(&Self) -> Result<T, Problem> + Send + 'static,
     ) -> Result<T, Problem> {
-        let permit = self.may_ask.clone().acquire_owned().await;
+        let permit = self.hub_permits.clone().acquire_owned().await;
         self.blocking(move |shared| {
             // Held until the work ends, even if its receiver is gone.
             let _permit = permit;
@@ -211,17 +211,18 @@ impl Shared {
         });
     }
 
-    /// Completes rows of messages that a full disk kept out of the store.
+    /// Replaces the parts of rows by the parts of live messages, which are newer if the disk was
+    /// full.
     pub(crate) fn complete(&self, rows: &mut [message::Message]) {
         let live = self.lock_live();
         for row in rows {
-            if let Some(better) = live.get(&row.id) {
-                row.parts.clone_from(&better.parts);
+            if let Some(message) = live.get(&row.id) {
+                row.parts.clone_from(&message.parts);
             }
         }
     }
 
-    /// The store has the whole message: its row counts again.
+    /// Ends the shadowing of a message, whose row in the store is complete.
     pub(crate) fn clear_live(&self, message: i64) {
         self.lock_live().remove(&message);
     }
@@ -234,10 +235,10 @@ impl Shared {
         });
     }
 
-    /// Announces the present state of a message, unless it is gone.
+    /// Announces the current state of a message, unless it was removed.
     pub(crate) fn announce_message(&self, id: i64) -> Result<(), StoreError> {
         self.announcer.announce(Topic::Messages, || {
-            // What ends meanwhile is in the store then.
+            // Live messages first: a message that ends in between is complete in the store.
             let live = self.lock_live().get(&id).cloned();
             let message = match live {
                 Some(message) => Some(message),
@@ -272,7 +273,7 @@ impl Shared {
             .any(|answer| answer.conversation == conversation)
     }
 
-    /// Announces the state of a conversation in the store: changed, or removed.
+    /// Announces the state of a conversation in the store: that it has changed or was removed.
     pub(crate) fn announce_conversation(&self, id: i64) -> Result<(), StoreError> {
         self.announcer.announce(Topic::Conversations, || {
             let row = self.store.read(|t| conversation::get(t, id))?;
@@ -298,7 +299,7 @@ impl Shared {
     /// Sets whether the chat is busy.
     pub(crate) fn set_answering(&self, answering: bool) {
         self.answering
-            .send_if_modified(|before| std::mem::replace(before, answering) != answering);
+            .send_if_modified(|current| std::mem::replace(current, answering) != answering);
     }
 
     /// Watches whether the chat is busy.
@@ -312,7 +313,7 @@ impl Shared {
         self.emit(Event::RunChanged { run: Box::new(run) });
     }
 
-    /// The store has the whole run: its row counts again.
+    /// Ends the shadowing of a run, whose row in the store is complete.
     pub(crate) fn clear_live_run(&self, id: i64) {
         self.lock_runs().remove(&id);
     }
@@ -334,7 +335,7 @@ impl Shared {
         let before = run.clone();
         change(run);
         if *run != before {
-            // While it is locked, so that no older state follows.
+            // Under the lock, so that no older state is emitted later.
             let run = Box::new(run.clone());
             self.emit(Event::RunChanged { run });
         }
@@ -357,6 +358,7 @@ impl Shared {
     }
 }
 
+/// Whether a message is an answer that has not ended.
 pub(crate) fn is_unfinished(message: &Message) -> bool {
     message::State::from(&message.state) == message::State::Unfinished
 }

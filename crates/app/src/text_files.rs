@@ -1,9 +1,10 @@
-//! Text files for messages: read, bounded and decoded.
+//! Text files for messages: reading within a size limit, and decoding.
 
 use crate::{
     App,
     wire::{MAX_FILE, Problem, ProblemCode, TextFile},
 };
+use hearth_protocol::DataReason;
 use std::{
     fs::File,
     io::Read,
@@ -23,13 +24,13 @@ fn read(path: &Path) -> Result<TextFile, Problem> {
         .unwrap_or(path.as_os_str())
         .to_string_lossy()
         .into_owned();
-    let unreadable = |error: std::io::Error| Problem {
-        code: ProblemCode::FileUnreadable,
-        message: format!("{} could not be read: {error}.", path.display()),
+    let unreadable = |error: std::io::Error| {
+        let (path, detail) = (path.display().to_string(), error.to_string());
+        Problem::new(ProblemCode::FileUnreadable, DataReason::FileUnreadable { path, detail })
     };
-    // A pipe or a device would never end.
+    // Reading from a pipe or a device may never end.
     if !path.metadata().map_err(unreadable)?.is_file() {
-        return refuse(format!("{name} is not a file. Choose a text file."));
+        return refuse(DataReason::TextNotAFile { name });
     }
     let mut bytes = Vec::new();
     let file = File::open(path).map_err(unreadable)?;
@@ -37,16 +38,12 @@ fn read(path: &Path) -> Result<TextFile, Problem> {
         .read_to_end(&mut bytes)
         .map_err(unreadable)?;
     if bytes.len() > MAX_FILE {
-        return refuse(format!(
-            "{name} is too large for a message, which takes {} MiB of text. Paste the part that matters.",
-            MAX_FILE >> 20
-        ));
+        let limit_mib = (MAX_FILE >> 20) as u64;
+        return refuse(DataReason::TextTooLarge { name, limit_mib });
     }
     match decode(&bytes) {
         Some(text) if text.len() <= MAX_FILE => Ok(TextFile { name, text }),
-        _ => refuse(format!(
-            "{name} is not a text file. Messages take text, code, Markdown, CSV and the like."
-        )),
+        _ => refuse(DataReason::TextBinary { name }),
     }
 }
 
@@ -61,17 +58,15 @@ fn decode(bytes: &[u8]) -> Option<String> {
     (!text.contains('\0')).then_some(text)
 }
 
-fn utf16(bytes: &[u8], unit: fn([u8; 2]) -> u16) -> Option<String> {
+/// Decodes UTF-16. `to_unit` determines the byte order.
+fn utf16(bytes: &[u8], to_unit: fn([u8; 2]) -> u16) -> Option<String> {
     let (pairs, rest) = bytes.as_chunks::<2>();
-    let units: Vec<u16> = pairs.iter().map(|pair| unit(*pair)).collect();
+    let units: Vec<u16> = pairs.iter().map(|pair| to_unit(*pair)).collect();
     rest.is_empty().then(|| String::from_utf16(&units).ok())?
 }
 
-fn refuse<T>(message: String) -> Result<T, Problem> {
-    Err(Problem {
-        code: ProblemCode::DataInvalid,
-        message,
-    })
+fn refuse<T>(reason: DataReason) -> Result<T, Problem> {
+    Err(Problem::new(ProblemCode::DataInvalid, reason))
 }
 
 #[cfg(test)]
@@ -80,30 +75,30 @@ mod tests {
     use crate::wire::MAX_FILE;
 
     #[test]
-    fn text_is_decoded_and_the_rest_is_refused() {
+    fn utf8_and_utf16_are_decoded_and_binary_data_is_refused() {
         assert_eq!(decode("Grüße".as_bytes()).as_deref(), Some("Grüße"));
         assert_eq!(decode(b"\xef\xbb\xbfx").as_deref(), Some("x"));
         assert_eq!(decode(b"\xff\xfeA\0\x3d\xd8\x00\xde").as_deref(), Some("A\u{1f600}"));
         assert_eq!(decode(b"\xfe\xff\0A").as_deref(), Some("A"));
-        assert_eq!(decode(b"\xff\xfeA\0\x3d\xd8"), None, "half a pair");
-        assert_eq!(decode(b"\xff\xfeA"), None, "half a unit");
+        assert_eq!(decode(b"\xff\xfeA\0\x3d\xd8"), None, "half a surrogate pair");
+        assert_eq!(decode(b"\xff\xfeA"), None, "half a code unit");
         assert_eq!(decode(b"MZ\0\0"), None);
         assert_eq!(decode(b"\xe4"), None);
     }
 
     #[test]
-    fn a_file_is_read_within_its_bounds() {
+    fn only_regular_files_up_to_the_size_limit_are_read() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("notes.md");
         std::fs::write(&path, "# A").expect("a file");
         let file = read(&path).expect("a text");
         assert_eq!((file.name.as_str(), file.text.as_str()), ("notes.md", "# A"));
         std::fs::write(&path, vec![b'a'; MAX_FILE + 1]).expect("a file");
-        assert!(read(&path).expect_err("too large").message.contains("4 MiB"));
+        assert!(read(&path).expect_err("too large").to_string().contains("4 MiB"));
         assert!(
             read(folder.path())
                 .expect_err("a folder")
-                .message
+                .to_string()
                 .contains("not a file")
         );
         assert!(read(&folder.path().join("none")).is_err());

@@ -1,10 +1,10 @@
 //! Titles and names: a conversation's title from its first message, and normalized names.
 
-use crate::wire::{Problem, ProblemCode};
+use crate::wire::{ChatReason, Problem, ProblemCode};
 use hearth_formats::characters::{is_hidden, is_joiner};
 use hearth_protocol::Part;
 
-/// Most characters of a title; longer ones are cut at a word.
+/// Most characters of a title. Longer text is truncated at a word boundary.
 const MAX_TITLE: usize = 48;
 
 /// Most characters of a name.
@@ -12,14 +12,15 @@ const MAX_NAME: usize = 200;
 
 /// A name on one line, without control and hidden characters. `None` means that it is empty.
 pub(crate) fn normalized(text: &str) -> Option<String> {
+    // `length` is in characters.
     let (mut name, mut length) = (String::new(), 0);
     for word in text.split_whitespace() {
-        let mut letters = word.chars().filter(|c| is_shown(*c)).peekable();
-        if letters.peek().is_none() {
+        let mut characters = word.chars().filter(|c| is_shown(*c)).peekable();
+        if characters.peek().is_none() {
             continue;
         }
         let gap = (length > 0).then_some(' ');
-        for c in gap.into_iter().chain(letters) {
+        for c in gap.into_iter().chain(characters) {
             if length == MAX_NAME {
                 return Some(name.trim_end().to_owned());
             }
@@ -30,8 +31,8 @@ pub(crate) fn normalized(text: &str) -> Option<String> {
     (!name.is_empty()).then_some(name)
 }
 
-/// The name of a row that an earlier version or another program may have written: most are
-/// unchanged.
+/// The displayed form of a name that an earlier version or another program may have written. Most
+/// names are unchanged.
 pub(crate) fn shown(name: &str) -> String {
     if is_name(name) {
         name.to_owned()
@@ -40,26 +41,26 @@ pub(crate) fn shown(name: &str) -> String {
     }
 }
 
-/// Shortens the names in a part of a message from elsewhere.
+/// Normalizes the names in a part of a message from another program.
 pub(crate) fn shorten_names(part: &mut Part) {
-    let shorten = |name: &mut String| *name = shown(name);
+    let normalize = |name: &mut String| *name = shown(name);
     match part {
         Part::Text { .. } | Part::Thinking { .. } => {}
         Part::ToolCall { id, name, .. } | Part::ToolResult { id, name, .. } => {
-            shorten(id);
-            shorten(name);
+            normalize(id);
+            normalize(name);
         }
         Part::File { name, media_type, .. } | Part::Image { name, media_type, .. } => {
-            shorten(name);
-            shorten(media_type);
+            normalize(name);
+            normalize(media_type);
         }
     }
 }
 
 /// Whether a text has the length and the characters of a name.
 fn is_name(text: &str) -> bool {
-    let mut letters = text.chars();
-    letters.by_ref().take(MAX_NAME).all(is_shown) && letters.next().is_none()
+    let mut characters = text.chars();
+    characters.by_ref().take(MAX_NAME).all(is_shown) && characters.next().is_none()
 }
 
 /// Whether a character may be part of a name.
@@ -70,13 +71,11 @@ fn is_shown(c: char) -> bool {
 
 /// The problem of an empty name.
 pub(crate) fn empty_name() -> Problem {
-    Problem {
-        code: ProblemCode::BadRequest,
-        message: "A name needs at least one character.".to_owned(),
-    }
+    Problem::new(ProblemCode::BadRequest, ChatReason::EmptyName)
 }
 
-/// The first line with text, on one line: at most [`MAX_TITLE`] characters and an ellipsis.
+/// A title from a message: its first line with a letter or digit, without Markdown markers.
+/// Truncated to [`MAX_TITLE`] characters and an ellipsis.
 pub(crate) fn from_text(text: &str) -> String {
     let line = text
         .lines()
@@ -89,20 +88,20 @@ pub(crate) fn from_text(text: &str) -> String {
         .split(|c: char| c.is_whitespace() || c.is_control())
         .filter(|word| !word.is_empty())
     {
-        let letters = word.chars().count();
-        if length > 0 && length + 1 + letters > MAX_TITLE {
+        let word_length = word.chars().count();
+        if length > 0 && length + 1 + word_length > MAX_TITLE {
             return title + "\u{2026}";
         }
         if length > 0 {
             title.push(' ');
             length += 1;
         }
-        if letters > MAX_TITLE {
+        if word_length > MAX_TITLE {
             title.extend(word.chars().take(MAX_TITLE));
             return title + "\u{2026}";
         }
         title += word;
-        length += letters;
+        length += word_length;
     }
     if title.is_empty() {
         "New conversation".to_owned()
@@ -129,26 +128,26 @@ mod tests {
             ("\u{1f642}", "\u{1f642}"),
             ("  \u{0}\n", "New conversation"),
         ];
-        for (text, title) in cases {
-            assert_eq!(from_text(text), title);
+        for (text, expected) in cases {
+            assert_eq!(from_text(text), expected);
         }
         assert_eq!(from_text(&"x".repeat(100)).chars().count(), MAX_TITLE + 1);
     }
 
     #[test]
-    fn a_name_is_one_short_line_of_characters_that_are_seen() {
-        for (text, name) in [
+    fn a_name_is_one_short_line_of_visible_characters() {
+        for (text, expected) in [
             (" A  chat\n of\u{1b}[2J\ttwo ", Some("A chat of[2J two")),
             ("\u{202e}gpj.exe\u{2069}", Some("gpj.exe")),
             ("\u{200b} \u{feff}\n", None),
-            // A family, and a word of Persian.
+            // A joined emoji, and a Persian word with a zero-width non-joiner.
             (
                 "\u{1f468}\u{200d}\u{1f469} \u{645}\u{6cc}\u{200c}\u{62e}",
                 Some("\u{1f468}\u{200d}\u{1f469} \u{645}\u{6cc}\u{200c}\u{62e}"),
             ),
         ] {
-            assert_eq!(normalized(text).as_deref(), name, "{text:?}");
-            assert_eq!(shown(text), name.unwrap_or_default(), "{text:?}");
+            assert_eq!(normalized(text).as_deref(), expected, "{text:?}");
+            assert_eq!(shown(text), expected.unwrap_or_default(), "{text:?}");
         }
         for text in ["b".repeat(MAX_NAME), "a  b".to_owned(), "a\u{202f}b".to_owned()] {
             assert_eq!(shown(&text), text);
@@ -159,7 +158,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn is_one_short_line(text in "\\PC*|[ \\n#a-z\u{0}\u{1f642}]*") {
+        fn a_title_is_one_short_line(text in "\\PC*|[ \\n#a-z\u{0}\u{1f642}]*") {
             let title = from_text(&text);
             prop_assert!((1..=MAX_TITLE + 1).contains(&title.chars().count()));
             prop_assert!(!title.chars().any(char::is_control));

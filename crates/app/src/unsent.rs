@@ -10,8 +10,8 @@ use crate::{
 use rusqlite::Transaction;
 
 impl App {
-    /// Saves the draft and queued messages of a conversation; `None` means the new one. They are
-    /// saved for a deleted conversation too, since it may be restored.
+    /// Saves the draft and queued messages of a conversation; `None` means a new one. They are
+    /// also saved for a deleted conversation, since it may be restored.
     pub async fn save_unsent(&self, conversation: Option<i64>, change: UnsentChange) -> Result<(), Problem> {
         change.check()?;
         self.shared
@@ -26,6 +26,7 @@ impl App {
     }
 }
 
+/// Returns `false` if the conversation does not exist.
 fn write(t: &Transaction<'_>, conversation: Option<i64>, change: &UnsentChange) -> rusqlite::Result<bool> {
     let text = change
         .text
@@ -47,7 +48,7 @@ fn write(t: &Transaction<'_>, conversation: Option<i64>, change: &UnsentChange) 
     Ok(true)
 }
 
-/// The draft and the queued messages of a conversation; `None` means the new one.
+/// The draft and the queued messages of a conversation; `None` means a new one.
 pub(crate) fn read(t: &Transaction<'_>, conversation: Option<i64>) -> rusqlite::Result<Unsent> {
     let part = |part| unsent::get(t, conversation, part);
     Ok(Unsent {

@@ -162,16 +162,16 @@ pub struct Draft {
 #[derive(Debug, Default, Args)]
 pub struct SamplingArgs {
     /// Temperature; 0 is greedy
-    #[arg(long, value_name = "T", value_parser = not_negative)]
+    #[arg(long, value_name = "T", value_parser = non_negative)]
     pub temp: Option<f32>,
     /// Top-k sampling: keep the K most likely tokens; 0 keeps all
     #[arg(long, value_name = "K")]
     pub top_k: Option<u32>,
     /// Top-p (nucleus) sampling: keep the most likely tokens whose probabilities add up to P
-    #[arg(long, value_name = "P", value_parser = share)]
+    #[arg(long, value_name = "P", value_parser = fraction)]
     pub top_p: Option<f32>,
     /// Min-p sampling: drop tokens less likely than P times the most likely one
-    #[arg(long, value_name = "P", value_parser = share)]
+    #[arg(long, value_name = "P", value_parser = fraction)]
     pub min_p: Option<f32>,
     /// Random seed; the same seed gives the same answer [default: random]
     #[arg(long, value_name = "S")]
@@ -220,24 +220,24 @@ pub struct PenaltyArgs {
 pub struct MoreSamplingArgs {
     /// Typical-p sampling: keep the tokens whose surprise is closest to the expected one, until
     /// their probabilities add up to P; 1 disables it
-    #[arg(long, value_name = "P", value_parser = share)]
+    #[arg(long, value_name = "P", value_parser = fraction)]
     pub typical: Option<f32>,
     /// Top-nσ sampling: keep tokens within N standard deviations of the highest logit; 0 or less
     /// disables it
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = finite)]
     pub top_nsigma: Option<f32>,
     /// XTC: the chance, per token, that the most likely ones are excluded; 0 disables it
-    #[arg(long, value_name = "P", value_parser = share)]
+    #[arg(long, value_name = "P", value_parser = fraction)]
     pub xtc_probability: Option<f32>,
     /// XTC: exclude all tokens at least this likely but the least likely of them
-    #[arg(long, value_name = "P", value_parser = share)]
+    #[arg(long, value_name = "P", value_parser = fraction)]
     pub xtc_threshold: Option<f32>,
     /// Mirostat: 2 keeps the surprise of the tokens near a target, in place of the other filters; 0
     /// disables it
     #[arg(long, value_name = "0|2", value_parser = mirostat)]
     pub mirostat: Option<bool>,
     /// Mirostat: learning rate eta
-    #[arg(long, value_name = "X", value_parser = share)]
+    #[arg(long, value_name = "X", value_parser = fraction)]
     pub mirostat_lr: Option<f32>,
     /// Mirostat: target surprise tau, in bits
     #[arg(long, value_name = "X", value_parser = up_to_100)]
@@ -440,7 +440,7 @@ pub struct Train {
     #[arg(long, value_name = "S")]
     pub seed: Option<u64>,
     /// Validation split, as a fraction of the examples [default: 0.1]
-    #[arg(long, value_name = "F", value_parser = share)]
+    #[arg(long, value_name = "F", value_parser = fraction)]
     pub eval_split: Option<f32>,
     /// An adapter to start from
     #[arg(long, value_name = "ADAPTER")]
@@ -455,29 +455,29 @@ pub struct Train {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub max_steps: Option<u32>,
     /// LoRA dropout [default: 0]
-    #[arg(long, value_name = "F", value_parser = share)]
+    #[arg(long, value_name = "F", value_parser = fraction)]
     pub dropout: Option<f32>,
     /// Rank-stabilized LoRA: the adapter's scale is alpha / sqrt(rank)
     #[arg(long)]
     pub rslora: bool,
     /// Learning rate schedule: cosine, linear or constant [default: cosine]
-    #[arg(long, value_name = "HOW", value_parser = named::<Schedule>)]
+    #[arg(long, value_name = "HOW", value_parser = enum_value::<Schedule>)]
     pub schedule: Option<Schedule>,
     /// Warm-up, as a fraction of the steps [default: 0.03]
-    #[arg(long, value_name = "F", value_parser = share)]
+    #[arg(long, value_name = "F", value_parser = fraction)]
     pub warmup: Option<f32>,
     /// AdamW's decoupled weight decay [default: 0]
-    #[arg(long, value_name = "F", value_parser = not_negative)]
+    #[arg(long, value_name = "F", value_parser = non_negative)]
     pub weight_decay: Option<f32>,
     /// Early stopping: evaluations without improvement; 0 disables it [default: 3]
     #[arg(long, value_name = "N")]
     pub patience: Option<u32>,
     /// Precision: auto, f32 or bf16 [default: auto]
-    #[arg(long, value_name = "WHICH", value_parser = named::<Precision>)]
+    #[arg(long, value_name = "WHICH", value_parser = enum_value::<Precision>)]
     pub precision: Option<Precision>,
     /// Gradient checkpointing: auto, operations (recompute no layer) or layers (recompute each
     /// layer) [default: auto]
-    #[arg(long, value_name = "WHAT", value_parser = named::<Checkpointing>)]
+    #[arg(long, value_name = "WHAT", value_parser = enum_value::<Checkpointing>)]
     pub checkpointing: Option<Checkpointing>,
     #[command(flatten)]
     pub flags: DataFlags,
@@ -564,7 +564,8 @@ pub struct Doctor {
     pub output: Json,
 }
 
-fn not_negative(text: &str) -> Result<f32, String> {
+/// A finite number of at least 0.
+fn non_negative(text: &str) -> Result<f32, String> {
     let value: f32 = text.parse().map_err(|_| "not a number".to_owned())?;
     if value.is_finite() && value >= 0.0 {
         Ok(value)
@@ -573,6 +574,7 @@ fn not_negative(text: &str) -> Result<f32, String> {
     }
 }
 
+/// A number other than NaN and the infinities.
 fn finite(text: &str) -> Result<f32, String> {
     let value: f32 = text.parse().map_err(|_| "not a number".to_owned())?;
     if value.is_finite() {
@@ -582,6 +584,7 @@ fn finite(text: &str) -> Result<f32, String> {
     }
 }
 
+/// A finite number greater than 0.
 fn positive(text: &str) -> Result<f32, String> {
     match finite(text)? {
         value if value > 0.0 => Ok(value),
@@ -589,6 +592,7 @@ fn positive(text: &str) -> Result<f32, String> {
     }
 }
 
+/// A number from 0 to 100.
 fn up_to_100(text: &str) -> Result<f32, String> {
     match finite(text)? {
         value if (0.0..=100.0).contains(&value) => Ok(value),
@@ -596,6 +600,7 @@ fn up_to_100(text: &str) -> Result<f32, String> {
     }
 }
 
+/// Whether Mirostat version 2 is used.
 fn mirostat(text: &str) -> Result<bool, String> {
     match text {
         "0" => Ok(false),
@@ -605,32 +610,33 @@ fn mirostat(text: &str) -> Result<bool, String> {
     }
 }
 
-/// ID+BIAS, ID-BIAS or TEXT=BIAS. A text may contain `=`: the bias is after the last one.
+/// Parses ID+BIAS, ID-BIAS or TEXT=BIAS. A text may contain `=`; the bias follows the last one.
 fn logit_bias(text: &str) -> Result<LogitBias, String> {
-    let bias = |text: &str| match text.parse::<f32>() {
+    let parse_bias = |text: &str| match text.parse::<f32>() {
         Ok(f32::NEG_INFINITY) => Ok(None),
         Ok(bias) if bias.abs() <= 1000.0 => Ok(Some(bias)),
         _ => Err("the bias must be -inf or from -1000 to 1000".to_owned()),
     };
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
-    let (id, signed) = text.split_at(digits);
-    if digits > 0 && signed.starts_with(['+', '-']) {
+    let (id, signed_bias) = text.split_at(digits);
+    if digits > 0 && signed_bias.starts_with(['+', '-']) {
         let id = id.parse().map_err(|_| "the id is too large".to_owned())?;
         return Ok(LogitBias::Id {
             id,
-            bias: bias(signed)?,
+            bias: parse_bias(signed_bias)?,
         });
     }
     match text.rsplit_once('=') {
-        Some((named, value)) if !named.is_empty() => Ok(LogitBias::Text {
-            text: named.to_owned(),
-            bias: bias(value)?,
+        Some((token_text, value)) if !token_text.is_empty() => Ok(LogitBias::Text {
+            text: token_text.to_owned(),
+            bias: parse_bias(value)?,
         }),
         _ => Err("must be ID+BIAS, ID-BIAS or TEXT=BIAS".to_owned()),
     }
 }
 
-fn share(text: &str) -> Result<f32, String> {
+/// A number from 0 to 1.
+fn fraction(text: &str) -> Result<f32, String> {
     let value: f32 = text.parse().map_err(|_| "not a number".to_owned())?;
     if (0.0..=1.0).contains(&value) {
         Ok(value)
@@ -639,13 +645,13 @@ fn share(text: &str) -> Result<f32, String> {
     }
 }
 
-/// PATH or PATH=SCALE. A path may contain `=`: the text after the last one is a scale only if it is
-/// a number.
+/// Parses PATH or PATH=SCALE. A path may contain `=`; the text after the last one is a scale only
+/// if it is a number.
 fn adapter(text: &str) -> Result<AdapterChoice, String> {
-    let scaled = text
+    let path_and_scale = text
         .rsplit_once('=')
         .and_then(|(path, scale)| Some((path, scale.parse().ok()?)));
-    let (path, scale): (&str, f32) = scaled.unwrap_or((text, 1.0));
+    let (path, scale): (&str, f32) = path_and_scale.unwrap_or((text, 1.0));
     if path.is_empty() || !scale.is_finite() {
         return Err("must be PATH or PATH=SCALE".to_owned());
     }
@@ -655,8 +661,8 @@ fn adapter(text: &str) -> Result<AdapterChoice, String> {
     })
 }
 
-/// A serialized name of a protocol enum.
-fn named<T: DeserializeOwned>(text: &str) -> Result<T, String> {
+/// The variant of a protocol enum with this serialized name.
+fn enum_value<T: DeserializeOwned>(text: &str) -> Result<T, String> {
     serde_json::from_value(text.into()).map_err(|error| error.to_string())
 }
 
@@ -667,8 +673,8 @@ mod tests {
     use clap::error::ErrorKind;
 
     fn parse(line: &str) -> Result<Command, ErrorKind> {
-        let words = std::iter::once("hearth").chain(line.split_whitespace());
-        Cli::try_parse_from(words)
+        let arguments = std::iter::once("hearth").chain(line.split_whitespace());
+        Cli::try_parse_from(arguments)
             .map(|cli| cli.command)
             .map_err(|error| error.kind())
     }
@@ -743,19 +749,19 @@ mod tests {
 
     #[test]
     fn a_logit_bias_names_a_token_or_a_text() {
-        let id = |id, bias| Ok(LogitBias::Id { id, bias });
-        let of_text = |text: &str, bias| {
+        let id_bias = |id, bias| Ok(LogitBias::Id { id, bias });
+        let text_bias = |text: &str, bias| {
             Ok(LogitBias::Text {
                 text: text.to_owned(),
                 bias,
             })
         };
-        assert_eq!(logit_bias("15043+1"), id(15043, Some(1.0)));
-        assert_eq!(logit_bias("15043-1.5"), id(15043, Some(-1.5)));
-        assert_eq!(logit_bias("0-inf"), id(0, None));
-        assert_eq!(logit_bias(" Hello=-inf"), of_text(" Hello", None));
-        assert_eq!(logit_bias("12=3"), of_text("12", Some(3.0)));
-        assert_eq!(logit_bias("a=b=2"), of_text("a=b", Some(2.0)));
+        assert_eq!(logit_bias("15043+1"), id_bias(15043, Some(1.0)));
+        assert_eq!(logit_bias("15043-1.5"), id_bias(15043, Some(-1.5)));
+        assert_eq!(logit_bias("0-inf"), id_bias(0, None));
+        assert_eq!(logit_bias(" Hello=-inf"), text_bias(" Hello", None));
+        assert_eq!(logit_bias("12=3"), text_bias("12", Some(3.0)));
+        assert_eq!(logit_bias("a=b=2"), text_bias("a=b", Some(2.0)));
     }
 
     #[test]

@@ -1,9 +1,9 @@
-//! Statistics of a draft, in reports.
+//! Draft statistics in the output of commands.
 
 use hearth_protocol::DraftStats;
 use serde::Serialize;
 
-/// The fields of a JSON report.
+/// The draft's fields in a JSON report.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub struct DraftReport {
     drafted: u32,
@@ -25,7 +25,7 @@ impl From<DraftStats> for DraftReport {
     }
 }
 
-/// The same in a sentence; `None` if nothing was drafted.
+/// A description of the statistics in one sentence; `None` if nothing was drafted.
 pub fn sentence(stats: DraftStats) -> Option<String> {
     let DraftStats {
         drafted,
@@ -35,16 +35,16 @@ pub fn sentence(stats: DraftStats) -> Option<String> {
         stopped,
         ..
     } = stats;
-    let end = if stopped {
-        "; switched off at the end, because it cost more than it gained"
+    let suffix = if stopped {
+        "; switched off at the suffix, because it cost more than it gained"
     } else {
         ""
     };
     (drafted > 0).then(|| {
-        let (kind, share) = (stats.kind, 100.0 * used);
+        let (kind, percent) = (stats.kind, 100.0 * used);
         format!(
-            "draft ({kind}): {accepted} of {drafted} tokens accepted, in {share:.0} % of the steps, {gain:.2} times as \
-             fast as without{end}"
+            "draft ({kind}): {accepted} of {drafted} tokens accepted, in {percent:.0} % of the steps, {gain:.2} times \
+             as fast as without{suffix}"
         )
     })
 }

@@ -1,4 +1,4 @@
-//! The failure of a command.
+//! Failures of commands.
 
 use crate::terminal::escaped;
 use hearth_protocol::Problem;
@@ -17,7 +17,7 @@ pub enum Failure {
 }
 
 impl Failure {
-    /// A failure with this message.
+    /// A failure with exit code 1.
     pub fn new(text: impl Display) -> Self {
         Self::Failed(text.to_string())
     }
@@ -35,7 +35,7 @@ impl Failure {
 impl Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         match self {
-            // Always one line.
+            // Line breaks become spaces, so that the message is one line.
             Self::Failed(text) | Self::Usage(text) => {
                 f.write_str(&escaped(&text.split_whitespace().collect::<Vec<_>>().join(" ")))
             }
@@ -46,7 +46,7 @@ impl Display for Failure {
 
 impl From<Problem> for Failure {
     fn from(problem: Problem) -> Self {
-        Self::Failed(problem.message)
+        Self::new(problem)
     }
 }
 

@@ -1,4 +1,4 @@
-//! The JSON schema of answers, from the command line.
+//! The JSON schema for answers, from the command line.
 
 use crate::args::SchemaArgs;
 use crate::failure::Failure;
@@ -8,10 +8,10 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
-/// The schema as text, which the engine checks.
+/// The text of the requested schema. The engine validates it.
 ///
 /// # Errors
-/// The file cannot be read, is too long or is no UTF-8.
+/// The file cannot be read, is too long or is not UTF-8.
 pub fn schema(args: &SchemaArgs) -> Result<Option<String>, Failure> {
     match &args.json_schema_file {
         Some(path) => read(path).map(Some),
@@ -20,15 +20,16 @@ pub fn schema(args: &SchemaArgs) -> Result<Option<String>, Failure> {
 }
 
 fn read(path: &Path) -> Result<String, Failure> {
-    let failed = |why: &dyn Display| Failure::new(format!("The JSON schema {} cannot be read: {why}.", path.display()));
-    let file = File::open(path).map_err(|error| failed(&error))?;
+    let failure =
+        |reason: &dyn Display| Failure::new(format!("The JSON schema {} cannot be read: {reason}.", path.display()));
+    let file = File::open(path).map_err(|error| failure(&error))?;
     let mut bytes = Vec::new();
     let limit = MAX_JSON_SCHEMA_BYTES as u64 + 1;
     file.take(limit)
         .read_to_end(&mut bytes)
-        .map_err(|error| failed(&error))?;
+        .map_err(|error| failure(&error))?;
     if bytes.len() > MAX_JSON_SCHEMA_BYTES {
-        return Err(failed(&format!("it has more than {MAX_JSON_SCHEMA_BYTES} bytes")));
+        return Err(failure(&format!("it has more than {MAX_JSON_SCHEMA_BYTES} bytes")));
     }
-    String::from_utf8(bytes).map_err(|_| failed(&"it is not UTF-8 text"))
+    String::from_utf8(bytes).map_err(|_| failure(&"it is not UTF-8 text"))
 }

@@ -1,17 +1,17 @@
-//! `hearth`: the commands, and the worker itself.
+//! The program `hearth`: the command-line commands and the worker process.
 //!
 //! Results go to standard output, progress and messages to standard error. Exit code 0 is success,
 //! 1 a failure with one line that says what failed, 2 invalid usage.
 
 mod args;
 mod commands;
+mod display;
 mod draft_report;
 mod failure;
 mod json_schema;
 mod model;
 mod own_output;
 mod progress;
-mod shown;
 mod switch_build;
 mod terminal;
 
@@ -20,8 +20,9 @@ use clap::Parser;
 use std::process::ExitCode;
 use tracing_subscriber::EnvFilter;
 
-/// Log filter for standard error: `debug`, `hearth_llm=trace` and so on.
-const LOG: &str = "HEARTH_LOG";
+/// Environment variable with the log filter for standard error, such as `debug` or
+/// `hearth_llm=trace`.
+const LOG_FILTER: &str = "HEARTH_LOG";
 
 fn main() -> ExitCode {
     // SAFETY: the process has no other thread yet.
@@ -29,7 +30,7 @@ fn main() -> ExitCode {
     unsafe {
         hearth_llm::cuda::libdevice::find_beside_executable();
     }
-    let filter = EnvFilter::try_from_env(LOG).unwrap_or_else(|_| EnvFilter::new("warn"));
+    let filter = EnvFilter::try_from_env(LOG_FILTER).unwrap_or_else(|_| EnvFilter::new("warn"));
     tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_ansi(false)
@@ -41,7 +42,7 @@ fn main() -> ExitCode {
     hearth_engine::hardware::set_records_file(devices);
     let isa = hearth_kernels::Isa::requested().map_err(|error| failure::Failure::Usage(error.to_string()));
     let prefetch = hearth_kernels::Prefetch::requested().map_err(|error| failure::Failure::Usage(error.to_string()));
-    let done = isa.and(prefetch).and_then(|_| match command {
+    let result = isa.and(prefetch).and_then(|_| match command {
         Command::Run(args) => commands::run::run(&args),
         Command::Chat(args) => commands::chat::run(&args),
         Command::Bench(args) => commands::bench::run(&args),
@@ -57,7 +58,7 @@ fn main() -> ExitCode {
         Command::Worker => commands::worker::run(),
         Command::Probe(args) => commands::probe::run(&args),
     });
-    match done {
+    match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             let code = failure.exit_code();

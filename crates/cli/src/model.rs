@@ -1,4 +1,4 @@
-//! Resolving and loading MODEL.
+//! The model of a command: finds it by path or name, and loads it.
 
 use crate::args::{Adapters, Draft, LoadOptions};
 use crate::failure::Failure;
@@ -11,11 +11,11 @@ use hearth_protocol::{DraftChoice, LoadRequest, SamplingParams};
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 
-/// A model's file and its defaults.
-pub struct Chosen {
+/// A model file and the model's default settings.
+pub struct ChosenModel {
     /// Display name.
     pub name: String,
-    /// The file.
+    /// Path of the GGUF file.
     pub path: PathBuf,
     /// Default system prompt.
     pub system_prompt: Option<String>,
@@ -23,15 +23,18 @@ pub struct Chosen {
     pub sampling: SamplingParams,
 }
 
-impl Chosen {
-    /// The model of a path or name.
+impl ChosenModel {
+    /// The model with this path, or with this name in `hearth list`.
+    ///
+    /// # Errors
+    /// The library cannot be read, or there is no such model.
     pub fn find(name: &str) -> Result<Self, Failure> {
         let (library, added) = library::open().map_err(Failure::new)?;
         library.resolve(name, &added).map(Self::from).map_err(Failure::new)
     }
 }
 
-impl From<library::Model> for Chosen {
+impl From<library::Model> for ChosenModel {
     fn from(model: library::Model) -> Self {
         Self {
             system_prompt: model.system_prompt().map(str::to_owned),
@@ -42,25 +45,27 @@ impl From<library::Model> for Chosen {
     }
 }
 
-/// A draft, and how many tokens it proposes at a time; `None` means as many as pay.
+/// A draft and its length.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ChosenDraft {
     pub choice: DraftChoice,
+    /// Tokens per draft; `None` means a length chosen by measured speed.
     pub tokens: Option<u32>,
 }
 
 impl ChosenDraft {
-    /// Plain decoding.
+    /// Decoding without a draft.
     pub const NONE: Self = Self {
         choice: DraftChoice::None,
         tokens: None,
     };
 }
 
-/// The requested draft, or else `default`; a draft model may be named as in `hearth list`.
+/// The requested draft, or `default` without a request. A draft model is given by its path or by
+/// its name in `hearth list`.
 ///
 /// # Errors
-/// There is no such model.
+/// There is no such model, or the draft is not supported.
 pub fn draft(args: &Draft, default: DraftChoice) -> Result<ChosenDraft, Failure> {
     let choice = match &args.draft {
         None => default,
@@ -70,7 +75,7 @@ pub fn draft(args: &Draft, default: DraftChoice) -> Result<ChosenDraft, Failure>
             ));
         }
         Some(DraftChoice::Model { path }) => DraftChoice::Model {
-            path: Chosen::find(&path.to_string_lossy())?.path,
+            path: ChosenModel::find(&path.to_string_lossy())?.path,
         },
         Some(choice) => choice.clone(),
     };
@@ -80,16 +85,16 @@ pub fn draft(args: &Draft, default: DraftChoice) -> Result<ChosenDraft, Failure>
     })
 }
 
-/// Loads a model with progress, and prints its notices.
+/// Loads a model. Shows the progress and prints the model's notices.
 pub fn load(
-    chosen: &Chosen,
+    model: &ChosenModel,
     options: &LoadOptions,
     context: Option<u32>,
     draft: ChosenDraft,
 ) -> Result<Engine, Failure> {
-    let device = switch_build::choose(&chosen.path, context, &draft.choice, options)?;
+    let device = switch_build::choose(&model.path, context, &draft.choice, options)?;
     let request = LoadRequest {
-        path: chosen.path.clone(),
+        path: model.path.clone(),
         context,
         threads: options.threads,
         device: Some(device),
@@ -113,7 +118,7 @@ pub fn load(
     Ok(engine)
 }
 
-/// Applies adapters, and prints their notices.
+/// Applies adapters and prints their notices.
 pub fn set_adapters(engine: &mut Engine, adapters: &Adapters) -> Result<(), Failure> {
     for notice in engine.set_adapters(&adapters.adapters)? {
         say!("note: {notice}");

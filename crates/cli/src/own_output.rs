@@ -1,8 +1,8 @@
 //! A private copy of standard output for messages.
 //!
-//! A graphics driver or a library may print at any time. In a worker such output would corrupt the
-//! messages. So standard output is duplicated into a private file, and file descriptor 1 is
-//! redirected to standard error, the log.
+//! A graphics driver or a library may print to standard output at any time. In a worker this would
+//! corrupt the messages. So standard output is duplicated into a private file, and file descriptor
+//! 1 is redirected to standard error, which is the log.
 
 use std::fs::File;
 use std::io;
@@ -12,9 +12,9 @@ use std::io;
 /// # Errors
 /// A system call failed.
 pub fn take() -> io::Result<File> {
-    let own = duplicate()?;
+    let output = duplicate()?;
     redirect()?;
-    Ok(own)
+    Ok(output)
 }
 
 #[cfg(unix)]
@@ -33,7 +33,7 @@ fn duplicate() -> io::Result<File> {
 fn redirect() -> io::Result<()> {
     use std::os::fd::AsRawFd;
     let (error, output) = (io::stderr().as_raw_fd(), io::stdout().as_raw_fd());
-    // SAFETY: both descriptors stay open for the process's lifetime; no memory is touched.
+    // SAFETY: both descriptors stay open for the process's lifetime; no memory is accessed.
     match unsafe { libc::dup2(error, output) } {
         -1 => Err(io::Error::last_os_error()),
         _ => Ok(()),
@@ -51,8 +51,8 @@ fn redirect() -> io::Result<()> {
     }
     const OUTPUT: libc::c_int = 1;
     const ERROR: libc::c_int = 2;
-    // SAFETY: integers only; no memory is touched. It fails in a process without a console, where
-    // nothing prints through them.
+    // SAFETY: the arguments are integers; no memory is accessed. The call fails in a process
+    // without a console, where these descriptors have no output.
     let _ = unsafe { libc::dup2(ERROR, OUTPUT) };
     Ok(())
 }
@@ -69,10 +69,10 @@ mod tests {
     #[test]
     fn output_of_libraries_goes_to_the_log() {
         if std::env::var_os(CHILD).is_some() {
-            let mut own = take().unwrap();
-            own.write_all(b"first message\n").unwrap();
-            as_a_library("printed by a driver\n");
-            own.write_all(b"second message\n").unwrap();
+            let mut output = take().unwrap();
+            output.write_all(b"first message\n").unwrap();
+            print_as_library("printed by a driver\n");
+            output.write_all(b"second message\n").unwrap();
             std::process::exit(0);
         }
         let name = "own_output::tests::output_of_libraries_goes_to_the_log";
@@ -81,25 +81,21 @@ mod tests {
             .env(CHILD, "1")
             .output()
             .unwrap();
-        let (output, log) = (
-            String::from_utf8_lossy(&child.stdout),
-            String::from_utf8_lossy(&child.stderr),
-        );
+        let output = String::from_utf8_lossy(&child.stdout);
+        let log = String::from_utf8_lossy(&child.stderr);
         assert!(output.ends_with("first message\nsecond message\n"), "{output}");
-        assert!(
-            !output.contains("driver") && log.contains("printed by a driver\n"),
-            "{log}"
-        );
+        assert!(!output.contains("driver"), "{output}");
+        assert!(log.contains("printed by a driver\n"), "{log}");
     }
 
     #[cfg(unix)]
-    fn as_a_library(text: &str) {
+    fn print_as_library(text: &str) {
         // SAFETY: pointer and length belong to a live `&str`.
         unsafe { libc::write(1, text.as_ptr().cast(), text.len()) };
     }
 
     #[cfg(not(unix))]
-    fn as_a_library(text: &str) {
+    fn print_as_library(text: &str) {
         print!("{text}");
         io::stdout().flush().unwrap();
     }

@@ -1,35 +1,37 @@
-//! Progress on standard error, only if it is a terminal.
+//! A progress line on standard error. It is shown only if standard error is a terminal.
 
 use crate::terminal::{say, stderr};
+use std::fmt::Display;
 use std::io::Write;
 use std::time::{Duration, Instant};
 
 /// Minimum interval between updates.
-const PAUSE: Duration = Duration::from_millis(50);
+const MIN_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Clears the line of the cursor.
+/// Control sequence that erases the line of the cursor.
 const CLEAR: &str = "\r\x1b[2K";
 
-/// A progress line that is overwritten, and erased on drop.
+/// A progress line. Each update overwrites it, and dropping it erases it.
 pub struct Progress {
-    shown: bool,
-    last: Option<Instant>,
+    is_shown: bool,
+    /// Time of the last update; `None` while there is no line.
+    last_update: Option<Instant>,
 }
 
 impl Progress {
-    /// No line yet.
+    /// A progress that has no line yet.
     pub fn new() -> Self {
         Self {
-            shown: stderr().is_terminal(),
-            last: None,
+            is_shown: stderr().is_terminal(),
+            last_update: None,
         }
     }
 
     /// Shows the stage and its progress, from 0 to 1.
-    pub fn show(&mut self, fraction: f32, stage: &str) {
-        if self.shown && self.last.is_none_or(|last| last.elapsed() >= PAUSE) {
-            self.last = Some(Instant::now());
-            // Write errors are ignored: it is only for people.
+    pub fn show(&mut self, fraction: f32, stage: impl Display) {
+        if self.is_shown && self.last_update.is_none_or(|last| last.elapsed() >= MIN_INTERVAL) {
+            self.last_update = Some(Instant::now());
+            // Write errors are ignored: the line is only for the user.
             let mut out = stderr();
             let _ = out.control(CLEAR);
             let _ = write!(out, "{:3.0} %  {stage}", fraction * 100.0);
@@ -38,7 +40,7 @@ impl Progress {
 
     /// Prints a line above the progress.
     pub fn print_line(&mut self, line: &str) {
-        if self.last.take().is_some() {
+        if self.last_update.take().is_some() {
             let _ = stderr().control(CLEAR);
         }
         say(format_args!("{line}"));
@@ -47,7 +49,7 @@ impl Progress {
 
 impl Drop for Progress {
     fn drop(&mut self) {
-        if self.last.is_some() {
+        if self.last_update.is_some() {
             let _ = stderr().control(CLEAR);
         }
     }

@@ -1,5 +1,5 @@
-//! Choosing the devices of a model, and re-executing a command with the build of Hearth that is
-//! predicted to be fastest on them.
+//! The choice of devices for a model, and the switch to the build of Hearth that is predicted to be
+//! fastest on them: it replaces this process and executes the same command.
 
 use crate::args::LoadOptions;
 use crate::failure::Failure;
@@ -9,13 +9,13 @@ use hearth_protocol::{DraftChoice, GpuLayers, PlanRequest};
 use std::path::Path;
 use std::process::Command;
 
-/// Environment variable of a command that another build of Hearth switched to. It must not switch
-/// again.
+/// Environment variable of a process that another build of Hearth switched to. The process must not
+/// switch again.
 const SWITCHED: &str = "HEARTH_BUILD_SWITCHED";
 
-/// The devices to load a model on, as a value for `--device`. If another build is predicted to be
-/// faster, this process is replaced by it, with the same command line. Runs the device check of
-/// unchecked GPUs first.
+/// The devices for a model, as a value for `--device`. Runs the device check of unchecked GPUs
+/// first. If another build is predicted to be faster, it replaces this process, with the same
+/// command line.
 ///
 /// # Errors
 /// The file cannot be read, the requested device or build cannot be used, or the build could not be
@@ -58,8 +58,8 @@ pub fn choose(
     }
 }
 
-/// Replaces this process with the build for a named device, with the same command line, if that is
-/// another build.
+/// Replaces this process with the build for a device, with the same command line. Does nothing if
+/// this process runs that build.
 ///
 /// # Errors
 /// The requested device or build cannot be used, or the build could not be started.
@@ -76,21 +76,23 @@ pub fn to_build_for(device: &str, options: &LoadOptions) -> Result<(), Failure> 
     }
 }
 
-/// Returns only if the program cannot be started.
+/// Replaces this process with the program, with the same command line. Returns only if the program
+/// cannot be started.
 fn execute_with(program: &Path) -> Failure {
     let mut command = Command::new(program);
     command.args(std::env::args_os().skip(1)).env(SWITCHED, "1");
-    let error = run(&mut command);
+    let error = replace_process(&mut command);
     Failure::new(format!("{} could not be started: {error}.", program.display()))
 }
 
 #[cfg(unix)]
-fn run(command: &mut Command) -> std::io::Error {
+fn replace_process(command: &mut Command) -> std::io::Error {
     std::os::unix::process::CommandExt::exec(command)
 }
 
+/// Runs the command and exits with its exit code, since a process cannot be replaced here.
 #[cfg(not(unix))]
-fn run(command: &mut Command) -> std::io::Error {
+fn replace_process(command: &mut Command) -> std::io::Error {
     match command.status() {
         Ok(status) => std::process::exit(status.code().unwrap_or(1)),
         Err(error) => error,

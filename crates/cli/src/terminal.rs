@@ -1,12 +1,12 @@
-//! Output to terminals, which interpret control characters. Text of models, files and answers is
-//! untrusted, so everything that the commands print goes through an [`Output`].
+//! Output that is safe for terminals, which interpret control characters. Text of models, files and
+//! answers is untrusted, so the commands print through an [`Output`].
 
 use hearth_formats::characters::reorders;
 use std::borrow::Cow;
 use std::fmt;
 use std::io::{self, IsTerminal, StderrLock, StdoutLock, Write};
 
-/// Writes text. On a terminal it is [`escaped`]; into a pipe or a file bytes go as they are.
+/// A writer of text. Text for a terminal is [`escaped`]; bytes for a pipe or a file are unchanged.
 pub struct Output<W> {
     out: W,
     is_terminal: bool,
@@ -24,7 +24,7 @@ pub fn stderr() -> Output<StderrLock<'static>> {
 
 /// Writes a line to standard error; see [`say!`](crate::say).
 pub fn say(line: fmt::Arguments) {
-    // Write errors are ignored: it is only for people.
+    // Write errors are ignored, since there is no other place to report them.
     let _ = writeln!(stderr(), "{line}");
 }
 
@@ -44,12 +44,12 @@ impl<W: Write + IsTerminal> Output<W> {
 }
 
 impl<W: Write> Output<W> {
-    /// Whether it is a terminal.
+    /// Whether the output is a terminal.
     pub fn is_terminal(&self) -> bool {
         self.is_terminal
     }
 
-    /// Writes a control sequence of Hearth's own, only on a terminal.
+    /// Writes a control sequence of Hearth if the output is a terminal.
     pub fn control(&mut self, sequence: &'static str) -> io::Result<()> {
         if self.is_terminal {
             self.out.write_all(sequence.as_bytes())
@@ -60,7 +60,7 @@ impl<W: Write> Output<W> {
 }
 
 impl<W: Write> Write for Output<W> {
-    /// Writes all of it. A character that is split between two calls becomes U+FFFD on a terminal.
+    /// Writes all bytes. On a terminal, a character that is split between two calls becomes U+FFFD.
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         if self.is_terminal {
             self.out
@@ -76,16 +76,17 @@ impl<W: Write> Write for Output<W> {
     }
 }
 
-/// The text with the characters escaped that act on a terminal or reorder what it shows, `\u{1b}`
-/// for ESC: control characters except line feeds and tabs, and changes of direction.
+/// The text with control characters, except line feeds and tabs, and characters that change the
+/// text direction escaped: ESC becomes `\u{1b}`. A terminal would interpret them or reorder its
+/// text.
 pub fn escaped(text: &str) -> Cow<'_, str> {
-    let acts = |c: char| c.is_control() && !matches!(c, '\n' | '\t') || reorders(c);
-    if !text.contains(acts) {
+    let is_unsafe = |c: char| c.is_control() && !matches!(c, '\n' | '\t') || reorders(c);
+    if !text.contains(is_unsafe) {
         return Cow::Borrowed(text);
     }
     let mut out = String::with_capacity(text.len() + 8);
     for character in text.chars() {
-        if acts(character) {
+        if is_unsafe(character) {
             out.extend(character.escape_default());
         } else {
             out.push(character);
@@ -119,7 +120,7 @@ pub mod tests {
             ("x\ry\u{8}\0\u{7f}", "x\\ry\\u{8}\\u{0}\\u{7f}"),
             // The same control sequences as C1 characters.
             ("\u{9b}2J\u{9d}", "\\u{9b}2J\\u{9d}"),
-            // An override of direction; a mark of direction is part of writing.
+            // Overrides of the direction are escaped; marks of the direction are part of texts.
             (
                 "\u{202e}gpj.exe\u{2069} \u{200f}\u{5d0}",
                 "\\u{202e}gpj.exe\\u{2069} \u{200f}\u{5d0}",
@@ -131,7 +132,8 @@ pub mod tests {
 
     #[test]
     fn a_terminal_gets_escaped_text_and_a_file_the_same_bytes() {
-        // Sets the clipboard, clears the screen, and a C1 control.
+        // Control sequences that set the clipboard and clear the screen, and a C1 control
+        // character.
         let name = "\u{1b}]52;c;Y3VybCBldmlsfHNo\u{7}\u{1b}[2J\u{9b}\u{202e}";
         for (is_terminal, expected) in [
             (
@@ -150,7 +152,8 @@ pub mod tests {
         assert_eq!(out.out, b"\xff\x1b");
     }
 
-    /// Each command prints through an [`Output`], except the lines of a protocol and `--json`.
+    /// Each command prints through an [`Output`], except for the messages of a worker and the lines
+    /// of `--json`.
     #[test]
     fn no_command_prints_past_the_output() {
         let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
@@ -162,17 +165,17 @@ pub mod tests {
             .collect();
         files.sort();
         assert!(files.len() > 20, "{files:?}");
-        let mut found = Vec::new();
+        let mut direct_prints = Vec::new();
         for path in files {
             let text = std::fs::read_to_string(&path).unwrap();
             let prints = |line: &&str| {
-                let past = ["println!", "print!(", "io::stdout()", "io::stderr()", "dbg!("];
-                past.iter().any(|call| line.contains(call))
+                let calls = ["println!", "print!(", "io::stdout()", "io::stderr()", "dbg!("];
+                calls.iter().any(|call| line.contains(call))
             };
             let lines = text.lines().filter(prints).map(str::trim);
-            found.extend(lines.map(|line| format!("{}: {line}", path.file_name().unwrap().display())));
+            direct_prints.extend(lines.map(|line| format!("{}: {line}", path.file_name().unwrap().display())));
         }
         // The lines of `--json`.
-        assert_eq!(found, ["mod.rs: Ok(writeln!(std::io::stdout(), \"{line}\")?)"]);
+        assert_eq!(direct_prints, ["mod.rs: Ok(writeln!(std::io::stdout(), \"{line}\")?)"]);
     }
 }

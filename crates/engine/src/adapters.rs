@@ -1,4 +1,4 @@
-//! The adapters of answers: each answer has its own, over one copy of the weights.
+//! The adapters of answers. Each answer has its own adapters, over one copy of the weights.
 
 use crate::Engine;
 use crate::problem::{from_gguf, from_session, interrupted, problem};
@@ -7,47 +7,57 @@ use hearth_formats::adapter::{PEFT_CONFIG, PEFT_TENSORS};
 use hearth_formats::gguf::Gguf;
 use hearth_formats::interrupt;
 use hearth_llm::{LoraPart, Model};
-use hearth_protocol::{AdapterChoice, Problem, ProblemCode};
+use hearth_protocol::{AdapterChoice, LoadReason, Notice, Problem, ProblemCode};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
-/// Sets of adapters that are kept besides those in use.
-const RECENT: usize = 4;
+/// Number of sets of adapters that are kept for later answers.
+const MAX_RECENT: usize = 4;
 
-/// Adapters with the modification times of their files, so that a retrained one counts as another.
-pub(crate) type ActiveAdapters = Vec<(AdapterChoice, Option<SystemTime>)>;
+/// A set of adapters, in the order in which they are applied.
+pub(crate) type ActiveAdapters = Vec<ActiveAdapter>;
+
+/// An adapter of an answer.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct ActiveAdapter {
+    pub choice: AdapterChoice,
+    /// Modification time of the weights when they were read. A retrained adapter has another one.
+    pub modified: Option<SystemTime>,
+}
 
 /// A model with adapters.
 #[derive(Clone)]
-pub(crate) struct Adapted {
+pub(crate) struct AdaptedModel {
     pub adapters: ActiveAdapters,
     pub model: Arc<Model>,
+    /// Notices on the adapters for the user.
+    pub notices: Vec<Notice>,
 }
 
-/// A model with the sets of adapters that answers used lately.
+/// A model with the sets of adapters that answers used recently.
 pub(crate) struct AdaptedModels {
     /// The model's file.
     path: PathBuf,
     base: Arc<Model>,
-    /// With notices for the user in whole sentences. The last used is the last.
-    recent: Mutex<Vec<(Adapted, Vec<String>)>>,
+    /// The most recently used is the last.
+    recent: Mutex<Vec<AdaptedModel>>,
 }
 
 /// Adapters for [`AdaptedModels::attach`].
 pub(crate) enum ChosenAdapters {
-    /// They were used lately, or there are none.
-    Attached(Adapted, Vec<String>),
-    /// Their files were read.
+    /// The adapters were used recently, or there are none.
+    Attached(AdaptedModel),
+    /// The adapters' files were read.
     Read {
         adapters: ActiveAdapters,
         parts: Vec<LoraPart>,
-        notices: Vec<String>,
+        notices: Vec<Notice>,
     },
 }
 
 impl AdaptedModels {
-    /// The model without adapters.
+    /// A model that no adapters were attached to yet. `path` is its file.
     pub fn new(path: &Path, base: Arc<Model>) -> Self {
         Self {
             path: path.to_owned(),
@@ -56,33 +66,39 @@ impl AdaptedModels {
         }
     }
 
-    /// Reads these adapters, in this order, on any thread, until an [`interrupt::Interrupt`] that
-    /// is running it stops it.
+    /// Reads adapters, which will be applied in this order. May be called on any thread. If an
+    /// [`interrupt::Interrupt`] runs it, that can stop it.
     ///
     /// # Errors
-    /// An adapter cannot be read or belongs to another model, or it was interrupted.
+    /// An adapter cannot be read or belongs to another model, or the call was interrupted.
     pub fn read(&self, choices: &[AdapterChoice]) -> Result<ChosenAdapters, Problem> {
         if choices.is_empty() {
-            let (adapters, model) = (ActiveAdapters::new(), Arc::clone(&self.base));
-            return Ok(ChosenAdapters::Attached(Adapted { adapters, model }, Vec::new()));
+            return Ok(ChosenAdapters::Attached(AdaptedModel {
+                adapters: ActiveAdapters::new(),
+                model: Arc::clone(&self.base),
+                notices: Vec::new(),
+            }));
         }
         let adapters: ActiveAdapters = choices
             .iter()
-            .map(|choice| (choice.clone(), written(&choice.path)))
+            .map(|choice| ActiveAdapter {
+                choice: choice.clone(),
+                modified: modified(&choice.path),
+            })
             .collect();
-        if let Some((adapted, notices)) = self.used_lately(&adapters) {
-            return Ok(ChosenAdapters::Attached(adapted, notices));
+        if let Some(adapted) = self.recently_used(&adapters) {
+            return Ok(ChosenAdapters::Attached(adapted));
         }
         let gguf = Gguf::open(&self.path).map_err(from_gguf)?;
         let (mut parts, mut notices) = (Vec::new(), Vec::new());
         for choice in choices {
             interrupt::check().map_err(|_| interrupted())?;
             if !choice.scale.is_finite() {
-                let message = format!("Adapter scale must be finite, got {}.", choice.scale);
-                return Err(problem(ProblemCode::BadRequest, message));
+                let scale = choice.scale.to_string();
+                return Err(problem(ProblemCode::BadRequest, LoadReason::AdapterScale { scale }));
             }
-            let (adapter, of_adapter) = open_adapter(&choice.path, &gguf)?;
-            notices.extend(of_adapter);
+            let (adapter, adapter_notices) = open_adapter(&choice.path, &gguf)?;
+            notices.extend(adapter_notices);
             parts.extend(LoraPart::from_file(&adapter, choice.scale));
         }
         Ok(ChosenAdapters::Read {
@@ -92,69 +108,72 @@ impl AdaptedModels {
         })
     }
 
-    /// The model with these adapters; without any, the base model. Also returns notices for the
-    /// user in whole sentences. On the thread that steps the model, since it fills memory of its
-    /// GPUs.
+    /// Returns the model with these adapters, or the base model if there are none. Called on the
+    /// thread that steps the model, since it allocates memory on the model's GPUs.
     ///
     /// # Errors
     /// An adapter belongs to another model.
-    pub fn attach(&self, chosen: ChosenAdapters) -> Result<(Adapted, Vec<String>), Problem> {
+    pub fn attach(&self, chosen: ChosenAdapters) -> Result<AdaptedModel, Problem> {
         let (adapters, parts, notices) = match chosen {
-            ChosenAdapters::Attached(adapted, notices) => return Ok((adapted, notices)),
+            ChosenAdapters::Attached(adapted) => return Ok(adapted),
             ChosenAdapters::Read {
                 adapters,
                 parts,
                 notices,
             } => (adapters, parts, notices),
         };
-        // Another answer's may have been attached since they were read.
-        if let Some(found) = self.used_lately(&adapters) {
-            return Ok(found);
+        // Another answer with the same adapters may have attached them meanwhile.
+        if let Some(adapted) = self.recently_used(&adapters) {
+            return Ok(adapted);
         }
         let model = self.base.adapted(&parts);
-        let model = Arc::new(model.map_err(|error| problem(ProblemCode::AdapterInvalid, error.to_string()))?);
-        let found = (Adapted { adapters, model }, notices);
+        let model = Arc::new(model.map_err(|error| Problem::detail(ProblemCode::AdapterInvalid, error))?);
+        let adapted = AdaptedModel {
+            adapters,
+            model,
+            notices,
+        };
         let mut recent = self.recent();
-        if recent.len() >= RECENT {
+        if recent.len() >= MAX_RECENT {
             recent.remove(0);
         }
-        recent.push(found.clone());
-        Ok(found)
+        recent.push(adapted.clone());
+        Ok(adapted)
     }
 
-    fn used_lately(&self, adapters: &ActiveAdapters) -> Option<(Adapted, Vec<String>)> {
+    fn recently_used(&self, adapters: &ActiveAdapters) -> Option<AdaptedModel> {
         let mut recent = self.recent();
-        let at = recent.iter().position(|(adapted, _)| adapted.adapters == *adapters)?;
-        let found = recent.remove(at);
-        recent.push(found.clone());
-        Some(found)
+        let index = recent.iter().position(|adapted| adapted.adapters == *adapters)?;
+        let adapted = recent.remove(index);
+        recent.push(adapted.clone());
+        Some(adapted)
     }
 
-    fn recent(&self) -> MutexGuard<'_, Vec<(Adapted, Vec<String>)>> {
+    fn recent(&self) -> MutexGuard<'_, Vec<AdaptedModel>> {
         self.recent.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Engine {
     /// Sets the adapters of the engine's own session and of new sessions. An answer uses the
-    /// adapters of its request. Returns notices for the user in whole sentences.
+    /// adapters of its request. Returns notices for the user.
     ///
     /// # Errors
-    /// An adapter cannot be read or belongs to another model; the adapters are then unchanged.
-    pub fn set_adapters(&mut self, choices: &[AdapterChoice]) -> Result<Vec<String>, Problem> {
-        let (adapted, notices) = self.adapted.attach(self.adapted.read(choices)?)?;
+    /// An adapter cannot be read or belongs to another model. The adapters are unchanged then.
+    pub fn set_adapters(&mut self, choices: &[AdapterChoice]) -> Result<Vec<Notice>, Problem> {
+        let adapted = self.adapted.attach(self.adapted.read(choices)?)?;
         self.session = self.session.sharing_cache(adapted.model).map_err(from_session)?;
-        Ok(notices)
+        Ok(adapted.notices)
     }
 }
 
 /// Modification time of an adapter's weights.
-pub(crate) fn written(path: &Path) -> Option<SystemTime> {
+pub(crate) fn modified(path: &Path) -> Option<SystemTime> {
     let files = files(path);
-    files.last()?.metadata().and_then(|about| about.modified()).ok()
+    files.last()?.metadata().and_then(|metadata| metadata.modified()).ok()
 }
 
-/// The files of an adapter; the last has its weights.
+/// The files of an adapter. The last one has the weights.
 pub(crate) fn files(path: &Path) -> Vec<PathBuf> {
     let path = adapter_path(path);
     if path.is_dir() {

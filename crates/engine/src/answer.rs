@@ -1,4 +1,4 @@
-//! One answer: its tokens, its text, and its figures.
+//! One answer: its tokens, its text, and its statistics.
 
 use crate::engine::Texts;
 use crate::json_schema::Schema;
@@ -12,7 +12,7 @@ use hearth_llm::Sampler;
 use hearth_protocol::{Event, FinishReason, GenerateRequest, Part, Problem, Prompt, Summary, TextKind, text_of};
 use std::time::Instant;
 
-/// An answer, with everything but its KV cells.
+/// An answer without its session.
 pub(crate) struct Answer {
     pub request: GenerateRequest,
     /// The tokens of the prompt and of the answer.
@@ -22,38 +22,49 @@ pub(crate) struct Answer {
     pub draft: Option<AnswerDraft>,
     /// Tokens of the prompt, including the tokens of a continued answer.
     prompt: usize,
-    /// The number of these tokens that belong to the continued answer.
-    begun: usize,
+    /// Tokens of the continued answer among them.
+    continued: usize,
+    /// See [`Event::Started`].
     so_far: Option<Vec<Part>>,
     context: usize,
     max_tokens: Option<usize>,
     sampler: Sampler,
-    /// The JSON schema, until a thought has ended; then the sampler has it.
+    /// The JSON schema while the answer is in a thought. After the thought, the sampler has it.
     schema: Option<Schema>,
-    speech: TextStream,
+    text: TextStream,
     times: Times,
 }
 
 /// The tokens of a prompt, and the state of the answer's text after them.
 pub(crate) struct PromptTokens {
     pub ids: Vec<u32>,
-    /// The number of tokens at the end that belong to a continued answer.
-    pub begun: usize,
-    pub speech: TextStream,
+    /// Number of tokens at the end that belong to a continued answer.
+    pub continued: usize,
+    pub text: TextStream,
     /// See [`Event::Started`].
     pub so_far: Option<Vec<Part>>,
 }
 
-/// When things happened.
+/// Measured times of an answer.
 struct Times {
+    /// When the request arrived.
     received: Instant,
-    /// When the prefill began, and the prompt's tokens that were cached then.
-    began: Option<(Instant, usize)>,
+    prefill: Option<PrefillStart>,
     prompt_tokens_per_second: f64,
+    /// When the first token was sampled.
     first: Option<Instant>,
+    /// When the last token was sampled.
     last: Instant,
     /// Number of sampled tokens, including the end of turn.
     sampled: usize,
+}
+
+/// The start of a prefill.
+#[derive(Debug, Clone, Copy)]
+struct PrefillStart {
+    time: Instant,
+    /// Tokens of the prompt that were in the KV cache.
+    cached: usize,
 }
 
 /// The source of the next token.
@@ -61,12 +72,12 @@ struct Times {
 pub(crate) enum Next<'a> {
     /// The sampler draws it from these logits.
     Logits(&'a [f32]),
-    /// The device has computed the argmax; `None` if no logit is finite.
+    /// The device has computed the argmax. `None` means that no logit is finite.
     Argmax(Option<u32>),
 }
 
 impl Answer {
-    /// An answer to a prompt. The request arrived at `received`.
+    /// Returns an answer to a prompt. The request arrived at `received`.
     ///
     /// # Errors
     /// A sampling parameter or the JSON schema is invalid.
@@ -79,26 +90,26 @@ impl Answer {
     ) -> Result<Self, Problem> {
         let PromptTokens {
             ids,
-            begun,
-            speech,
+            continued,
+            text,
             so_far,
         } = prompt;
-        let mut sampler = sampler(&request, &texts.tokenizer, speech.markers())?;
+        let mut sampler = sampler(&request, &texts.tokenizer, text.markers())?;
         let mut schema = texts
             .schemas
-            .of_request(&request, &texts.tokenizer, texts.markers.as_deref())?;
+            .for_request(&request, &texts.tokenizer, texts.markers.as_deref())?;
         let is_greedy = sampler.takes_argmax() && schema.is_none();
-        let (prompt, answer) = ids.split_at(ids.len() - begun);
+        let (prompt, answer) = ids.split_at(ids.len() - continued);
         prompt.iter().for_each(|&token| sampler.accept(token));
         sampler.begin_answer();
         answer.iter().for_each(|&token| sampler.accept(token));
-        if let Some(mut schema) = schema.take_if(|_| !speech.is_thinking()) {
+        if let Some(mut schema) = schema.take_if(|_| !text.is_thinking()) {
             schema.follow(answer, &continued_text(&request.prompt))?;
             sampler.constrain(Box::new(schema));
         }
         Ok(Self {
             prompt: ids.len(),
-            begun,
+            continued,
             so_far,
             ids,
             is_greedy,
@@ -107,10 +118,10 @@ impl Answer {
             max_tokens: request.max_tokens.map(|max| max as usize),
             sampler,
             schema,
-            speech,
+            text,
             times: Times {
                 received,
-                began: None,
+                prefill: None,
                 prompt_tokens_per_second: 0.0,
                 first: None,
                 last: received,
@@ -120,7 +131,7 @@ impl Answer {
         })
     }
 
-    /// The parts of a continued answer, for [`Event::Started`].
+    /// Takes the parts of a continued answer, for [`Event::Started`].
     pub fn take_so_far(&mut self) -> Option<Vec<Part>> {
         self.so_far.take()
     }
@@ -130,29 +141,33 @@ impl Answer {
         self.prompt
     }
 
-    /// The sampler, which has all tokens.
+    /// The sampler, which has accepted all tokens.
     pub fn sampler(&self) -> &Sampler {
         &self.sampler
     }
 
-    /// Most tokens that can still be added; the last one needs no cell in the cache.
-    pub fn most_further(&self) -> usize {
+    /// Maximum number of tokens that can still be added. The last one needs no cell in the KV
+    /// cache.
+    pub fn max_more_tokens(&self) -> usize {
         let in_context = (self.context + 1).saturating_sub(self.ids.len());
         let max = self.max_tokens.unwrap_or(usize::MAX);
         in_context.min(max.saturating_sub(self.ids.len() - self.prompt))
     }
 
-    /// Records the beginning of the prefill. Returns `false` if it had begun before.
+    /// Records the start of the prefill. Returns `false` if it had started before.
     pub fn begin(&mut self, cached: usize) -> bool {
-        let is_first = self.times.began.is_none();
-        self.times.began.get_or_insert_with(|| (Instant::now(), cached));
+        let is_first = self.times.prefill.is_none();
+        self.times.prefill.get_or_insert_with(|| PrefillStart {
+            time: Instant::now(),
+            cached,
+        });
         is_first
     }
 
     /// Records the end of the prefill, unless tokens were generated before.
     pub fn prompt_done(&mut self) {
-        if let (Some((began, cached)), 0) = (self.times.began, self.times.sampled) {
-            self.times.prompt_tokens_per_second = rate(self.prompt - cached, began.elapsed().as_secs_f64());
+        if let (Some(start), 0) = (self.times.prefill, self.times.sampled) {
+            self.times.prompt_tokens_per_second = rate(self.prompt - start.cached, start.time.elapsed().as_secs_f64());
         }
     }
 
@@ -166,7 +181,7 @@ impl Answer {
         next: Next,
         emit: &mut dyn FnMut(Event),
     ) -> Result<Option<FinishReason>, Problem> {
-        if self.is_long_enough() {
+        if self.has_max_length() {
             return Ok(Some(FinishReason::Length));
         }
         let token = match next {
@@ -177,14 +192,14 @@ impl Answer {
         self.times.last = Instant::now();
         self.times.first.get_or_insert(self.times.last);
         self.times.sampled += 1;
-        let ends = !self.request.ignore_end || self.request.json_schema.is_some();
-        if texts.tokenizer.is_end_of_generation(token) && ends {
+        let may_end = !self.request.ignore_end || self.request.json_schema.is_some();
+        if texts.tokenizer.is_end_of_generation(token) && may_end {
             return Ok(Some(FinishReason::Stop));
         }
         self.sampler.accept(token);
         self.ids.push(token);
-        let TextPieces { pieces, stopped } = self.speech.push(texts, token);
-        if let Some(mut schema) = self.schema.take_if(|_| !self.speech.is_thinking()) {
+        let TextPieces { pieces, stopped } = self.text.push(texts, token);
+        if let Some(mut schema) = self.schema.take_if(|_| !self.text.is_thinking()) {
             schema.follow_text(&text_of_pieces(&pieces))?;
             self.sampler.constrain(Box::new(schema));
         }
@@ -192,15 +207,15 @@ impl Answer {
         if stopped || self.sampler.is_complete() {
             return Ok(Some(FinishReason::Stop));
         }
-        Ok(if self.is_long_enough() {
+        Ok(if self.has_max_length() {
             Some(FinishReason::Length)
         } else {
-            // The cache has no cell for the token.
+            // The KV cache has no cell for the token.
             (self.ids.len() > self.context).then_some(FinishReason::ContextFull)
         })
     }
 
-    fn is_long_enough(&self) -> bool {
+    fn has_max_length(&self) -> bool {
         self.max_tokens.is_some_and(|max| self.ids.len() - self.prompt >= max)
     }
 
@@ -217,11 +232,11 @@ impl Answer {
         }
     }
 
-    /// Emits the text held back, and returns the summary.
+    /// Emits the text that was held back, and returns the summary.
     pub fn finish(mut self, reason: FinishReason, emit: &mut dyn FnMut(Event)) -> Summary {
-        let TextPieces { pieces, stopped } = self.speech.finish();
+        let TextPieces { pieces, stopped } = self.text.finish();
         self.emit(pieces, emit);
-        let reason = if stopped { FinishReason::Stop } else { reason };
+        let finish_reason = if stopped { FinishReason::Stop } else { reason };
         let Times {
             received,
             last,
@@ -231,7 +246,7 @@ impl Answer {
         let seconds = |from: Instant, to: Instant| to.saturating_duration_since(from).as_secs_f64();
         let tokens_per_second = |first| rate(sampled - 1, seconds(first, last));
         Summary {
-            reason,
+            finish_reason,
             prompt_tokens: saturating_u32(self.prompt),
             tokens: saturating_u32(self.ids.len() - self.prompt),
             prompt_tokens_per_second: self.times.prompt_tokens_per_second,
@@ -240,7 +255,7 @@ impl Answer {
             context_used: saturating_u32(self.ids.len().min(self.context)),
             context: saturating_u32(self.context),
             draft: self.draft.as_ref().map(AnswerDraft::stats),
-            ids: self.ids.split_off(self.prompt - self.begun),
+            ids: self.ids.split_off(self.prompt - self.continued),
         }
     }
 }
@@ -253,7 +268,7 @@ fn continued_text(prompt: &Prompt) -> String {
     }
 }
 
-/// The text of pieces, without thoughts.
+/// The text of these pieces without thoughts.
 fn text_of_pieces(pieces: &[Piece]) -> String {
     let text = |piece: &Piece| match piece {
         Piece::Text(TextKind::Text, text) => Some(text.clone()),
@@ -265,7 +280,7 @@ fn text_of_pieces(pieces: &[Piece]) -> String {
 /// The summary of an answer that was cancelled before it began.
 pub(crate) fn cancelled() -> Summary {
     Summary {
-        reason: FinishReason::Cancelled,
+        finish_reason: FinishReason::Cancelled,
         prompt_tokens: 0,
         tokens: 0,
         ids: Vec::new(),
@@ -278,10 +293,10 @@ pub(crate) fn cancelled() -> Summary {
     }
 }
 
-/// A rate per second; 0 if there was nothing to measure.
-fn rate(n: usize, seconds: f64) -> f64 {
-    if n > 0 && seconds > 0.0 {
-        n as f64 / seconds
+/// A rate per second. 0 if the count or the time is 0.
+fn rate(count: usize, seconds: f64) -> f64 {
+    if count > 0 && seconds > 0.0 {
+        count as f64 / seconds
     } else {
         0.0
     }

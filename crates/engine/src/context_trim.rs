@@ -1,19 +1,19 @@
 //! Trims a conversation to the context. The oldest turns are dropped first, each as a whole (the
-//! user's message and its answers). The system prompt and the newest turn always stay.
+//! user's message and its answers). The system prompt and the newest turn are never dropped.
 
 use crate::numbers::saturating_u32;
-use hearth_protocol::{LeftOut, Message, Role};
+use hearth_protocol::{DroppedTurns, Message, Role};
 
 /// A conversation that fits the context.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct TrimmedPrompt {
-    /// Its tokens, template included.
+    /// Its tokens, including the template's.
     pub ids: Vec<u32>,
     /// The dropped turns, if any.
-    pub left_out: Option<LeftOut>,
+    pub dropped: Option<DroppedTurns>,
 }
 
-/// Why a conversation does not fit the context.
+/// The reason why a conversation could not be trimmed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum TrimError<E> {
     /// The system prompt and the newest turn alone do not fit.
@@ -33,7 +33,7 @@ impl<E> From<E> for TrimError<E> {
 
 /// Trims `messages` to `capacity` tokens, counted by `encode`.
 ///
-/// Turns are dropped until the excess, rounded up to a quarter of `capacity`, is gone, so that the
+/// The number of tokens to drop is rounded up to a multiple of a quarter of `capacity`, so that the
 /// next few requests of a conversation share a prefix and reuse the KV cache.
 pub(crate) fn trim<E>(
     messages: &[Message],
@@ -44,7 +44,7 @@ pub(crate) fn trim<E>(
     if all.len() <= capacity {
         return Ok(TrimmedPrompt {
             ids: all,
-            left_out: None,
+            dropped: None,
         });
     }
     let system = messages
@@ -79,18 +79,18 @@ pub(crate) fn trim<E>(
     if ids.len() > capacity {
         return Err(TrimError::TooLong { needed: ids.len() });
     }
-    let left_out = LeftOut {
+    let dropped = DroppedTurns {
         messages: saturating_u32(starts[high]),
         tokens: saturating_u32(all.len() - ids.len()),
     };
     Ok(TrimmedPrompt {
         ids,
-        left_out: Some(left_out),
+        dropped: Some(dropped),
     })
 }
 
-/// Indices at which turns start: the first message, and each user message that follows one of the
-/// model.
+/// Indices at which turns start: the first message, and each user message that follows a message of
+/// the model.
 fn turn_starts(messages: &[Message]) -> Vec<usize> {
     let start = |(index, message): (usize, &Message)| {
         let continues_turn = index > 0 && messages[index - 1].role == Role::User;
@@ -119,7 +119,7 @@ mod tests {
         Ok(text.chars().map(u32::from).collect())
     }
 
-    /// `s:be kind u:hello a:hi` and so on.
+    /// Parses a conversation such as `s:kind u:hello a:hi`.
     fn conversation(text: &str) -> Vec<Message> {
         let message = |word: &str| {
             let (role, content) = word.split_once(':').unwrap();
@@ -136,11 +136,11 @@ mod tests {
     #[test]
     fn the_oldest_turns_are_dropped_and_the_system_prompt_stays() {
         let check = |capacity: usize, text: &str, expected: &str, messages: u32| {
-            let fitted = trim(&conversation(text), capacity, encode).unwrap();
+            let trimmed = trim(&conversation(text), capacity, encode).unwrap();
             let expected: String = expected.chars().filter(|c| !": ".contains(*c)).collect();
-            let ids: String = fitted.ids.iter().filter_map(|&id| char::from_u32(id)).collect();
+            let ids: String = trimmed.ids.iter().filter_map(|&id| char::from_u32(id)).collect();
             assert_eq!(ids, expected);
-            assert_eq!(fitted.left_out.map_or(0, |left| left.messages), messages);
+            assert_eq!(trimmed.dropped.map_or(0, |dropped| dropped.messages), messages);
         };
         check(99, "s:k u:one a:two u:now", "s:k u:one a:two u:now", 0);
         check(12, "s:k u:one a:two u:now", "s:k u:now", 2);
@@ -165,13 +165,13 @@ mod tests {
     #[test]
     fn dropped_turns_stay_dropped_while_the_conversation_grows_a_little() {
         let text = |turns: usize| (0..turns).map(|_| "u:abc a:abc").collect::<Vec<_>>().join(" ") + " u:now";
-        let left = |turns| {
+        let dropped = |turns| {
             trim(&conversation(&text(turns)), 64, encode)
                 .unwrap()
-                .left_out
-                .map_or(0, |l| l.messages)
+                .dropped
+                .map_or(0, |dropped| dropped.messages)
         };
-        assert_eq!([7, 8, 9, 10].map(left), [0, 4, 4, 8]);
+        assert_eq!([7, 8, 9, 10].map(dropped), [0, 4, 4, 8]);
     }
 
     proptest! {
@@ -188,11 +188,11 @@ mod tests {
             }
             let all = encode(&messages).unwrap();
             match trim(&messages, capacity, encode) {
-                Ok(TrimmedPrompt { ids, left_out }) => {
+                Ok(TrimmedPrompt { ids, dropped }) => {
                     prop_assert!(ids.len() <= capacity);
-                    let left = left_out.map_or(0, |left| left.messages as usize);
-                    prop_assert_eq!(left_out.map_or(0, |left| left.tokens as usize), all.len() - ids.len());
-                    messages.drain(usize::from(system)..usize::from(system) + left);
+                    let count = dropped.map_or(0, |dropped| dropped.messages as usize);
+                    prop_assert_eq!(dropped.map_or(0, |dropped| dropped.tokens as usize), all.len() - ids.len());
+                    messages.drain(usize::from(system)..usize::from(system) + count);
                     prop_assert_eq!(ids, encode(&messages).unwrap());
                 }
                 Err(TrimError::TooLong { needed }) => {

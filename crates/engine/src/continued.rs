@@ -1,101 +1,103 @@
-//! The beginning of a continued answer: its tokens, and the state of its text after them.
+//! The existing part of a continued answer: its tokens, and the state of its text after them.
 
 use crate::engine::Texts;
 use crate::problem::problem;
-use crate::text_stream::{TextStream, prompt_end};
+use crate::text_stream::{TextPieces, TextStream, prompt_end};
 use crate::thinking::{Markers, Piece, PromptEnd};
 use hearth_formats::chat_template::{TurnPiece, encode_turn};
-use hearth_protocol::{Message, Part, Problem, ProblemCode, Role, TextKind, append_text, text_of};
+use hearth_protocol::{Message, Part, Problem, ProblemCode, RequestReason, Role, TextKind, append_text, text_of};
 use std::sync::Arc;
 
-/// The beginning of an answer.
-pub(crate) struct Beginning {
-    /// Its tokens.
+/// The existing part of an answer.
+pub(crate) struct ContinuedAnswer {
     pub ids: Vec<u32>,
-    /// The state of its text after them.
-    pub speech: TextStream,
-    /// Its parts without the text that is held back. `None` means that they are the given ones.
+    /// The state of the text after the tokens.
+    pub text: TextStream,
+    /// The answer's parts without text that is held back. `None` means that they are the given
+    /// parts.
     pub so_far: Option<Vec<Part>>,
 }
 
-/// The messages before the answer that is continued, and its parts.
+/// Splits a conversation into the messages before the continued answer, and the parts of the
+/// answer.
 ///
 /// # Errors
-/// The last message is no answer of thoughts and text.
+/// The last message is not an answer that consists of thoughts and text.
 pub(crate) fn split(messages: &[Message]) -> Result<(&[Message], &[Part]), Problem> {
-    let refused = |why: &str| Err(problem(ProblemCode::BadRequest, why));
+    let refused = |reason: RequestReason| Err(problem(ProblemCode::BadRequest, reason));
     let Some((last, before)) = messages.split_last().filter(|(last, _)| last.role == Role::Assistant) else {
-        return refused("Only an answer of the model can be continued, and the conversation does not end with one.");
+        return refused(RequestReason::NoAnswerToContinue);
     };
     let is_text = |part: &Part| matches!(part, Part::Text { .. } | Part::Thinking { .. });
     if before.is_empty() || !last.parts.iter().all(is_text) {
-        refused("This answer has more than text, or no message before it, so it cannot be continued.")
+        refused(RequestReason::AnswerNotContinuable)
     } else {
         Ok((before, &last.parts))
     }
 }
 
-impl Beginning {
-    /// The beginning of an answer to `prompt` with these parts, whose tokens are `known` unless
-    /// they do not decode to them. `speech` is the state before its first token.
-    pub fn new(texts: &Texts, prompt: &[u32], parts: &[Part], known: &[u32], speech: &TextStream) -> Self {
+impl ContinuedAnswer {
+    /// The existing part of an answer to `prompt` with these parts. Its tokens are `ids` if they
+    /// decode to the parts; otherwise the parts are encoded. `text` is the state before the first
+    /// token.
+    pub fn new(texts: &Texts, prompt: &[u32], parts: &[Part], ids: &[u32], text: &TextStream) -> Self {
         let parts = merged(parts);
-        if !known.is_empty()
-            && let Some(replayed) = Self::replay(texts, &parts, known.to_vec(), speech)
+        if !ids.is_empty()
+            && let Some(replayed) = Self::replay(texts, &parts, ids.to_vec(), text)
         {
             return replayed;
         }
-        let ids = encode(texts, prompt, &parts, speech.markers().map(Arc::as_ref));
+        let ids = encode(texts, prompt, &parts, text.markers().map(Arc::as_ref));
         let kind = match parts.last() {
             Some(Part::Thinking { .. }) => TextKind::Thinking,
             _ => TextKind::Text,
         };
-        // Nothing was said: a thought may still begin.
+        // The answer is empty, so a thought may still begin.
         if ids.is_empty() {
-            let (speech, so_far) = (speech.clone(), None);
-            return Self { ids, speech, so_far };
+            let (text, so_far) = (text.clone(), None);
+            return Self { ids, text, so_far };
         }
-        match Self::replay(texts, &parts, ids.clone(), speech) {
+        match Self::replay(texts, &parts, ids.clone(), text) {
             Some(replayed) => Self {
-                speech: replayed.speech.settled(),
+                text: replayed.text.settled(),
                 ..replayed
             },
             None => Self {
                 ids,
-                speech: speech.clone().inside(kind),
+                text: text.clone().inside(kind),
                 so_far: None,
             },
         }
     }
 
     /// The state after these tokens. `None` if they do not decode to the parts.
-    fn replay(texts: &Texts, parts: &[Part], ids: Vec<u32>, speech: &TextStream) -> Option<Self> {
-        let vocabulary = texts.tokenizer.vocab_size();
-        let mut speech = speech.clone();
+    fn replay(texts: &Texts, parts: &[Part], ids: Vec<u32>, text: &TextStream) -> Option<Self> {
+        let vocab = texts.tokenizer.vocab_size();
+        let mut text = text.clone();
         let mut so_far = Vec::new();
         let add = |parts: &mut Vec<Part>, pieces: &[Piece]| pieces.iter().for_each(|piece| piece.add_to(parts));
         for &id in &ids {
-            if id as usize >= vocabulary {
+            if id as usize >= vocab {
                 return None;
             }
-            let said = speech.push(texts, id);
-            if said.stopped {
+            let TextPieces { pieces, stopped } = text.push(texts, id);
+            if stopped {
                 return None;
             }
-            add(&mut so_far, &said.pieces);
+            add(&mut so_far, &pieces);
         }
-        let mut whole = so_far.clone();
-        let held = speech.clone().finish();
-        add(&mut whole, &held.pieces);
-        (whole == parts && !held.stopped).then_some(Self {
+        let mut all = so_far.clone();
+        let held = text.clone().finish();
+        add(&mut all, &held.pieces);
+        (all == parts && !held.stopped).then_some(Self {
             ids,
-            speech,
+            text,
             so_far: Some(so_far),
         })
     }
 }
 
-/// The parts without empty ones, as [`append_text`] makes them.
+/// The parts without empty ones, merged as by [`append_text`].
 fn merged(parts: &[Part]) -> Vec<Part> {
     let mut merged = Vec::new();
     for part in parts {
@@ -108,15 +110,16 @@ fn merged(parts: &[Part]) -> Vec<Part> {
     merged
 }
 
-/// The tokens of parts that follow a prompt. A thought is put between the template's markers, with
-/// the line breaks that models learn; without markers it is left out. What parts say is no marker.
+/// Encodes the parts of an answer to a prompt. A thought is put between the template's markers,
+/// with the line breaks that models are trained on. Without markers, thoughts are omitted. The
+/// letters of markers in the parts are encoded as ordinary text.
 fn encode(texts: &Texts, prompt: &[u32], parts: &[Part], markers: Option<&Markers>) -> Vec<u32> {
-    let said = text_of(parts);
     let Some(markers) = markers else {
-        let pieces: &[TurnPiece] = if said.is_empty() {
+        let text = text_of(parts);
+        let pieces: &[TurnPiece] = if text.is_empty() {
             &[]
         } else {
-            &[TurnPiece::Text(&said)]
+            &[TurnPiece::Text(&text)]
         };
         return encode_turn(&texts.tokenizer, pieces, &[]);
     };

@@ -4,9 +4,10 @@ use crate::adapters::AdaptedModels;
 use crate::chat;
 use crate::draft::{self, DraftFile};
 use crate::json_schema::Schemas;
+use crate::notices::{beyond_training, missing_bytes, template_notice, unknown_settings};
 use crate::numbers::saturating_u32;
 use crate::plan::{self, ModelBytes, PlanOptions, load_with_fallback};
-use crate::problem::{from_gguf, from_load, from_session, from_template, from_tokenizer, interrupted, problem};
+use crate::problem::{from_gguf, from_load, from_session, from_template, from_tokenizer, interrupted};
 use crate::prompt_cache::PromptCache;
 use crate::scheduler::{Drafting, Scheduler};
 use crate::thinking::Markers;
@@ -15,22 +16,22 @@ use hearth_formats::chat_template::{self, ChatTemplate, GenerationPrompt};
 use hearth_formats::gguf::Gguf;
 use hearth_formats::tokenizer::Tokenizer;
 use hearth_llm::threads::{self, Threads};
-use hearth_llm::{Config, LoadOptions, Model, Session, arch};
+use hearth_llm::{Config, LoadOptions, Model, Session};
 use hearth_protocol::{
-    ConversationId, Effort, GpuLayers, LoadRequest, Message, ModelInfo, Plan, Problem, ProblemCode, Thinking,
-    ThinkingSupport,
+    ConversationId, Effort, GpuLayers, LoadReason, LoadRequest, Message, ModelInfo, Notice, Plan, Problem, ProblemCode,
+    Stage, Thinking, ThinkingSupport,
 };
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// Maximum number of threads; more is a typing error.
+/// Maximum number of threads. A larger number is a typing error.
 const MAX_THREADS: u32 = 1024;
 
-/// Progress after opening the file and reading its vocabulary, and after loading the weights; the
-/// KV cache follows.
-const OPENED: f32 = 0.1;
-const WEIGHED: f32 = 0.95;
+/// Progress of a load after the vocabulary is read, and after the weights are loaded. The KV cache
+/// follows.
+const VOCABULARY_READ: f32 = 0.1;
+const WEIGHTS_LOADED: f32 = 0.95;
 
 /// A loaded model with its tokenizer, chat template, KV cache and answers in progress.
 pub struct Engine {
@@ -44,44 +45,44 @@ pub struct Engine {
     info: ModelInfo,
 }
 
-/// The conversion of messages to tokens, and of tokens to text.
+/// Converts messages to tokens, and tokens to text.
 pub(crate) struct Texts {
     pub tokenizer: Arc<Tokenizer>,
     pub template: ChatTemplate,
-    /// The markers of the model's thoughts. `None`: it has none that are known.
+    /// The markers of the model's thoughts. `None` means that it has no known markers.
     pub markers: Option<Arc<Markers>>,
     pub schemas: Schemas,
 }
 
 impl Engine {
-    /// Loads a model. `progress` receives the fraction, from 0 to 1, and the stage in a few words;
-    /// it returns `Break` to cancel.
+    /// Loads a model. `progress` receives the completed fraction, from 0 to 1, and the stage. It
+    /// returns `Break` to cancel.
     ///
     /// # Errors
     /// The file, the device or the settings are invalid, memory is too small, or the load was
     /// cancelled.
     pub fn load(
         request: &LoadRequest,
-        progress: &mut dyn FnMut(f32, &str) -> ControlFlow<()>,
+        progress: &mut dyn FnMut(f32, Stage) -> ControlFlow<()>,
     ) -> Result<Self, Problem> {
-        let began = Instant::now();
-        let mut step = |fraction, stage: &str| match progress(fraction, stage) {
+        let start = Instant::now();
+        let mut step = |fraction, stage| match progress(fraction, stage) {
             ControlFlow::Continue(()) => Ok(()),
             ControlFlow::Break(()) => Err(interrupted()),
         };
-        step(0.0, "opening the file")?;
+        step(0.0, Stage::OpeningFile)?;
         let team = team_size(request.threads)?;
         let gguf = Gguf::open(&request.path).map_err(from_gguf)?;
         let config = Config::from_gguf(&gguf).map_err(from_load)?;
         let device = request.device.as_deref();
-        // In the background, since graphics drivers are slow.
+        // In the background, because queries of graphics drivers are slow.
         hardware::probe_ahead(device);
-        step(OPENED / 2.0, "reading the vocabulary")?;
+        step(VOCABULARY_READ / 2.0, Stage::ReadingVocabulary)?;
         let tokenizer = Tokenizer::from_gguf(&gguf).map_err(from_tokenizer)?;
         let template = ChatTemplate::from_gguf(&gguf).map_err(from_template)?;
-        let mut notices: Vec<String> = template.notice().map(str::to_owned).into_iter().collect();
-        notices.extend(tokenizer.notice());
-        notices.extend(arch::unknown_keys(&gguf, config.architecture));
+        let mut notices: Vec<Notice> = template_notice(&template).into_iter().collect();
+        notices.extend(missing_bytes(&tokenizer));
+        notices.extend(unknown_settings(&gguf, config.architecture));
         let bytes = draft::target_bytes(
             ModelBytes::from_header(&gguf, &config).map_err(from_load)?,
             &request.draft,
@@ -89,13 +90,13 @@ impl Engine {
         let draft_file = DraftFile::open(&request.draft, &tokenizer)?;
         let mut options = PlanOptions::from(request);
         options.draft = draft_file.as_ref().map(|file| file.bytes.clone());
-        let planned = plan::compute_plan(&bytes, &config, &options, &hardware::devices_for(device))?;
-        let context = planned.plan.context;
-        planned.check_main_memory(&mut notices)?;
-        planned.check()?;
-        notices.extend(planned.notice.clone());
+        let first_plan = plan::compute_plan(&bytes, &config, &options, &hardware::devices_for(device))?;
+        let context = first_plan.plan.context;
+        first_plan.check_main_memory(&mut notices)?;
+        first_plan.check()?;
+        notices.extend(first_plan.limits.iter().cloned());
 
-        // Before the weights are loaded, which releases the file's pages.
+        // Before the weights are loaded, because that releases the file's pages.
         let prompt_cache = request
             .prompt_cache
             .as_ref()
@@ -104,7 +105,7 @@ impl Engine {
             Some(_) => Threads::Fixed(team as usize),
             None => Threads::AtMost(team as usize),
         });
-        // Another process may have measured.
+        // Another process may have recorded them since the last load.
         hardware::use_recorded_prefetches();
         options.context = Some(context);
         let with_layers = |layers: usize| {
@@ -114,35 +115,38 @@ impl Engine {
             };
             plan::compute_plan(&bytes, &config, &options, &hardware::devices_for(device))
         };
-        let (session, planned) = load_with_fallback(planned, &mut notices, with_layers, |planned| {
-            // Layers that a GPU refused are on the CPU.
-            planned.check_main_memory(&mut Vec::new())?;
+        let (session, model_plan) = load_with_fallback(first_plan, &mut notices, with_layers, |model_plan| {
+            // After a fallback, more layers are on the CPU.
+            model_plan.check_main_memory(&mut Vec::new())?;
             let options = LoadOptions {
-                placement: Some(planned.placement.clone()),
+                placement: Some(model_plan.placement.clone()),
                 packed_in: packed::folder(),
                 calibrate: hardware::can_record_prefetches(),
             };
-            let model = Model::load(&gguf, &options, &mut |fraction, stage| {
-                progress(OPENED + fraction * (WEIGHED - OPENED), stage)
+            let model = Model::load(&gguf, &options, &mut |fraction| {
+                progress(
+                    VOCABULARY_READ + fraction * (WEIGHTS_LOADED - VOCABULARY_READ),
+                    Stage::ReadingWeights,
+                )
             });
             let model = Arc::new(model.map_err(from_load)?);
             hardware::record_prefetches(model.calibrated());
-            if progress(WEIGHED, "allocating the KV cache").is_break() {
+            if progress(WEIGHTS_LOADED, Stage::AllocatingCache).is_break() {
                 return Err(interrupted());
             }
             Session::with_size(model, bytes.cache_size(context), plan::format(request.kv)).map_err(from_session)
         })?;
-        let drafting = draft::prepare(request, draft_file, session.model(), &bytes, &planned)?;
+        let drafting = draft::prepare(request, draft_file, session.model(), &bytes, &model_plan)?;
         notices.extend(beyond_training(context, &config));
-        let mut info = model_info(request, &gguf, config, planned.plan);
+        let mut info = model_info(request, &gguf, config, model_plan.plan);
         (info.context, info.threads, info.notices) = (context, team, notices);
         info.draft = drafting.as_ref().map(Drafting::kind);
         let chat_template::ThinkingSupport { switch, effort } = template.thinking();
         info.thinking = ThinkingSupport { switch, effort };
-        info.load_seconds = began.elapsed().as_secs_f64();
+        info.load_seconds = start.elapsed().as_secs_f64();
         Ok(Self {
             texts: Arc::new(Texts {
-                markers: Markers::of_model(template.source(), &tokenizer).map(Arc::new),
+                markers: Markers::from_template(template.source(), &tokenizer).map(Arc::new),
                 tokenizer: Arc::new(tokenizer),
                 template,
                 schemas: Schemas::default(),
@@ -162,8 +166,8 @@ impl Engine {
     }
 
     /// Adds a notice for the user.
-    pub(crate) fn note(&mut self, notice: &str) {
-        self.info.notices.push(notice.to_owned());
+    pub(crate) fn note(&mut self, notice: Notice) {
+        self.info.notices.push(notice);
     }
 
     /// The model's tokenizer.
@@ -176,7 +180,7 @@ impl Engine {
         self.session.model()
     }
 
-    /// A new session with an empty KV cache of the same type.
+    /// Returns a new session with an empty KV cache of the same type.
     ///
     /// # Errors
     /// The KV cache cannot be allocated.
@@ -185,15 +189,16 @@ impl Engine {
         Session::with_cache(Arc::clone(self.model()), context, format).map_err(from_session)
     }
 
-    /// A session that no answer uses, for benchmarks. Sessions of ended answers are dropped, so
-    /// that it has the whole KV cache.
+    /// Returns a session that no answer uses, for benchmarks. Drops the sessions of ended answers,
+    /// so that the whole KV cache is available.
     pub fn session_mut(&mut self) -> &mut Session {
         self.scheduler.drop_idle();
         &mut self.session
     }
 
     /// Saves the KV cells of ended answers to the prompt cache, if it is enabled. `give_up` is
-    /// polled and returns `true` to cancel; the part saved so far remains. Errors are only logged.
+    /// called repeatedly and returns `true` to cancel; the part saved so far remains. Errors are
+    /// logged.
     pub fn save_prompt_cache(&mut self, give_up: &dyn Fn() -> bool) {
         if let Some(cache) = &mut self.prompt_cache {
             self.scheduler.save(cache, give_up);
@@ -215,12 +220,12 @@ impl Engine {
         }
     }
 
-    /// Drops all answers, and replaces the KV cache, whatever its state, with an empty one.
+    /// Drops all answers, and replaces the KV cache with an empty one.
     ///
     /// # Errors
     /// The KV cache cannot be allocated.
     pub fn reset_cache(&mut self) -> Result<(), Problem> {
-        // Their sessions would keep the old cache.
+        // The sessions of answers keep the old cache in memory.
         self.scheduler.clear();
         let (size, format) = (self.session.cache().size(), self.session.cache_format());
         self.session = Session::with_size(Arc::clone(self.model()), size, format).map_err(from_session)?;
@@ -229,10 +234,10 @@ impl Engine {
 }
 
 impl Texts {
-    /// The tokens of a conversation, up to the start of the answer.
+    /// Encodes a conversation, up to the start of the answer.
     pub fn encode(&self, messages: &[Message], thinking: Thinking) -> Result<Vec<u32>, Problem> {
         let markers = self.markers.as_deref();
-        let chat = chat::of_messages(messages, markers)?.with_thinking(chat_template::Thinking {
+        let chat = chat::from_messages(messages, markers)?.with_thinking(chat_template::Thinking {
             enabled: thinking.enabled,
             effort: thinking.effort.map(Effort::name),
         });
@@ -242,32 +247,27 @@ impl Texts {
     }
 }
 
-/// The number of threads: as requested, or one per physical core.
+/// The number of threads: the requested one, or one per physical core.
+///
+/// # Errors
+/// The requested number is 0 or too large.
 pub(crate) fn team_size(requested: Option<u32>) -> Result<u32, Problem> {
-    let n = requested.unwrap_or_else(|| saturating_u32(hardware::physical_cores()));
-    if (1..=MAX_THREADS).contains(&n) {
-        return Ok(n);
+    let threads = requested.unwrap_or_else(|| saturating_u32(hardware::physical_cores()));
+    if (1..=MAX_THREADS).contains(&threads) {
+        return Ok(threads);
     }
-    let message = format!("{n} is not a valid number of threads. Choose from 1 to {MAX_THREADS}.");
-    Err(problem(ProblemCode::BadRequest, message))
+    let reason = LoadReason::BadThreads {
+        threads,
+        max: MAX_THREADS,
+    };
+    Err(Problem::new(ProblemCode::BadRequest, reason))
 }
 
-/// A notice if the context is longer than in training.
-fn beyond_training(context: u32, config: &Config) -> Option<String> {
-    let trained = saturating_u32(config.context_trained);
-    (context > trained).then(|| {
-        format!(
-            "The context of {context} tokens is longer than the {trained} that the model was trained with; answers \
-             beyond them may be incoherent."
-        )
-    })
-}
-
-/// Properties of a loaded model, but for its load time, threads and notices.
+/// Properties of a loaded model, without its load time, threads, notices, draft and thinking
+/// support.
 fn model_info(request: &LoadRequest, gguf: &Gguf, config: Config, plan: Plan) -> ModelInfo {
     tracing::info!("{} of {} layers are on GPUs", plan.gpu_layers, plan.layers_total);
-    // The device of the output layer.
-    let answers_on = plan.devices.iter().rfind(|device| !device.layers.is_empty());
+    let output_device = plan.devices.iter().rfind(|device| !device.layers.is_empty());
     ModelInfo {
         path: request.path.clone(),
         name: config.name,
@@ -278,7 +278,7 @@ fn model_info(request: &LoadRequest, gguf: &Gguf, config: Config, plan: Plan) ->
         layers: saturating_u32(config.n_layers),
         context: plan.context,
         context_trained: saturating_u32(config.context_trained),
-        device: answers_on.map_or_else(|| hardware::CPU.to_owned(), |device| device.id.clone()),
+        device: output_device.map_or_else(|| hardware::CPU.to_owned(), |device| device.id.clone()),
         threads: 0,
         load_seconds: 0.0,
         notices: Vec::new(),

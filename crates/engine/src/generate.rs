@@ -1,25 +1,28 @@
-//! Generation: requests become answers, which the scheduler advances together.
+//! Generation: prepares the prompts of requests, and advances their answers together.
 
 use crate::Engine;
 use crate::answer::PromptTokens;
 use crate::context_trim::{TrimError, TrimmedPrompt, trim};
-use crate::continued::{self, Beginning};
+use crate::continued::{self, ContinuedAnswer};
 use crate::engine::Texts;
+use crate::numbers::saturating_u32;
 use crate::problem::{internal, problem};
 use crate::scheduler::Listener;
 use crate::text_stream::TextStream;
 use hearth_formats::tokenizer::Special;
-use hearth_protocol::{Event, GenerateRequest, LeftOut, Message, Problem, ProblemCode, Prompt, RequestId, Summary};
+use hearth_protocol::{
+    DroppedTurns, Event, GenerateRequest, Message, Problem, ProblemCode, Prompt, RequestId, RequestReason, Summary,
+};
 use std::time::Instant;
 
-/// Tokens of the context reserved for the answer, at most a quarter of it.
-const ANSWER: usize = 256;
+/// Tokens of the context that are reserved for the answer, at most a quarter of the context.
+const MAX_RESERVED: usize = 256;
 
 impl Engine {
-    /// Generates an answer to `request`, which arrived at `received`, and nothing else meanwhile.
-    /// `emit` receives every event but the last, whose summary is returned.
+    /// Generates a single answer, to `request`, which arrived at `received`. `emit` receives every
+    /// event but the last, whose summary is returned.
     ///
-    /// `cancelled` is polled before every token and several times a second during prefill; it
+    /// `cancelled` is called before every token and several times a second during prefill. It
     /// returns `true` to cancel.
     ///
     /// # Errors
@@ -32,24 +35,25 @@ impl Engine {
         cancelled: &dyn Fn() -> bool,
         emit: &mut dyn FnMut(Event),
     ) -> Result<Summary, Problem> {
-        let mut alone = Alone {
+        let mut listener = SingleAnswer {
             cancelled,
             emit,
             end: None,
         };
-        // Not interrupted: `cancelled` may be called on this thread only.
+        // The preparation cannot be cancelled, because `cancelled` may be called on this thread
+        // only.
         let prepared = self.preparation(request.clone(), received).prepare()?;
         self.add(1, prepared)?;
-        while alone.end.is_none() {
+        while listener.end.is_none() {
             if !self.is_answering() {
                 return Err(internal("an answer did not end"));
             }
-            if let Err(problem) = self.step(&mut alone) {
+            if let Err(problem) = self.step(&mut listener) {
                 self.scheduler.clear();
                 return Err(problem);
             }
         }
-        alone.end.unwrap_or_else(|| Err(internal("an answer did not end")))
+        listener.end.unwrap_or_else(|| Err(internal("an answer did not end")))
     }
 
     /// Whether answers are queued or in progress.
@@ -60,30 +64,30 @@ impl Engine {
     /// Advances the answers in progress by one step of the model.
     ///
     /// # Errors
-    /// A GPU failed, or a bug. No answer can be continued then.
+    /// A GPU failed, or the step has a bug. No answer can be continued after an error.
     pub(crate) fn step(&mut self, listener: &mut dyn Listener) -> Result<(), Problem> {
         self.scheduler
             .step(&self.texts, &self.session, self.prompt_cache.as_mut(), listener)
     }
 }
 
-/// The tokens, if they fit.
-fn within(ids: Vec<u32>, capacity: usize) -> Result<TrimmedPrompt, TrimError<Problem>> {
+/// Checks that the tokens fit.
+fn check_length(ids: Vec<u32>, capacity: usize) -> Result<TrimmedPrompt, TrimError<Problem>> {
     if ids.len() > capacity {
         Err(TrimError::TooLong { needed: ids.len() })
     } else {
-        Ok(TrimmedPrompt { ids, left_out: None })
+        Ok(TrimmedPrompt { ids, dropped: None })
     }
 }
 
 /// The listener of the only answer.
-struct Alone<'a> {
+struct SingleAnswer<'a> {
     cancelled: &'a dyn Fn() -> bool,
     emit: &'a mut dyn FnMut(Event),
     end: Option<Result<Summary, Problem>>,
 }
 
-impl Listener for Alone<'_> {
+impl Listener for SingleAnswer<'_> {
     fn is_cancelled(&self, _: RequestId) -> bool {
         (self.cancelled)()
     }
@@ -98,19 +102,19 @@ impl Listener for Alone<'_> {
 }
 
 impl Texts {
-    /// The prompt's tokens, after dropping turns that do not fit the context.
+    /// Encodes the prompt of a request. Turns that do not fit the context are dropped.
     pub(crate) fn prompt(
         &self,
         request: &GenerateRequest,
         context: usize,
-    ) -> Result<(PromptTokens, Option<LeftOut>), Problem> {
+    ) -> Result<(PromptTokens, Option<DroppedTurns>), Problem> {
         let capacity = Capacity::new(request, context);
         let encode = |messages: &[Message]| self.encode(messages, request.thinking);
-        let fitted = match &request.prompt {
+        let trimmed = match &request.prompt {
             Prompt::Continue { messages, ids } => return self.continued(request, messages, ids, &capacity),
             Prompt::Chat(messages) if messages.is_empty() => Ok(TrimmedPrompt {
                 ids: Vec::new(),
-                left_out: None,
+                dropped: None,
             }),
             Prompt::Chat(messages) => trim(messages, capacity.prompt, encode),
             Prompt::Raw(text) => {
@@ -119,66 +123,68 @@ impl Texts {
                     .into_iter()
                     .chain(self.tokenizer.encode(text, Special::Text))
                     .collect();
-                within(ids, capacity.prompt)
+                check_length(ids, capacity.prompt)
             }
-            Prompt::Tokens(ids) => within(ids.clone(), capacity.prompt),
+            Prompt::Tokens(ids) => check_length(ids.clone(), capacity.prompt),
         };
-        let TrimmedPrompt { ids, left_out } = fitted.map_err(|error| capacity.refuse(error))?;
+        let TrimmedPrompt { ids, dropped } = trimmed.map_err(|error| capacity.refuse(error))?;
         if ids.is_empty() {
-            let why = "The message is empty. Write a message first.";
-            return Err(problem(ProblemCode::BadRequest, why));
+            return Err(problem(ProblemCode::BadRequest, RequestReason::EmptyMessage));
         }
-        let speech = TextStream::new(self, request, &ids);
+        let text = TextStream::new(self, request, &ids);
         let prompt = PromptTokens {
             ids,
-            begun: 0,
-            speech,
+            continued: 0,
+            text,
             so_far: None,
         };
-        Ok((prompt, left_out))
+        Ok((prompt, dropped))
     }
 
-    /// The prompt of a continued answer: as when it began, and its tokens so far. If they leave no
-    /// room, more turns are dropped.
+    /// Encodes the prompt of a continued answer: the original prompt, and the answer's tokens so
+    /// far. If these leave no room, more turns are dropped.
     fn continued(
         &self,
         request: &GenerateRequest,
         messages: &[Message],
-        known: &[u32],
+        ids: &[u32],
         capacity: &Capacity,
-    ) -> Result<(PromptTokens, Option<LeftOut>), Problem> {
+    ) -> Result<(PromptTokens, Option<DroppedTurns>), Problem> {
         let (before, parts) = continued::split(messages)?;
         let encode = |messages: &[Message]| self.encode(messages, request.thinking);
-        let mut fitted = trim(before, capacity.prompt, encode).map_err(|error| capacity.refuse(error))?;
-        let speech = TextStream::new(self, request, &fitted.ids);
-        let Beginning { ids, speech, so_far } = Beginning::new(self, &fitted.ids, parts, known, &speech);
-        let begun = ids.len();
-        if fitted.ids.len() + begun < capacity.context {
-            fitted.ids.extend(ids);
+        let mut trimmed = trim(before, capacity.prompt, encode).map_err(|error| capacity.refuse(error))?;
+        let text = TextStream::new(self, request, &trimmed.ids);
+        let ContinuedAnswer { ids, text, so_far } = ContinuedAnswer::new(self, &trimmed.ids, parts, ids, &text);
+        let continued = ids.len();
+        if trimmed.ids.len() + continued < capacity.context {
+            trimmed.ids.extend(ids);
         } else {
             let encode = |messages: &[Message]| Ok::<_, Problem>([encode(messages)?, ids.clone()].concat());
-            fitted = trim(before, capacity.prompt, encode).map_err(|error| capacity.refuse_continued(error, begun))?;
+            trimmed =
+                trim(before, capacity.prompt, encode).map_err(|error| capacity.refuse_continued(error, continued))?;
         }
         let prompt = PromptTokens {
-            ids: fitted.ids,
-            begun,
-            speech,
+            ids: trimmed.ids,
+            continued,
+            text,
             so_far,
         };
-        Ok((prompt, fitted.left_out))
+        Ok((prompt, trimmed.dropped))
     }
 }
 
-/// The tokens that a context has for a prompt.
+/// The division of a context, in tokens.
 struct Capacity {
     context: usize,
+    /// Reserved for the answer.
     reserved: usize,
+    /// Available to the prompt.
     prompt: usize,
 }
 
 impl Capacity {
     fn new(request: &GenerateRequest, context: usize) -> Self {
-        let reserved = ANSWER.min(context / 4).max(1);
+        let reserved = MAX_RESERVED.min(context / 4).max(1);
         let reserved = request
             .max_tokens
             .map_or(reserved, |max| reserved.min(max.max(1) as usize));
@@ -190,33 +196,30 @@ impl Capacity {
     }
 
     fn refuse(&self, error: TrimError<Problem>) -> Problem {
-        let Self {
-            context,
-            reserved,
-            prompt,
-        } = self;
         match error {
             TrimError::Encode(problem) => problem,
             TrimError::TooLong { needed } => problem(
                 ProblemCode::PromptTooLong,
-                format!(
-                    "The message has {needed} tokens, but the context fits {prompt} ({context}, less {reserved} for \
-                     the answer). Shorten it, or load the model with a larger context."
-                ),
+                RequestReason::PromptTooLong {
+                    tokens: saturating_u32(needed),
+                    fits: saturating_u32(self.prompt),
+                    context: saturating_u32(self.context),
+                    reserved: saturating_u32(self.reserved),
+                },
             ),
         }
     }
 
-    fn refuse_continued(&self, error: TrimError<Problem>, begun: usize) -> Problem {
+    fn refuse_continued(&self, error: TrimError<Problem>, continued: usize) -> Problem {
         match error {
             TrimError::Encode(problem) => problem,
             TrimError::TooLong { needed } => problem(
                 ProblemCode::PromptTooLong,
-                format!(
-                    "The answer has {begun} tokens, {needed} with the message before it, and fills the context of {}. \
-                     Load the model with a larger context to continue it.",
-                    self.context
-                ),
+                RequestReason::AnswerTooLong {
+                    tokens: saturating_u32(continued),
+                    needed: saturating_u32(needed),
+                    context: saturating_u32(self.context),
+                },
             ),
         }
     }

@@ -1,5 +1,5 @@
-//! Answers that follow a JSON schema: of each step's tokens, only those that continue valid JSON
-//! are left to the sampler. The grammar is llguidance's.
+//! Answers that follow a JSON schema: before each token is sampled, the tokens that would not
+//! continue valid JSON are masked. The grammars are compiled by llguidance.
 
 use crate::problem::{internal, interrupted, problem};
 use crate::schema_pattern;
@@ -7,7 +7,7 @@ use crate::thinking::Markers;
 use hearth_formats::interrupt;
 use hearth_formats::tokenizer::Tokenizer;
 use hearth_llm::Constraint;
-use hearth_protocol::{GenerateRequest, Problem, ProblemCode, parse_json_schema};
+use hearth_protocol::{GenerateRequest, Problem, ProblemCode, RequestReason, parse_json_schema};
 use llguidance::api::TopLevelGrammar;
 use llguidance::toktrie::{ApproximateTokEnv, TokRxInfo, TokTrie, TokenizerEnv};
 use llguidance::{JsonCompileOptions, Matcher, ParserFactory};
@@ -18,30 +18,31 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, mpsc};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// White space between the tokens of JSON: a space, or a line break with its indentation. With no
+/// White space between the tokens of JSON: a space, or a line break with indentation. Without a
 /// limit, a small model may write white space until its context is full.
 const WHITE_SPACE: &str = r"\x20|\x0D?\x0A[\x20\x09]{0,64}";
 /// The byte before the text of a control token in a trie.
 const CONTROL: u8 = 0xff;
-/// Most states of the lexer, of at most 2 kB each.
+/// Maximum number of states of the lexer, of at most 2 kB each.
 const MAX_LEXER_STATES: usize = 50_000;
-/// Longest token in bytes; the trie's depth is limited to 256.
-const MAX_WORD: usize = 250;
-/// Longest reason of the library that is shown, in characters.
-const MAX_REASON: usize = 300;
+/// Maximum bytes of a token: the trie's depth is limited to 256.
+const MAX_TOKEN_BYTES: usize = 250;
+/// Maximum characters of a reason of the library that is shown to the user.
+const MAX_REASON_CHARS: usize = 300;
 
-/// Longest time for which a schema is compiled. 64 KiB of an ordinary one take less than a second.
-const MAX_DURATION: Duration = Duration::from_secs(10);
-/// Time between two questions whether to give up.
-const POLL: Duration = Duration::from_millis(10);
+/// Time limit for the compilation of a schema. An ordinary schema of 64 KiB takes less than a
+/// second.
+const TIME_LIMIT: Duration = Duration::from_secs(10);
+/// Interval between two checks for an interruption.
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
 /// Maximum number of compilations that continue after their requests have given up.
 const MAX_ABANDONED: usize = 2;
 
-/// Compiles schemas for the vocabulary of a model, which is prepared when the first one is used.
+/// Compiles schemas for the vocabulary of a model, which is prepared when the first schema is used.
 #[derive(Default)]
 pub(crate) struct Schemas {
     factory: OnceLock<Option<Arc<ParserFactory>>>,
-    /// Compilations that were given up.
+    /// Compilations whose requests have given up.
     abandoned: Mutex<Vec<Compilation>>,
 }
 
@@ -53,11 +54,11 @@ struct Compilation {
 }
 
 impl Schemas {
-    /// The schema of a request. `None` means that it has none.
+    /// Compiles the schema of a request. `None` means that it has none.
     ///
     /// # Errors
-    /// The schema is no JSON, too long or unsupported, or the model has no end-of-turn token.
-    pub fn of_request(
+    /// The schema is not JSON, too long or unsupported, or the model has no end-of-turn token.
+    pub fn for_request(
         &self,
         request: &GenerateRequest,
         tokenizer: &Tokenizer,
@@ -67,13 +68,9 @@ impl Schemas {
             return Ok(None);
         };
         let grammar = grammar(text)?;
-        let built = || factory(tokenizer, markers).map(Arc::new);
-        let factory = self.factory.get_or_init(built).as_ref();
-        let factory = factory.ok_or_else(|| {
-            refuse(
-                "This model has no end-of-turn token, so its answers cannot follow a JSON schema. Remove the schema.",
-            )
-        })?;
+        let build = || factory(tokenizer, markers).map(Arc::new);
+        let factory = self.factory.get_or_init(build).as_ref();
+        let factory = factory.ok_or_else(|| refuse(RequestReason::SchemaNeedsEndOfTurn))?;
         let matcher = self.compile(factory, text, grammar)?;
         match matcher.get_error() {
             Some(reason) => Err(unsupported(text, &reason)),
@@ -81,33 +78,31 @@ impl Schemas {
         }
     }
 
-    /// Compiles a grammar on a separate thread, since the library neither stops on request nor
-    /// observes its limits: the intersection of many patterns takes exponential time. If a schema
-    /// that was given up is requested again, its compilation continues.
+    /// Compiles a grammar on a separate thread, because the library cannot be interrupted and
+    /// ignores its limits: the intersection of many patterns takes exponential time. If an
+    /// abandoned schema is requested again, its compilation continues.
     ///
     /// # Errors
-    /// It takes too long, too many are still being compiled, or it was interrupted.
+    /// The compilation takes too long, too many schemas are still being compiled, or the request
+    /// was interrupted.
     fn compile(&self, factory: &Arc<ParserFactory>, text: &str, grammar: TopLevelGrammar) -> Result<Matcher, Problem> {
         let mut abandoned = self.abandoned.lock().unwrap_or_else(PoisonError::into_inner);
-        let began = Instant::now();
+        let start = Instant::now();
         let compilation = loop {
             interrupt::check().map_err(|_| interrupted())?;
-            if let Some(at) = abandoned.iter().position(|other| other.text == text) {
-                break abandoned.swap_remove(at);
+            if let Some(index) = abandoned.iter().position(|other| other.text == text) {
+                break abandoned.swap_remove(index);
             }
             abandoned.retain(|other| !other.thread.is_finished());
             if abandoned.len() < MAX_ABANDONED {
                 break Compilation::begin(factory, text, grammar)?;
             }
-            if began.elapsed() > MAX_DURATION {
-                return Err(refuse(
-                    "Two JSON schemas of earlier requests are still being compiled. Wait until they are, or unload the \
-                     model to end that, and simplify those schemas.",
-                ));
+            if start.elapsed() > TIME_LIMIT {
+                return Err(refuse(RequestReason::SchemasCompiling));
             }
-            thread::sleep(POLL);
+            thread::sleep(POLL_INTERVAL);
         };
-        compilation.wait(began).map_err(|(compilation, problem)| {
+        compilation.wait(start).map_err(|(compilation, problem)| {
             abandoned.extend(compilation);
             problem
         })
@@ -116,11 +111,11 @@ impl Schemas {
 
 impl Compilation {
     fn begin(factory: &Arc<ParserFactory>, text: &str, grammar: TopLevelGrammar) -> Result<Self, Problem> {
-        let (done, result) = mpsc::channel();
+        let (sender, result) = mpsc::channel();
         let factory = Arc::clone(factory);
         let thread = thread::Builder::new().name("schema".to_owned()).spawn(move || {
-            // The request may have given up.
-            let _ = done.send(Matcher::new(factory.create_parser(grammar)));
+            // The receiver is dropped if the request has given up and the compilation is forgotten.
+            let _ = sender.send(Matcher::new(factory.create_parser(grammar)));
         });
         Ok(Self {
             text: text.to_owned(),
@@ -129,11 +124,13 @@ impl Compilation {
         })
     }
 
-    /// Waits for the result. A compilation that continues is returned with the reason for giving
-    /// up.
-    fn wait(self, began: Instant) -> Result<Matcher, (Option<Self>, Problem)> {
+    /// Waits for the result.
+    ///
+    /// # Errors
+    /// The reason for giving up, and the compilation if it continues.
+    fn wait(self, start: Instant) -> Result<Matcher, (Option<Self>, Problem)> {
         loop {
-            match self.result.recv_timeout(POLL) {
+            match self.result.recv_timeout(POLL_INTERVAL) {
                 Ok(matcher) => return Ok(matcher),
                 Err(mpsc::RecvTimeoutError::Disconnected) => {
                     return Err((None, internal("a JSON schema was not compiled")));
@@ -141,9 +138,8 @@ impl Compilation {
                 Err(mpsc::RecvTimeoutError::Timeout) if interrupt::check().is_err() => {
                     return Err((Some(self), interrupted()));
                 }
-                Err(mpsc::RecvTimeoutError::Timeout) if began.elapsed() > MAX_DURATION => {
-                    let problem = refuse("The JSON schema takes too long to compile. Simplify the schema.");
-                    return Err((Some(self), problem));
+                Err(mpsc::RecvTimeoutError::Timeout) if start.elapsed() > TIME_LIMIT => {
+                    return Err((Some(self), refuse(RequestReason::SchemaTooSlow)));
                 }
                 Err(mpsc::RecvTimeoutError::Timeout) => {}
             }
@@ -154,9 +150,9 @@ impl Compilation {
 /// The grammar of a schema.
 ///
 /// # Errors
-/// It is no JSON object, or too long.
+/// The schema is not a JSON object, or too long.
 fn grammar(text: &str) -> Result<TopLevelGrammar, Problem> {
-    let mut schema = Value::Object(parse_json_schema(text).map_err(refuse)?);
+    let mut schema = Value::Object(parse_json_schema(text)?);
     let options = JsonCompileOptions {
         whitespace_pattern: Some(WHITE_SPACE.to_owned()),
         coerce_one_of: true,
@@ -170,9 +166,9 @@ fn grammar(text: &str) -> Result<TopLevelGrammar, Problem> {
 /// token, or that its trie cannot be built because of a bug.
 fn factory(tokenizer: &Tokenizer, markers: Option<&Markers>) -> Option<ParserFactory> {
     let tokens = u32::try_from(tokenizer.vocab_size()).ok()?;
-    let ends: Vec<u32> = (0..tokens).filter(|id| tokenizer.is_end_of_generation(*id)).collect();
+    let end_tokens: Vec<u32> = (0..tokens).filter(|id| tokenizer.is_end_of_generation(*id)).collect();
     let words: Vec<Vec<u8>> = (0..tokens).map(|id| word(tokenizer, markers, id)).collect();
-    let trie = TokTrie::from(&TokRxInfo::new(tokens, *ends.first()?), &words).with_eos_tokens(&ends);
+    let trie = TokTrie::from(&TokRxInfo::new(tokens, *end_tokens.first()?), &words).with_eos_tokens(&end_tokens);
     let environment: Arc<dyn TokenizerEnv + Sync> = Arc::new(ApproximateTokEnv::new(trie));
     let mut factory = ParserFactory::new_simple(&environment).ok()?;
     factory.quiet();
@@ -182,54 +178,52 @@ fn factory(tokenizer: &Tokenizer, markers: Option<&Markers>) -> Option<ParserFac
     Some(factory)
 }
 
-/// The bytes of a token in the trie. A token without bytes is never allowed. A token that is a
-/// thought's marker is a control token, whatever its type: JSON has its letters, in other tokens.
+/// The bytes of a token in the trie. A token without bytes is never allowed. A marker of thoughts
+/// is a control token, whatever its type; strings in JSON can have its letters in other tokens.
 fn word(tokenizer: &Tokenizer, markers: Option<&Markers>, id: u32) -> Vec<u8> {
     let is_marker = markers.is_some_and(|markers| markers.edge(id).is_some());
     let is_control = is_marker || tokenizer.is_special(id) || tokenizer.is_end_of_generation(id);
     let bytes = tokenizer.token_bytes(id).unwrap_or_default();
     match bytes.first() {
-        _ if bytes.len() > MAX_WORD => Vec::new(),
+        _ if bytes.len() > MAX_TOKEN_BYTES => Vec::new(),
         _ if is_control => iter::once(CONTROL).chain(bytes.iter().copied()).collect(),
-        // No text begins with this byte, and the trie would take it for a control token.
+        // The trie would take the token for a control token. No text begins with this byte.
         Some(&CONTROL) => Vec::new(),
         _ => bytes.to_vec(),
     }
 }
 
-/// A JSON schema, and the tokens of an answer that follow it so far.
+/// A JSON schema, with the state after the tokens of an answer so far.
 #[derive(Clone)]
 pub(crate) struct Schema {
     matcher: Matcher,
 }
 
 impl Schema {
-    /// Consumes the beginning of a continued answer.
+    /// Consumes the existing part of a continued answer.
     ///
     /// # Errors
     /// Neither its tokens nor its text follow the schema.
     pub fn follow(&mut self, tokens: &[u32], text: &str) -> Result<(), Problem> {
-        let before = self.matcher.clone();
+        let initial = self.matcher.clone();
         if self.consume(tokens) {
             return Ok(());
         }
-        // The tokens of a thought, or with white space that the text lacks.
-        self.matcher = before;
+        // The tokens include a thought, or white space that the text does not have.
+        self.matcher = initial;
         self.follow_text(text)
     }
 
     /// Consumes text.
     ///
     /// # Errors
-    /// It does not follow the schema.
+    /// The text does not follow the schema.
     pub fn follow_text(&mut self, text: &str) -> Result<(), Problem> {
         let environment = self.matcher.tok_env().map_err(|error| failed(&error.to_string()))?;
         if self.consume(&environment.tokenize_bytes(text.as_bytes())) {
             Ok(())
         } else {
-            Err(refuse(
-                "The answer so far does not follow the JSON schema. Regenerate it, or remove the schema.",
-            ))
+            Err(refuse(RequestReason::SchemaNotFollowed))
         }
     }
 
@@ -250,7 +244,7 @@ impl Constraint for Schema {
     fn mask(&mut self, logits: &mut [f32]) -> Result<(), String> {
         let allowed = self.matcher.compute_mask_or_eos();
         let allowed = allowed.map_err(|error| first_line(&error.to_string()))?;
-        // Logits beyond the vocabulary belong to no token.
+        // Logits beyond the vocabulary belong to no token, and are masked.
         let words = allowed.as_slice().iter().copied().chain(iter::repeat(0));
         for (logits, bits) in logits.chunks_mut(u32::BITS as usize).zip(words) {
             for (bit, logit) in logits.iter_mut().enumerate() {
@@ -263,7 +257,7 @@ impl Constraint for Schema {
     }
 
     fn accept(&mut self, token: u32) {
-        // An error shows in the next mask.
+        // The next `mask` returns an error.
         let _ = self.matcher.consume_token(token);
     }
 
@@ -278,26 +272,26 @@ impl Constraint for Schema {
 
 /// The problem of an answer whose grammar reached a limit.
 pub(crate) fn failed(reason: &str) -> Problem {
-    refuse(format!(
-        "The answer cannot be kept to the JSON schema: {reason}. Simplify the schema."
-    ))
+    refuse(RequestReason::SchemaFailed {
+        detail: reason.to_owned(),
+    })
 }
 
-fn refuse(message: impl Into<String>) -> Problem {
-    problem(ProblemCode::BadRequest, message)
+fn refuse(reason: RequestReason) -> Problem {
+    problem(ProblemCode::BadRequest, reason)
 }
 
 /// The problem of a schema that the library refused for a reason.
 fn unsupported(schema: &str, reason: &str) -> Problem {
-    let (why, advice) = match schema_pattern::reason(schema, reason) {
-        Some(why) => (why, "Change the pattern."),
-        None => (first_line(reason), "Simplify the schema."),
-    };
-    refuse(format!("The JSON schema is not supported: {why}. {advice}"))
+    refuse(
+        schema_pattern::reason(schema, reason).unwrap_or_else(|| RequestReason::SchemaUnsupported {
+            detail: first_line(reason),
+        }),
+    )
 }
 
-/// The first line of a reason, without a full stop, within a length that can be shown.
+/// The first line of a reason without its full stop, shortened to [`MAX_REASON_CHARS`].
 fn first_line(reason: &str) -> String {
     let line = reason.lines().next().unwrap_or_default().trim_end_matches('.');
-    line.chars().take(MAX_REASON).collect()
+    line.chars().take(MAX_REASON_CHARS).collect()
 }

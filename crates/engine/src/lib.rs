@@ -1,6 +1,6 @@
 //! The engine of a worker: hardware, memory plan, the loaded model, generation and fine-tuning.
 //!
-//! [`Engine`] loads a model and generates answers; [`worker::serve`] does so for another process,
+//! [`Engine`] loads a model and generates answers. [`worker::serve`] does so for another process,
 //! over the protocol. The commands of `hearth` use the engine directly.
 
 mod adapters;
@@ -16,6 +16,7 @@ pub mod hardware;
 mod json_schema;
 mod measure;
 pub mod memory;
+pub mod notices;
 mod numbers;
 pub mod packed;
 pub mod plan;

@@ -1,33 +1,37 @@
-//! Benchmark of the loaded model.
+//! Benchmarks the loaded model.
 
 use crate::Engine;
 use crate::numbers::saturating_u32;
 use crate::problem::{from_session, problem};
 use hearth_llm::{Session, greedy};
-use hearth_protocol::{Measured, Problem, ProblemCode};
+use hearth_protocol::{Measured, Problem, ProblemCode, RequestReason};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// Tokens of prefill and decode.
-const PROMPT: usize = 512;
-const ANSWER: usize = 64;
+/// Maximum tokens of the measured prefill.
+const MAX_PROMPT_TOKENS: usize = 512;
+/// Maximum tokens of the measured decode.
+const MAX_ANSWER_TOKENS: usize = 64;
 
 impl Engine {
     /// Prefills random tokens and decodes greedily, in a separate session. `progress` receives the
-    /// fraction, from 0 to 1; it returns `Break` to cancel.
+    /// completed fraction, from 0 to 1. It returns `Break` to cancel.
     ///
     /// # Errors
     /// The context is too short, the GPU failed, or the measurement was cancelled.
     pub fn measure(&self, progress: &mut dyn FnMut(f32) -> ControlFlow<()>) -> Result<Measured, Problem> {
         let context = self.session.context();
-        let answer = ANSWER.min(context / 4);
-        let prompt = PROMPT.min(context - answer);
-        if answer == 0 {
-            let message = format!("A context of {context} tokens is too short for a measurement. Choose a longer one.");
-            return Err(problem(ProblemCode::BadRequest, message));
+        let answer_tokens = MAX_ANSWER_TOKENS.min(context / 4);
+        let prompt_tokens = MAX_PROMPT_TOKENS.min(context - answer_tokens);
+        if answer_tokens == 0 {
+            let context = saturating_u32(context);
+            return Err(problem(
+                ProblemCode::BadRequest,
+                RequestReason::ContextTooShort { context },
+            ));
         }
-        let stopped = || problem(ProblemCode::Cancelled, "The measurement was cancelled.");
+        let cancelled = || problem(ProblemCode::Cancelled, RequestReason::MeasurementCancelled);
         let vocab = self.model().config().vocab as u64;
         // Knuth's generator for MMIX: the same tokens on every machine.
         let mut state = 1u64;
@@ -37,39 +41,39 @@ impl Engine {
                 .wrapping_add(1_442_695_040_888_963_407);
             ((state >> 33) % vocab) as u32
         };
-        let ids: Vec<u32> = (0..prompt).map(|_| token()).collect();
-        let mut read = |ids: &[u32], share: f32| {
+        let ids: Vec<u32> = (0..prompt_tokens).map(|_| token()).collect();
+        let mut prefill = |ids: &[u32], fraction: f32| {
             let format = self.session.cache_format();
-            let session = Session::with_cache(Arc::clone(self.model()), prompt + answer, format);
+            let session = Session::with_cache(Arc::clone(self.model()), prompt_tokens + answer_tokens, format);
             let mut session = session.map_err(from_session)?;
-            let began = Instant::now();
-            let read = session
-                .prefill(ids, &mut |_, _| progress(share))
+            let start = Instant::now();
+            let prefill = session
+                .prefill(ids, &mut |_, _| progress(fraction))
                 .map_err(from_session)?;
-            let seconds = began.elapsed().as_secs_f64();
-            if read.completed {
+            let seconds = start.elapsed().as_secs_f64();
+            if prefill.completed {
                 Ok((session, seconds))
             } else {
-                Err(stopped())
+                Err(cancelled())
             }
         };
         // Warm-up: touches memory and fills caches.
-        read(&ids[..prompt.div_ceil(2)], 0.0)?;
-        let (mut session, reading) = read(&ids, 0.2)?;
-        let began = Instant::now();
+        prefill(&ids[..prompt_tokens.div_ceil(2)], 0.0)?;
+        let (mut session, prefill_seconds) = prefill(&ids, 0.2)?;
+        let start = Instant::now();
         let mut next = greedy(session.logits()).unwrap_or_default();
-        for step in 0..answer {
-            if progress(0.5 + 0.5 * step as f32 / answer as f32).is_break() {
-                return Err(stopped());
+        for step in 0..answer_tokens {
+            if progress(0.5 + 0.5 * step as f32 / answer_tokens as f32).is_break() {
+                return Err(cancelled());
             }
             next = session.push_greedy(next).map_err(from_session)?.unwrap_or_default();
         }
-        let answering = began.elapsed().as_secs_f64();
+        let decode_seconds = start.elapsed().as_secs_f64();
         Ok(Measured {
-            prompt_tokens_per_second: prompt as f64 / reading.max(1e-9),
-            tokens_per_second: answer as f64 / answering.max(1e-9),
-            prompt_tokens: saturating_u32(prompt),
-            tokens: saturating_u32(answer),
+            prompt_tokens_per_second: prompt_tokens as f64 / prefill_seconds.max(1e-9),
+            tokens_per_second: answer_tokens as f64 / decode_seconds.max(1e-9),
+            prompt_tokens: saturating_u32(prompt_tokens),
+            tokens: saturating_u32(answer_tokens),
         })
     }
 }

@@ -1,4 +1,4 @@
-//! Resident memory of this process, and releasing free memory to the system.
+//! Resident memory of processes, and the release of free memory to the system.
 
 /// Peak resident memory of this process in bytes. `None` if unknown.
 #[cfg(target_os = "linux")]
@@ -13,16 +13,16 @@ pub fn peak() -> Option<u64> {
 #[cfg(all(unix, not(target_os = "linux")))]
 pub fn peak() -> Option<u64> {
     let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
-    // SAFETY: getrusage writes one rusage to the pointer; if it fails, zeroes are a valid one.
+    // SAFETY: getrusage writes one rusage to the pointer. If it fails, the zeroed value is valid.
     let usage = unsafe {
         if libc::getrusage(libc::RUSAGE_SELF, usage.as_mut_ptr()) != 0 {
             return None;
         }
         usage.assume_init()
     };
-    // macOS counts bytes, the other systems kibibytes.
+    // macOS counts bytes, other systems kibibytes.
     let unit = if cfg!(target_vendor = "apple") { 1 } else { 1024 };
-    u64::try_from(usage.ru_maxrss).ok().map(|most| most * unit)
+    u64::try_from(usage.ru_maxrss).ok().map(|max| max * unit)
 }
 
 /// Peak resident memory of this process in bytes. `None` if unknown.
@@ -35,9 +35,10 @@ pub fn peak() -> Option<u64> {
         cb: size,
         ..Default::default()
     };
-    // SAFETY: the handle is this process's own, and `size` is the size of `counters`.
-    let read = unsafe { K32GetProcessMemoryInfo(GetCurrentProcess(), &mut counters, size) };
-    (read != 0).then_some(counters.PeakWorkingSetSize as u64)
+    // SAFETY: the handle is the pseudo handle of this process, and `size` is the size of
+    // `counters`.
+    let success = unsafe { K32GetProcessMemoryInfo(GetCurrentProcess(), &mut counters, size) };
+    (success != 0).then_some(counters.PeakWorkingSetSize as u64)
 }
 
 /// Current resident memory of this process in bytes. `None` if unknown.
@@ -53,20 +54,20 @@ fn resident_of(process: sysinfo::Pid) -> Option<u64> {
     system.process(process).map(|process| process.memory())
 }
 
-/// Private resident memory of a process in bytes, without the files that it maps. `None` if it does
-/// not exist.
+/// Private resident memory of a process in bytes, without mapped files. `None` if it does not
+/// exist.
 #[cfg(target_os = "linux")]
-pub fn private_of(process: u32) -> Option<u64> {
+pub fn private(process: u32) -> Option<u64> {
     let status = std::fs::read_to_string(format!("/proc/{process}/status")).ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:"))?;
     let kibibytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
     Some(kibibytes * 1024)
 }
 
-/// Resident memory of a process in bytes; here with the files that it maps. `None` if it does not
-/// exist.
+/// Resident memory of a process in bytes, which on this system includes mapped files. `None` if it
+/// does not exist.
 #[cfg(not(target_os = "linux"))]
-pub fn private_of(process: u32) -> Option<u64> {
+pub fn private(process: u32) -> Option<u64> {
     resident_of(sysinfo::Pid::from_u32(process))
 }
 
@@ -74,7 +75,7 @@ pub fn private_of(process: u32) -> Option<u64> {
 pub fn release() {
     hearth_kernels::scratch::release();
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
-    // SAFETY: malloc_trim only touches free memory, and may be called at any time.
+    // SAFETY: malloc_trim accesses only free memory, and may be called at any time.
     unsafe {
         libc::malloc_trim(0);
     }

@@ -11,7 +11,7 @@ pub fn set_cache_folder(folder: Option<PathBuf>) {
     *FOLDER.lock().unwrap_or_else(PoisonError::into_inner) = folder;
 }
 
-/// The folder.
+/// The cache folder of packed weights. `None` means that the cache is disabled.
 pub(crate) fn folder() -> Option<PathBuf> {
     FOLDER.lock().unwrap_or_else(PoisonError::into_inner).clone()
 }

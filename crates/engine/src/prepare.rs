@@ -1,6 +1,6 @@
-//! Preparing an answer: reading its adapters, rendering and tokenizing the prompt, fitting it to
-//! the context, compiling the JSON schema. It takes seconds for a long text, a slow template or a
-//! slow disk, so the worker does it beside the answers in progress.
+//! Prepares an answer: reads its adapters, renders and tokenizes the prompt, fits it to the
+//! context, and compiles the JSON schema. This may take seconds for a long text, a slow template or
+//! a slow disk, so a worker does it on threads beside the answers in progress.
 
 use crate::Engine;
 use crate::adapters::{AdaptedModels, ChosenAdapters};
@@ -10,11 +10,11 @@ use crate::numbers::saturating_u32;
 use crate::problem::interrupted;
 use hearth_formats::interrupt::Interrupt;
 use hearth_llm::threads;
-use hearth_protocol::{GenerateRequest, LeftOut, Message, Problem, RequestId, Thinking};
+use hearth_protocol::{DroppedTurns, GenerateRequest, Message, Problem, RequestId, Thinking};
 use std::sync::Arc;
 use std::time::Instant;
 
-/// An answer to be prepared on any thread.
+/// The preparation of an answer, which may run on any thread.
 pub(crate) struct Preparation {
     texts: Arc<Texts>,
     adapted: Arc<AdaptedModels>,
@@ -24,12 +24,12 @@ pub(crate) struct Preparation {
     number: u64,
 }
 
-/// An answer that the scheduler can begin.
-pub(crate) struct Prepared {
+/// An answer that is ready for the scheduler.
+pub(crate) struct PreparedAnswer {
     number: u64,
     answer: Answer,
     adapters: ChosenAdapters,
-    left_out: Option<LeftOut>,
+    dropped: Option<DroppedTurns>,
 }
 
 impl Preparation {
@@ -38,21 +38,21 @@ impl Preparation {
         self.request.json_schema.is_some()
     }
 
-    /// Prepares the answer unless it is interrupted.
+    /// Prepares the answer, until `interrupt` stops it.
     ///
     /// # Errors
     /// An adapter or the template fails, the prompt is longer than the context, a setting is
-    /// invalid, or it was interrupted.
-    pub fn run(self, interrupt: &Interrupt) -> Result<Prepared, Problem> {
-        let prepared = interrupt.run(|| self.prepare());
-        prepared.unwrap_or_else(|_| Err(interrupted()))
+    /// invalid, or the preparation was interrupted.
+    pub fn run(self, interrupt: &Interrupt) -> Result<PreparedAnswer, Problem> {
+        let result = interrupt.run(|| self.prepare());
+        result.unwrap_or_else(|_| Err(interrupted()))
     }
 
-    /// Prepares the answer on this thread, until an [`Interrupt`] that is running it stops it.
+    /// Prepares the answer on this thread. If an [`Interrupt`] runs it, that can stop it.
     ///
     /// # Errors
-    /// As [`Preparation::run`].
-    pub fn prepare(self) -> Result<Prepared, Problem> {
+    /// See [`Preparation::run`].
+    pub fn prepare(self) -> Result<PreparedAnswer, Problem> {
         let Self {
             texts,
             adapted,
@@ -62,25 +62,25 @@ impl Preparation {
             number,
         } = self;
         let adapters = adapted.read(&request.adapters)?;
-        let (prompt, left_out) = texts.prompt(&request, context)?;
+        let (prompt, dropped) = texts.prompt(&request, context)?;
         let answer = Answer::new(&texts, request, received, prompt, context)?;
-        Ok(Prepared {
+        Ok(PreparedAnswer {
             number,
             answer,
             adapters,
-            left_out,
+            dropped,
         })
     }
 }
 
-/// Messages to be counted on any thread.
-pub(crate) struct Counting {
+/// The count of a conversation's tokens, which may run on any thread.
+pub(crate) struct TokenCount {
     texts: Arc<Texts>,
     messages: Vec<Message>,
 }
 
-impl Counting {
-    /// Number of their tokens, template included.
+impl TokenCount {
+    /// Counts the tokens of the messages, including the template's.
     ///
     /// # Errors
     /// The template fails.
@@ -92,7 +92,7 @@ impl Counting {
 }
 
 impl Engine {
-    /// The preparation of an answer to a request that arrived at `received`.
+    /// Returns the preparation of an answer to a request that arrived at `received`.
     pub(crate) fn preparation(&mut self, request: GenerateRequest, received: Instant) -> Preparation {
         Preparation {
             texts: Arc::clone(&self.texts),
@@ -104,28 +104,28 @@ impl Engine {
         }
     }
 
-    /// The counting of a conversation's tokens.
-    pub(crate) fn counting(&self, messages: Vec<Message>) -> Counting {
-        Counting {
+    /// Returns the count of a conversation's tokens.
+    pub(crate) fn token_count(&self, messages: Vec<Message>) -> TokenCount {
+        TokenCount {
             texts: Arc::clone(&self.texts),
             messages,
         }
     }
 
-    /// Queue a prepared answer. [`Engine::step`] generates it.
+    /// Queues a prepared answer. [`Engine::step`] generates it.
     ///
     /// # Errors
     /// An adapter belongs to another model.
-    pub(crate) fn add(&mut self, id: RequestId, prepared: Prepared) -> Result<(), Problem> {
-        let Prepared {
+    pub(crate) fn add(&mut self, id: RequestId, prepared: PreparedAnswer) -> Result<(), Problem> {
+        let PreparedAnswer {
             number,
             answer,
             adapters,
-            left_out,
+            dropped,
         } = prepared;
-        let (adapted, _) = self.adapted.attach(adapters)?;
+        let adapted = self.adapted.attach(adapters)?;
         threads::set_on_battery(answer.request.on_battery);
-        self.scheduler.add(id, number, answer, adapted, left_out);
+        self.scheduler.add(id, number, answer, adapted, dropped);
         Ok(())
     }
 }

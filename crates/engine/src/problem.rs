@@ -1,4 +1,4 @@
-//! Errors of the lower crates as [`Problem`]s of the protocol.
+//! Converts errors of the lower crates to [`Problem`]s of the protocol.
 
 use crate::json_schema;
 use hearth_formats::adapter::{AdapterError, AdapterProblem};
@@ -7,24 +7,21 @@ use hearth_formats::dataset::{DatasetError, DatasetProblem};
 use hearth_formats::gguf::{GgufError, GgufProblem};
 use hearth_formats::tokenizer::TokenizerError;
 use hearth_llm::{LoadError, SamplingError, SessionError};
-use hearth_protocol::{Problem, ProblemCode};
+use hearth_protocol::{Problem, ProblemCode, Reason, RequestReason, WorkerReason};
 use hearth_train::{MergeError, TrainError};
 use std::any::Any;
 use std::io;
 use std::path::Path;
 
-/// A problem with a code and a sentence.
-pub(crate) fn problem(code: ProblemCode, message: impl Into<String>) -> Problem {
-    Problem {
-        code,
-        message: message.into(),
-    }
+/// Returns a problem with a code and a reason.
+pub(crate) fn problem(code: ProblemCode, reason: impl Into<Reason>) -> Problem {
+    Problem::new(code, reason)
 }
 
-/// A bug in Hearth.
-pub(crate) fn internal(what: &str) -> Problem {
-    let message = format!("Internal error in Hearth ({what}). Please report it; trying again may work.");
-    problem(ProblemCode::Internal, message)
+/// The problem of a bug in Hearth.
+pub(crate) fn internal(detail: &str) -> Problem {
+    let detail = detail.to_owned();
+    problem(ProblemCode::Internal, WorkerReason::Internal { detail })
 }
 
 /// The message of a panic.
@@ -40,14 +37,14 @@ pub(crate) fn from_gguf(error: GgufError) -> Problem {
         GgufProblem::BigEndian | GgufProblem::Version(_) => ProblemCode::Unsupported,
         _ => ProblemCode::FileInvalid,
     };
-    problem(code, error.to_string())
+    Problem::detail(code, error)
 }
 
 pub(crate) fn from_tokenizer(error: TokenizerError) -> Problem {
     match error {
         TokenizerError::Gguf(error) => from_gguf(error),
-        TokenizerError::Unknown { .. } => problem(ProblemCode::Unsupported, error.to_string()),
-        TokenizerError::Malformed { .. } => problem(ProblemCode::FileInvalid, error.to_string()),
+        TokenizerError::Unknown { .. } => Problem::detail(ProblemCode::Unsupported, error),
+        TokenizerError::Malformed { .. } => Problem::detail(ProblemCode::FileInvalid, error),
     }
 }
 
@@ -55,7 +52,7 @@ pub(crate) fn from_template(error: TemplateError) -> Problem {
     if let TemplateError::Interrupted = error {
         return interrupted();
     }
-    problem(ProblemCode::Template, error.to_string())
+    Problem::detail(ProblemCode::Template, error)
 }
 
 pub(crate) fn from_load(error: LoadError) -> Problem {
@@ -69,12 +66,12 @@ pub(crate) fn from_load(error: LoadError) -> Problem {
         | LoadError::Shape { .. }
         | LoadError::NotFinite { .. } => ProblemCode::FileInvalid,
     };
-    problem(code, error.to_string())
+    Problem::detail(code, error)
 }
 
-/// The error of a load or run that was cancelled.
+/// The problem of a cancelled request.
 pub(crate) fn interrupted() -> Problem {
-    problem(ProblemCode::Cancelled, "The operation was cancelled.")
+    problem(ProblemCode::Cancelled, RequestReason::Cancelled)
 }
 
 pub(crate) fn from_session(error: SessionError) -> Problem {
@@ -85,7 +82,7 @@ pub(crate) fn from_session(error: SessionError) -> Problem {
         SessionError::Embeddings { .. } | SessionError::OtherModel => ProblemCode::Internal,
         SessionError::Device(_) => ProblemCode::NoDevice,
     };
-    problem(code, error.to_string())
+    Problem::detail(code, error)
 }
 
 pub(crate) fn from_sampling(error: SamplingError) -> Problem {
@@ -94,18 +91,12 @@ pub(crate) fn from_sampling(error: SamplingError) -> Problem {
         | SamplingError::TooManyStrings { .. }
         | SamplingError::LongString { .. }
         | SamplingError::ReplacementCharacter => {
-            problem(ProblemCode::BadRequest, format!("A setting is invalid: {error}."))
+            let detail = error.to_string();
+            problem(ProblemCode::BadRequest, RequestReason::SettingInvalid { detail })
         }
         SamplingError::Constraint(reason) => json_schema::failed(&reason),
-        SamplingError::NothingLeft => {
-            let message = "The sampling parameters leave no token to go on with. Remove a banned string or a logit \
-                           bias, or lower a penalty.";
-            problem(ProblemCode::BadRequest, message)
-        }
-        SamplingError::NoLogits => {
-            let message = "The model's logits are NaN or infinite, so its file is probably corrupt. Download it again.";
-            problem(ProblemCode::FileInvalid, message)
-        }
+        SamplingError::NothingLeft => problem(ProblemCode::BadRequest, RequestReason::NoTokenLeft),
+        SamplingError::NoLogits => problem(ProblemCode::FileInvalid, RequestReason::LogitsNotFinite),
     }
 }
 
@@ -113,15 +104,15 @@ pub(crate) fn from_dataset(error: DatasetError) -> Problem {
     if matches!(error.problem, DatasetProblem::Cancelled) {
         return interrupted();
     }
-    problem(ProblemCode::DataInvalid, error.to_string())
+    Problem::detail(ProblemCode::DataInvalid, error)
 }
 
 pub(crate) fn from_adapter(error: AdapterError) -> Problem {
     let code = match &error.problem {
-        AdapterProblem::Read(source) | AdapterProblem::Write(source) => of_disk(source),
+        AdapterProblem::Read(source) | AdapterProblem::Write(source) => disk_code(source),
         _ => ProblemCode::AdapterInvalid,
     };
-    problem(code, error.to_string())
+    Problem::detail(code, error)
 }
 
 pub(crate) fn from_train(error: TrainError) -> Problem {
@@ -133,10 +124,10 @@ pub(crate) fn from_train(error: TrainError) -> Problem {
         TrainError::InitialAdapter(_) | TrainError::Adapter(_) => ProblemCode::AdapterInvalid,
         TrainError::Diverged { .. } => ProblemCode::Diverged,
         TrainError::Aborted => ProblemCode::Internal,
-        TrainError::Write { source, .. } => of_disk(source),
+        TrainError::Write { source, .. } => disk_code(source),
         TrainError::Checkpoint { .. } => ProblemCode::FileInvalid,
     };
-    problem(code, error.to_string())
+    Problem::detail(code, error)
 }
 
 pub(crate) fn from_merge(error: MergeError) -> Problem {
@@ -144,23 +135,32 @@ pub(crate) fn from_merge(error: MergeError) -> Problem {
         MergeError::Adapter(error) => from_adapter(error),
         MergeError::Gguf(error) => from_gguf(error),
         MergeError::Cancelled => interrupted(),
-        error @ MergeError::Corrupt { .. } => problem(ProblemCode::FileInvalid, error.to_string()),
+        error @ MergeError::Corrupt { .. } => Problem::detail(ProblemCode::FileInvalid, error),
         error @ (MergeError::Type { .. } | MergeError::NotStorable { .. }) => {
-            problem(ProblemCode::Unsupported, error.to_string())
+            Problem::detail(ProblemCode::Unsupported, error)
         }
     }
 }
 
-/// A disk error with its path.
+/// The problem of an I/O error on this path.
 pub(crate) fn disk(path: &Path, error: &io::Error) -> Problem {
-    let what = match of_disk(error) {
-        ProblemCode::DiskFull => "The disk is full. Free some space, then try again.",
-        _ => "Check that it exists and that you have permission to read and write it.",
+    let (path, detail) = (path_text(path), error.to_string());
+    let code = disk_code(error);
+    let reason = match code {
+        ProblemCode::DiskFull => WorkerReason::DiskFull { path, detail },
+        _ => WorkerReason::FileUnreadable { path, detail },
     };
-    problem(of_disk(error), format!("{}: {error}. {what}", path.display()))
+    problem(code, reason)
 }
 
-fn of_disk(error: &io::Error) -> ProblemCode {
+/// Converts a path for a reason. Bytes that are not UTF-8 are replaced, since JSON cannot represent
+/// them.
+pub(crate) fn path_text(path: &Path) -> String {
+    path.to_string_lossy().into_owned()
+}
+
+/// The code of an I/O error.
+fn disk_code(error: &io::Error) -> ProblemCode {
     match error.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => {
             ProblemCode::DiskFull

@@ -1,20 +1,20 @@
 //! The prompt cache: KV cells of conversations on disk, so that a reopened conversation continues
 //! without prefill.
 //!
-//! One folder per conversation, named by its id, with one file per model (and its adapters) that
-//! answered in it, in the format of [`Session::save`]; each answer appends its new cells. There is
-//! no fsync: after a power cut, a file is valid up to its first incomplete segment. A lost file
-//! only costs time, so errors are logged and the prompt is prefilled instead.
+//! There is one folder per conversation, named by its id, with one file per model (and its
+//! adapters) that answered in it, in the format of [`Session::save`]. Each answer appends its new
+//! cells. There is no fsync: after a power failure, a file is valid up to its first incomplete
+//! segment. A lost file costs only time, so errors are logged and the prompt is prefilled instead.
 //!
-//! Anything else in the folder is the user's: only regular `*.kv` files that are named by a key, in
-//! real folders whose name is a number, are read, counted and deleted; symbolic links are not
+//! Other files in the folder belong to the user. Only regular `*.kv` files that are named by a key,
+//! in real folders whose name is a number, are read, counted and deleted. Symbolic links are not
 //! followed.
 
-use crate::adapters::{self, ActiveAdapters};
+use crate::adapters::{self, ActiveAdapter, ActiveAdapters};
 use hearth_formats::gguf::{Gguf, Identity};
 use hearth_formats::hex;
 use hearth_llm::{SavedCells, Session, SnapshotError, SnapshotKey, common_prefix};
-use hearth_protocol::{AdapterChoice, ConversationId, PromptCacheFolder};
+use hearth_protocol::{ConversationId, PromptCacheFolder};
 use sha2::{Digest, Sha256};
 use std::collections::HashMap;
 use std::fs::{self, File};
@@ -22,11 +22,11 @@ use std::io::{self, BufReader, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-/// Minimum number of tokens; for fewer, prefill is as fast.
+/// Minimum number of tokens. For fewer tokens, prefill is as fast.
 const MIN_TOKENS: usize = 64;
 /// Minimum ratio of the time to prefill a token to the time to read its cells from disk.
 const MIN_SPEEDUP: usize = 16;
-/// Sets of adapters whose keys are kept.
+/// Maximum number of sets of adapters whose keys are kept.
 const MAX_KEYS: usize = 64;
 /// Hexadecimal digits of a key in a file's name.
 const KEY_DIGITS: usize = 32;
@@ -43,14 +43,14 @@ pub(crate) struct PromptCache {
     /// Identity of the model's file. Unlike the fingerprint in adapter manifests, it need not
     /// recognize copies elsewhere, and is faster to compute.
     model: Identity,
-    /// Key of each set of adapters so far; files are named by it and begin with it.
+    /// Key of each set of adapters so far. A file is named by its key and begins with it.
     keys: Vec<(ActiveAdapters, SnapshotKey)>,
-    /// Contents of the files read so far.
+    /// Tokens of the files that were read so far.
     saved: HashMap<PathBuf, SavedCells>,
 }
 
 impl PromptCache {
-    /// The cache in a folder that is created on demand. `None` if the model is not from files.
+    /// The cache in a folder, which is created on demand. `None` if the model is not from a file.
     pub fn new(folder: &PromptCacheFolder, model: &Gguf) -> Option<Self> {
         Some(Self {
             folder: folder.path.clone(),
@@ -64,31 +64,31 @@ impl PromptCache {
     /// Restores the file with the longest common prefix with `ids` into the session, if that is
     /// faster than prefill.
     pub fn restore(&mut self, session: &mut Session, active_adapters: &ActiveAdapters, ids: &[u32]) {
-        let there = session.reusable(ids);
-        if ids.len() - there < MIN_TOKENS {
+        let reusable = session.reusable(ids);
+        if ids.len() - reusable < MIN_TOKENS {
             return;
         }
         let Some(key) = self.key(active_adapters) else { return };
-        let name = name(&key);
-        let (mut best, mut longest) = (None, there);
+        let name = file_name(&key);
+        let (mut best, mut longest) = (None, reusable);
         for (path, _) in files(&self.folder) {
-            if path.file_name().is_none_or(|it| *it != *name) {
+            if path.file_name().is_none_or(|file_name| *file_name != *name) {
                 continue;
             }
-            let look = || session.saved(&key, &mut File::open(&path)?);
+            let read = || session.saved(&key, &mut File::open(&path)?);
             // A file of another format counts as empty until it is rewritten.
             let saved = self
                 .saved
                 .entry(path.clone())
-                .or_insert_with(|| look().unwrap_or_default());
+                .or_insert_with(|| read().unwrap_or_default());
             let shared = session.restorable(saved, common_prefix(saved.tokens(), ids));
-            if shared > longest && (shared - there) * MIN_SPEEDUP >= shared {
+            if shared > longest && (shared - reusable) * MIN_SPEEDUP >= shared {
                 (best, longest) = (Some(path), shared);
             }
         }
         let Some(path) = best else { return };
         match restore_from(session, &key, &path, longest) {
-            Ok(()) => used(&path),
+            Ok(()) => mark_used(&path),
             Err(error) => {
                 tracing::warn!(path = %path.display(), %error, "a prompt cache file is unusable");
                 self.saved.remove(&path);
@@ -96,8 +96,8 @@ impl PromptCache {
         }
     }
 
-    /// Saves the session's KV cells for a conversation, unless they are few. `give_up` is polled
-    /// between segments and returns `true` to cancel; complete segments remain.
+    /// Saves the session's KV cells for a conversation, if there are enough of them. `give_up` is
+    /// called between segments and returns `true` to cancel; complete segments remain.
     pub fn save(
         &mut self,
         conversation: ConversationId,
@@ -109,7 +109,7 @@ impl PromptCache {
             return;
         }
         let Some(key) = self.key(active_adapters) else { return };
-        let path = self.conversation_folder(conversation).join(name(&key));
+        let path = self.conversation_folder(conversation).join(file_name(&key));
         let mut saved = SavedCells::default();
         if let Err(error) = self.write(&path, &key, session, &mut saved, give_up) {
             tracing::warn!(path = %path.display(), %error, "a conversation could not be saved completely");
@@ -129,7 +129,7 @@ impl PromptCache {
         self.saved.retain(|path, _| !path.starts_with(&folder));
         if is_conversation(&folder) {
             cache_files(&folder).for_each(|(path, _)| remove_file(&path));
-            // Also if it has no file of the cache; fails if it has others.
+            // The folder may have had no file of the cache. Fails if the folder has other files.
             let _ = fs::remove_dir(&folder);
         }
     }
@@ -139,16 +139,16 @@ impl PromptCache {
     }
 
     /// The key of the model with its adapters: a hash of everything that the cells depend on.
-    /// `None` if an adapter's files are gone or were replaced after it was loaded.
+    /// `None` if an adapter's files were deleted or replaced after it was loaded.
     fn key(&mut self, active_adapters: &ActiveAdapters) -> Option<SnapshotKey> {
-        if let Some(at) = self.keys.iter().position(|(of, _)| of == active_adapters) {
-            // The least recently used one is the first.
-            self.keys[at..].rotate_left(1);
+        if let Some(index) = self.keys.iter().position(|(adapters, _)| adapters == active_adapters) {
+            // The least recently used key is the first.
+            self.keys[index..].rotate_left(1);
             return self.keys.last().map(|(_, key)| *key);
         }
         let mut hash = Sha256::new_with_prefix(self.model.hex());
         hash.update(hearth_kernels::linear::arithmetic_id());
-        for (choice, _) in active_adapters {
+        for ActiveAdapter { choice, .. } in active_adapters {
             hash.update(choice.scale.to_ne_bytes());
             for file in adapters::files(&choice.path) {
                 let mut file = File::open(file).ok()?;
@@ -156,8 +156,8 @@ impl PromptCache {
                 io::copy(&mut file, &mut hash).ok()?;
             }
         }
-        let is_loaded = |(choice, time): &(AdapterChoice, _)| adapters::written(&choice.path) == *time;
-        if !active_adapters.iter().all(is_loaded) {
+        let is_unchanged = |adapter: &ActiveAdapter| adapters::modified(&adapter.choice.path) == adapter.modified;
+        if !active_adapters.iter().all(is_unchanged) {
             return None;
         }
         let key = hash.finalize().into();
@@ -168,7 +168,7 @@ impl PromptCache {
         Some(key)
     }
 
-    /// Appends missing cells to a file, replacing cells that differ. On return, also after an
+    /// Appends missing cells to a file, and replaces cells that differ. On return, also after an
     /// error, `saved` describes the file.
     fn write(
         &mut self,
@@ -183,7 +183,7 @@ impl PromptCache {
         if !is_conversation(folder) {
             return Err(io::Error::other("the conversation's folder is a link").into());
         }
-        if fs::symlink_metadata(path).is_ok_and(|about| !about.is_file()) {
+        if fs::symlink_metadata(path).is_ok_and(|metadata| !metadata.is_file()) {
             return Err(io::Error::other("it is a link").into());
         }
         let file = File::options()
@@ -193,54 +193,57 @@ impl PromptCache {
             .truncate(false)
             .open(path)?;
         *saved = session.saved(key, &mut &file).unwrap_or_default();
-        let whole = session.savable().len();
-        if saved.tokens().starts_with(session.savable()) && session.restorable(saved, whole) == whole {
-            used(path);
+        let savable = session.savable().len();
+        if saved.tokens().starts_with(session.savable()) && session.restorable(saved, savable) == savable {
+            mark_used(path);
             return Ok(());
         }
         session.cut(saved);
         let mut save = |saved: &mut SavedCells| {
-            // Truncation frees space, too.
+            // Truncated first, since that may free space.
             file.set_len(saved.bytes())?;
             self.reserve(path, saved.bytes(), session.bytes_to_save(saved))?;
             (&file).seek(SeekFrom::Start(saved.bytes()))?;
             session.save(key, saved, &mut CancellableFile { file: &file, give_up })
         };
-        let saving = save(saved);
-        if saving.is_err() {
+        let result = save(saved);
+        if result.is_err() {
             truncate(&file, path, saved)?;
         }
-        saving
+        result
     }
 
-    /// Evicts files so that the file at `path`, of `there` bytes, can grow by `more` bytes.
-    fn reserve(&mut self, path: &Path, there: u64, more: u64) -> io::Result<()> {
-        if there + more > self.max_bytes {
+    /// Evicts files so that the file at `path`, of `current` bytes, can grow by `more` bytes.
+    fn reserve(&mut self, path: &Path, current: u64, more: u64) -> io::Result<()> {
+        if current + more > self.max_bytes {
             return Err(io::Error::other("it is larger than the prompt cache's limit"));
         }
         if hearth_formats::free_space(&self.folder).is_some_and(|free| free < more.saturating_add(RESERVED_DISK)) {
             return Err(io::Error::other("the disk is nearly full"));
         }
-        self.evict(Some(path), there + more);
+        self.evict(Some(path), current + more);
         Ok(())
     }
 
-    /// Removes the least recently used files until `bytes` more fit, not counting the file at
-    /// `path`.
+    /// Removes the least recently used files until `bytes` more fit. The file at `path` is not
+    /// counted and not removed.
     fn evict(&mut self, path: Option<&Path>, bytes: u64) {
         let others = files(&self.folder).filter(|(other, _)| path.is_none_or(|path| path != other));
         let mut others: Vec<_> = others
-            .map(|(path, about)| (about.modified().unwrap_or(SystemTime::UNIX_EPOCH), about.len(), path))
+            .map(|(path, metadata)| {
+                let modified = metadata.modified().unwrap_or(SystemTime::UNIX_EPOCH);
+                (modified, metadata.len(), path)
+            })
             .collect();
         others.sort();
-        let mut taken: u64 = others.iter().map(|(_, bytes, _)| bytes).sum();
+        let mut used: u64 = others.iter().map(|(_, bytes, _)| bytes).sum();
         for (_, freed, path) in others {
-            if taken + bytes <= self.max_bytes {
+            if used + bytes <= self.max_bytes {
                 break;
             }
             remove_file(&path);
             self.saved.remove(&path);
-            taken -= freed;
+            used -= freed;
         }
     }
 }
@@ -271,13 +274,13 @@ fn restore_from(session: &mut Session, key: &SnapshotKey, path: &Path, count: us
     let saved = session.restore(key, &mut BufReader::new(&file), count)?;
     if saved.tokens().len() < count {
         truncate(&file, path, &saved)?;
-        let good = format!("only {} of {count} tokens are valid", saved.tokens().len());
-        return Err(io::Error::other(good).into());
+        let error = format!("only {} of {count} tokens are valid", saved.tokens().len());
+        return Err(io::Error::other(error).into());
     }
     Ok(())
 }
 
-/// Truncates a file after its valid part; removes it if there is none.
+/// Truncates a file after its valid part. Removes the file if it has none.
 fn truncate(file: &File, path: &Path, saved: &SavedCells) -> io::Result<()> {
     if saved.tokens().is_empty() {
         remove_file(path);
@@ -286,7 +289,7 @@ fn truncate(file: &File, path: &Path, saved: &SavedCells) -> io::Result<()> {
 }
 
 /// File name of a model in a conversation's folder.
-fn name(key: &SnapshotKey) -> String {
+fn file_name(key: &SnapshotKey) -> String {
     format!("{}.{EXTENSION}", hex(&key[..KEY_DIGITS / 2]))
 }
 
@@ -303,14 +306,14 @@ fn cache_files(conversation: &Path) -> impl Iterator<Item = (PathBuf, fs::Metada
     entries(conversation)
         // The metadata of an entry describes the link, not its target.
         .filter_map(|entry| Some((entry.path(), entry.metadata().ok()?)))
-        .filter(|(path, about)| about.is_file() && is_named_by_key(path))
+        .filter(|(path, metadata)| metadata.is_file() && is_named_by_key(path))
 }
 
-/// Whether a file has a [`name`] of this cache.
+/// Whether a file has a [`file_name`] of this cache.
 fn is_named_by_key(path: &Path) -> bool {
     let stem = path.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
     let is_key = stem.len() == KEY_DIGITS && stem.bytes().all(|byte| byte.is_ascii_hexdigit());
-    is_key && path.extension().is_some_and(|end| end == EXTENSION)
+    is_key && path.extension().is_some_and(|extension| extension == EXTENSION)
 }
 
 fn entries(folder: &Path) -> impl Iterator<Item = fs::DirEntry> + use<> {
@@ -321,11 +324,11 @@ fn entries(folder: &Path) -> impl Iterator<Item = fs::DirEntry> + use<> {
 fn is_conversation(path: &Path) -> bool {
     let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
     let is_number = !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_digit());
-    is_number && fs::symlink_metadata(path).is_ok_and(|about| about.is_dir())
+    is_number && fs::symlink_metadata(path).is_ok_and(|metadata| metadata.is_dir())
 }
 
 /// Sets a file's modification time to now, for LRU eviction.
-fn used(path: &Path) {
+fn mark_used(path: &Path) {
     let file = File::options().append(true).open(path);
     if let Err(error) = file.and_then(|file| file.set_modified(SystemTime::now())) {
         tracing::debug!(path = %path.display(), %error, "a file's time could not be set");
@@ -339,7 +342,7 @@ fn remove_file(path: &Path) {
     {
         tracing::warn!(path = %path.display(), %error, "a file could not be removed");
     }
-    // The folder may hold other files.
+    // Fails if the folder has other files.
     let _ = path.parent().map(fs::remove_dir);
 }
 
@@ -347,14 +350,14 @@ fn remove_file(path: &Path) {
 mod tests {
     use super::*;
     use crate::Engine;
-    use hearth_protocol::LoadRequest;
+    use hearth_protocol::{AdapterChoice, LoadRequest};
     use std::cell::Cell;
     use std::ops::ControlFlow;
     use std::time::Duration;
     use tempfile::TempDir;
 
     /// A tiny model with a prompt cache.
-    fn loaded(folder: &TempDir) -> Engine {
+    fn load(folder: &TempDir) -> Engine {
         let request = LoadRequest {
             path: Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/models/llama.gguf"),
             context: Some(256),
@@ -368,18 +371,18 @@ mod tests {
         Engine::load(&request, &mut |_, _| ControlFlow::Continue(())).unwrap()
     }
 
-    /// Tokens of a conversation; no two share a prefix.
+    /// Tokens of a conversation. No two conversations share a prefix.
     fn ids(conversation: ConversationId) -> Vec<u32> {
         vec![conversation as u32; 100]
     }
 
-    fn read(engine: &mut Engine, ids: &[u32]) {
-        let go = &mut |_: usize, _: usize| ControlFlow::Continue(());
-        engine.session.prefill(ids, go).unwrap();
+    fn prefill(engine: &mut Engine, ids: &[u32]) {
+        let progress = &mut |_: usize, _: usize| ControlFlow::Continue(());
+        engine.session.prefill(ids, progress).unwrap();
     }
 
     fn prefill_and_save(engine: &mut Engine, conversation: ConversationId) {
-        read(engine, &ids(conversation));
+        prefill(engine, &ids(conversation));
         save(engine, conversation, &|| false);
     }
 
@@ -388,26 +391,26 @@ mod tests {
         cache.save(conversation, &engine.session, &ActiveAdapters::new(), give_up);
     }
 
-    /// Number of these tokens in the cache.
-    fn known(engine: &mut Engine, ids: &[u32]) -> usize {
+    /// Number of these tokens that are restored from the cache.
+    fn restored_tokens(engine: &mut Engine, ids: &[u32]) -> usize {
         let cache = engine.prompt_cache.as_mut().unwrap();
         cache.restore(&mut engine.session, &ActiveAdapters::new(), ids);
         common_prefix(engine.session.tokens(), ids)
     }
 
-    /// Number of tokens of a conversation in the cache.
-    fn recalled(engine: &mut Engine, conversation: ConversationId) -> usize {
-        known(engine, &ids(conversation))
+    /// Number of tokens of a conversation that are restored from the cache.
+    fn restored(engine: &mut Engine, conversation: ConversationId) -> usize {
+        restored_tokens(engine, &ids(conversation))
     }
 
-    fn all(folder: &TempDir) -> Vec<PathBuf> {
+    fn all_files(folder: &TempDir) -> Vec<PathBuf> {
         files(folder.path()).map(|(path, _)| path).collect()
     }
 
     #[test]
     fn the_least_recently_used_file_is_evicted() {
         let folder = tempfile::tempdir().unwrap();
-        let mut engine = loaded(&folder);
+        let mut engine = load(&folder);
         prefill_and_save(&mut engine, 1);
         prefill_and_save(&mut engine, 2);
         for (path, _) in files(folder.path()) {
@@ -416,31 +419,31 @@ mod tests {
             file.set_modified(SystemTime::now() - Duration::from_secs(seconds))
                 .unwrap();
         }
-        assert_eq!(recalled(&mut engine, 1), 96, "whole tiles only");
-        let (_, about) = files(folder.path()).next().unwrap();
-        engine.prompt_cache.as_mut().unwrap().max_bytes = about.len() * 5 / 2;
+        assert_eq!(restored(&mut engine, 1), 96, "whole tiles only");
+        let (_, metadata) = files(folder.path()).next().unwrap();
+        engine.prompt_cache.as_mut().unwrap().max_bytes = metadata.len() * 5 / 2;
         prefill_and_save(&mut engine, 3);
         assert_eq!(
-            [1, 2, 3].map(|conversation| recalled(&mut engine, conversation)),
+            [1, 2, 3].map(|conversation| restored(&mut engine, conversation)),
             [96, 0, 96]
         );
-        assert_eq!(all(&folder).len(), 2);
+        assert_eq!(all_files(&folder).len(), 2);
     }
 
     #[test]
     fn short_cancelled_or_corrupt_files_are_not_used() {
         let folder = tempfile::tempdir().unwrap();
-        let mut engine = loaded(&folder);
-        read(&mut engine, &[1; 63]);
+        let mut engine = load(&folder);
+        prefill(&mut engine, &[1; 63]);
         save(&mut engine, 1, &|| false);
-        read(&mut engine, &ids(1));
+        prefill(&mut engine, &ids(1));
         save(&mut engine, 1, &|| true);
-        assert!(all(&folder).is_empty());
+        assert!(all_files(&folder).is_empty());
 
         prefill_and_save(&mut engine, 1);
         prefill_and_save(&mut engine, 2);
         let [corrupt, intact] = [1, 2].map(|conversation: u32| folder.path().join(conversation.to_string()));
-        let file = all(&folder)
+        let file = all_files(&folder)
             .into_iter()
             .find(|path| path.starts_with(&corrupt))
             .unwrap();
@@ -448,16 +451,16 @@ mod tests {
         let half = bytes.len() / 2;
         bytes[half] ^= 1;
         fs::write(&file, &bytes).unwrap();
-        assert_eq!(recalled(&mut engine, 1), 0);
+        assert_eq!(restored(&mut engine, 1), 0);
         assert!(!corrupt.exists() && intact.exists());
 
-        let mut next = loaded(&folder);
-        assert_eq!(recalled(&mut next, 2), 96);
+        let mut next = load(&folder);
+        assert_eq!(restored(&mut next, 2), 96);
         next.remove_prompt_cache(2);
         assert!(!intact.exists());
-        read(&mut engine, &[9]);
+        prefill(&mut engine, &[9]);
         assert_eq!(
-            recalled(&mut engine, 2),
+            restored(&mut engine, 2),
             0,
             "nor in a worker that has its tokens in memory"
         );
@@ -466,14 +469,14 @@ mod tests {
     #[test]
     fn an_answer_appends_to_the_valid_part() {
         let folder = tempfile::tempdir().unwrap();
-        let mut engine = loaded(&folder);
+        let mut engine = load(&folder);
         prefill_and_save(&mut engine, 1);
-        let file = all(&folder).remove(0);
+        let file = all_files(&folder).remove(0);
         let first = fs::read(&file).unwrap();
-        let more = |kind| [&ids(1)[..96], &[kind; 64]].concat();
+        let extended = |token| [&ids(1)[..96], &[token; 64]].concat();
 
-        read(&mut engine, &more(2));
-        // The header and some of the new cells.
+        prefill(&mut engine, &extended(2));
+        // Cancelled after the header and some of the new cells.
         let polls = Cell::new(0);
         save(&mut engine, 1, &|| polls.replace(polls.get() + 1) == 3);
         assert!(polls.get() > 3 && fs::read(&file).unwrap() == first);
@@ -482,10 +485,10 @@ mod tests {
         assert!(both.starts_with(&first));
         save(&mut engine, 1, &|| panic!("nothing is new"));
 
-        // Another worker writes.
-        let mut other = loaded(&folder);
-        assert_eq!(known(&mut other, &more(3)), 96);
-        read(&mut other, &more(3));
+        // Another worker writes to the file.
+        let mut other = load(&folder);
+        assert_eq!(restored_tokens(&mut other, &extended(3)), 96);
+        prefill(&mut other, &extended(3));
         save(&mut other, 1, &|| false);
         assert_eq!(fs::metadata(&file).unwrap().len(), both.len() as u64);
         save(&mut engine, 1, &|| false);
@@ -494,15 +497,15 @@ mod tests {
         let mut corrupt = both.clone();
         *corrupt.last_mut().unwrap() ^= 1;
         fs::write(&file, corrupt).unwrap();
-        let mut next = loaded(&folder);
-        assert_eq!(known(&mut next, &more(2)), 96);
+        let mut next = load(&folder);
+        assert_eq!(restored_tokens(&mut next, &extended(2)), 96);
         assert!(fs::read(&file).unwrap() == first);
-        read(&mut next, &more(2));
+        prefill(&mut next, &extended(2));
         save(&mut next, 1, &|| false);
         assert!(fs::read(&file).unwrap() == both);
 
         // A longer file is not replaced by its prefix.
-        read(&mut next, &ids(1)[..96]);
+        prefill(&mut next, &ids(1)[..96]);
         save(&mut next, 1, &|| false);
         assert!(fs::read(&file).unwrap() == both);
     }
@@ -510,24 +513,24 @@ mod tests {
     #[test]
     fn a_lower_limit_evicts_files() {
         let folder = tempfile::tempdir().unwrap();
-        let mut engine = loaded(&folder);
+        let mut engine = load(&folder);
         prefill_and_save(&mut engine, 1);
         prefill_and_save(&mut engine, 2);
-        let (_, about) = files(folder.path()).next().unwrap();
-        engine.set_prompt_cache_limit(about.len());
-        assert_eq!(all(&folder).len(), 1);
+        let (_, metadata) = files(folder.path()).next().unwrap();
+        engine.set_prompt_cache_limit(metadata.len());
+        assert_eq!(all_files(&folder).len(), 1);
         engine.set_prompt_cache_limit(0);
         prefill_and_save(&mut engine, 3);
-        assert!(all(&folder).is_empty());
-        engine.set_prompt_cache_limit(about.len());
+        assert!(all_files(&folder).is_empty());
+        engine.set_prompt_cache_limit(metadata.len());
         prefill_and_save(&mut engine, 3);
-        assert_eq!(all(&folder).len(), 1);
+        assert_eq!(all_files(&folder).len(), 1);
     }
 
     #[test]
     fn files_of_the_user_stay() {
         let folder = tempfile::tempdir().unwrap();
-        let mut engine = loaded(&folder);
+        let mut engine = load(&folder);
         prefill_and_save(&mut engine, 1);
         let mine = [
             "photos/model.kv",
@@ -542,9 +545,9 @@ mod tests {
             fs::create_dir_all(path.parent().unwrap()).unwrap();
             fs::write(path, "mine").unwrap();
         }
-        assert_eq!(all(&folder).len(), 1);
+        assert_eq!(all_files(&folder).len(), 1);
         engine.set_prompt_cache_limit(0);
-        assert!(all(&folder).is_empty());
+        assert!(all_files(&folder).is_empty());
         engine.remove_prompt_cache(1);
         assert!(mine.iter().all(|path| path.exists()));
     }
@@ -554,13 +557,13 @@ mod tests {
     fn links_are_not_followed() {
         use std::os::unix::fs::symlink;
         let (folder, elsewhere) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-        let mut engine = loaded(&folder);
+        let mut engine = load(&folder);
         let mine = elsewhere.path().join("mine.kv");
         fs::write(&mine, "mine").unwrap();
         symlink(elsewhere.path(), folder.path().join("1")).unwrap();
         fs::create_dir(folder.path().join("2")).unwrap();
         symlink(&mine, folder.path().join("2/mine.kv")).unwrap();
-        assert!(all(&folder).is_empty());
+        assert!(all_files(&folder).is_empty());
         prefill_and_save(&mut engine, 1);
         engine.set_prompt_cache_limit(0);
         engine.remove_prompt_cache(1);
@@ -572,18 +575,20 @@ mod tests {
     #[test]
     fn adapters_are_distinguished_by_content() {
         let folder = tempfile::tempdir().unwrap();
-        let mut engine = loaded(&folder);
+        let mut engine = load(&folder);
         let cache = engine.prompt_cache.as_mut().unwrap();
         let mut key = |text: &str, scale: f32| {
             let path = folder.path().join("adapter.gguf");
             fs::write(&path, text).unwrap();
-            // A different modification time for each.
-            let written = SystemTime::UNIX_EPOCH + Duration::from_secs(text.len() as u64);
+            // Each text has another modification time.
+            let modified = SystemTime::UNIX_EPOCH + Duration::from_secs(text.len() as u64);
             let file = File::options().append(true).open(&path).unwrap();
-            file.set_modified(written).unwrap();
-            cache
-                .key(&vec![(AdapterChoice { path, scale }, Some(written))])
-                .unwrap()
+            file.set_modified(modified).unwrap();
+            let adapter = ActiveAdapter {
+                choice: AdapterChoice { path, scale },
+                modified: Some(modified),
+            };
+            cache.key(&vec![adapter]).unwrap()
         };
         let first = key("one", 1.0);
         assert_eq!(key("one", 1.0), first);
@@ -592,8 +597,10 @@ mod tests {
         assert!(!keys.contains(&cache.key(&ActiveAdapters::new()).unwrap()));
         // The file of the loaded adapter was replaced, so the cells do not belong to the new file.
         let path = folder.path().join("adapter.gguf");
-        let loaded = SystemTime::UNIX_EPOCH;
-        let choice = AdapterChoice { path, scale: 1.0 };
-        assert_eq!(cache.key(&vec![(choice, Some(loaded))]), None);
+        let adapter = ActiveAdapter {
+            choice: AdapterChoice { path, scale: 1.0 },
+            modified: Some(SystemTime::UNIX_EPOCH),
+        };
+        assert_eq!(cache.key(&vec![adapter]), None);
     }
 }

@@ -1,82 +1,80 @@
-//! The pattern for which a JSON schema was refused. The library's reason is a report of several
-//! lines about its own spelling of the pattern.
+//! Finds the pattern for which the library refused a JSON schema. The library's reason is a report
+//! of several lines about its own form of the pattern.
 
 use hearth_formats::shortened;
+use hearth_protocol::RequestReason;
 use llguidance::regex_to_lark;
 use regex_syntax::ast::parse::Parser;
 use serde_json::Value;
 
-/// Most characters of a pattern that are quoted.
+/// Maximum characters of a pattern that are quoted.
 const MAX_QUOTED: usize = 80;
 
-/// The characters after which the library takes digits and letters of ASCII, as JSON schemas do.
+/// The character classes that mean ASCII digits and letters in JSON schemas.
 const ASCII_CLASSES: &str = "dw";
 
-/// Fields whose values are no schemas.
-const VALUES: [&str; 4] = ["const", "default", "enum", "examples"];
+/// Fields whose values are not schemas.
+const VALUE_FIELDS: [&str; 4] = ["const", "default", "enum", "examples"];
 
-/// The beginning and the middle of the library's reasons against a pattern.
+/// Parts of the library's reasons that refer to a pattern.
 const NOT_PARSED: &str = "regex parse error:";
 const ASSERTION: &str = "lookarounds not supported yet; ";
 const IN_PATTERN: &str = " in regex /";
 
-/// The end of a sentence that names the pattern and what is wrong with it. `None` if the reason is
-/// not about a pattern.
-pub(crate) fn reason(schema: &str, reason: &str) -> Option<String> {
-    let is_parsed = !reason.contains(NOT_PARSED);
-    if is_parsed && !reason.contains(ASSERTION) {
+/// The pattern and its error. `None` if the library's reason is not about a pattern.
+pub(crate) fn reason(schema: &str, reason: &str) -> Option<RequestReason> {
+    let parses = !reason.contains(NOT_PARSED);
+    if parses && !reason.contains(ASSERTION) {
         return None;
     }
     let schema: Value = serde_json::from_str(schema).ok()?;
-    let mut all = Vec::new();
-    patterns(&schema, &mut all);
-    let (pattern, why) = if is_parsed {
+    let mut patterns = Vec::new();
+    collect_patterns(&schema, &mut patterns);
+    if parses {
         let (_, end) = reason.split_once(IN_PATTERN)?;
         let line = end.lines().next()?;
-        let spelled = line.strip_suffix('/').unwrap_or(line);
-        let is_it = |pattern: &&&str| regex_to_lark(pattern, ASCII_CLASSES) == spelled;
-        let pattern = all.iter().find(is_it).copied().unwrap_or(spelled);
-        let why = "it has an assertion such as \\b, or ^ or $ in its middle".to_owned();
-        (pattern.to_owned(), why)
-    } else {
-        all.iter()
-            .find_map(|&pattern| Some((pattern.to_owned(), syntax_error(pattern)?)))
-            .or_else(|| reported(reason))?
-    };
-    Some(format!(
-        "its pattern '{}' cannot be used: {why}",
-        shortened(&pattern, MAX_QUOTED)
-    ))
+        let converted = line.strip_suffix('/').unwrap_or(line);
+        let matches = |pattern: &&&str| regex_to_lark(pattern, ASCII_CLASSES) == converted;
+        let original = patterns.iter().find(matches).copied();
+        let pattern = shortened(original.unwrap_or(converted), MAX_QUOTED);
+        return Some(RequestReason::PatternAssertion { pattern });
+    }
+    let (pattern, detail) = patterns
+        .iter()
+        .find_map(|&pattern| Some((pattern.to_owned(), syntax_error(pattern)?)))
+        .or_else(|| parse_report(reason))?;
+    let pattern = shortened(&pattern, MAX_QUOTED);
+    Some(RequestReason::PatternInvalid { pattern, detail })
 }
 
 /// The syntax error of a pattern. `None` if it can be parsed.
 fn syntax_error(pattern: &str) -> Option<String> {
-    let parsed = Parser::new().parse(&regex_to_lark(pattern, ASCII_CLASSES));
-    parsed.err().map(|error| error.kind().to_string())
+    let result = Parser::new().parse(&regex_to_lark(pattern, ASCII_CLASSES));
+    result.err().map(|error| error.kind().to_string())
 }
 
-/// The pattern and what is wrong with it, from the library's report: the pattern in the second
-/// line, the reason in the last.
-fn reported(reason: &str) -> Option<(String, String)> {
+/// The pattern and its error, from the library's report: the pattern is in the second line, the
+/// error in the last.
+fn parse_report(reason: &str) -> Option<(String, String)> {
     let (_, report) = reason.split_once(NOT_PARSED)?;
     let pattern = report.lines().nth(1)?.trim();
-    let why = report.lines().find_map(|line| line.strip_prefix("error: "))?;
-    Some((pattern.to_owned(), why.to_owned()))
+    let error = report.lines().find_map(|line| line.strip_prefix("error: "))?;
+    Some((pattern.to_owned(), error.to_owned()))
 }
 
 /// Collects the patterns of a schema.
-fn patterns<'s>(schema: &'s Value, all: &mut Vec<&'s str>) {
+fn collect_patterns<'s>(schema: &'s Value, patterns: &mut Vec<&'s str>) {
     match schema {
-        Value::Array(items) => items.iter().for_each(|item| patterns(item, all)),
+        Value::Array(items) => items.iter().for_each(|item| collect_patterns(item, patterns)),
         Value::Object(fields) => {
-            for (name, value) in fields.iter().filter(|(name, _)| !VALUES.contains(&name.as_str())) {
+            for (name, value) in fields.iter().filter(|(name, _)| !VALUE_FIELDS.contains(&name.as_str())) {
                 if let ("pattern", Value::String(pattern)) = (name.as_str(), value) {
-                    all.push(pattern);
+                    patterns.push(pattern);
                 }
                 if let ("patternProperties", Value::Object(properties)) = (name.as_str(), value) {
-                    all.extend(properties.keys().map(String::as_str));
+                    patterns.extend(properties.keys().map(String::as_str));
                 }
-                patterns(value, all);
+                collect_patterns(value, patterns);
             }
         }
         _ => {}

@@ -1,8 +1,8 @@
-//! The text of an answer, from its tokens: whole characters, without stop strings, split into
+//! Converts the tokens of an answer to text: whole characters without stop strings, split into
 //! thought and text.
 
 use crate::engine::Texts;
-use crate::sampling::shown;
+use crate::sampling::visible_bytes;
 use crate::thinking::{Input, Markers, Passage, Piece, PromptEnd, Splitter};
 use hearth_llm::{Detokenizer, StopStrings};
 use hearth_protocol::{GenerateRequest, Prompt, TextKind};
@@ -25,14 +25,14 @@ pub(crate) struct TextPieces {
 }
 
 impl TextStream {
-    /// The state before the first token of an answer to a prompt of these tokens.
+    /// The state before the first token of an answer to this prompt.
     pub fn new(texts: &Texts, request: &GenerateRequest, prompt: &[u32]) -> Self {
         let is_chat = matches!(request.prompt, Prompt::Chat(_) | Prompt::Continue { .. });
-        let of_template: &[String] = if is_chat { texts.template.stop_strings() } else { &[] };
+        let template_strings: &[String] = if is_chat { texts.template.stop_strings() } else { &[] };
         let markers = texts.markers.as_ref().filter(|_| is_chat).cloned();
-        let stop = StopStrings::new(request.stop.iter().chain(of_template).cloned());
+        let stop = StopStrings::new(request.stop.iter().chain(template_strings).cloned());
         let end = prompt_end(texts, markers.as_deref(), prompt);
-        // JSON has no thoughts: what looks like their markers is in its strings.
+        // JSON has no thoughts, so the letters of markers are part of its strings.
         let splitter = match (&request.json_schema, end) {
             (Some(_), PromptEnd::Closed | PromptEnd::Text) => Splitter::inside(markers.clone(), TextKind::Text),
             _ => Splitter::new(markers.clone(), end),
@@ -45,14 +45,14 @@ impl TextStream {
         }
     }
 
-    /// This state, inside a thought or a text whose beginning is known otherwise.
+    /// Changes the state to the middle of a thought or of a text.
     pub fn inside(mut self, kind: TextKind) -> Self {
         self.splitter = Splitter::inside(self.markers.clone(), kind);
         self
     }
 
-    /// This state after a text that the user may have written. A later end of a thought does not
-    /// turn the text into a thought.
+    /// Settles the text so far, which the user may have written: a later end of a thought does not
+    /// turn it into a thought.
     pub fn settled(mut self) -> Self {
         self.splitter.settle();
         self
@@ -71,19 +71,19 @@ impl TextStream {
     /// Adds a token.
     pub fn push(&mut self, texts: &Texts, token: u32) -> TextPieces {
         let Some(edge) = self.markers.as_ref().and_then(|markers| markers.edge(token)) else {
-            let text = self.detokenizer.push(shown(&texts.tokenizer, None, token));
-            let passed = self.passage.text(&text);
-            return self.said(passed);
+            let text = self.detokenizer.push(visible_bytes(&texts.tokenizer, None, token));
+            let (inputs, stopped) = self.passage.text(&text);
+            return self.split(inputs, stopped);
         };
-        // A character ends before the marker, or never.
+        // An incomplete character cannot continue after a marker.
         let text = self.detokenizer.finish();
         let (mut inputs, mut stopped) = self.passage.text(&text);
         if !stopped {
-            let (marker, found) = self.passage.marker(edge);
+            let (marker, marker_stopped) = self.passage.marker(edge);
             inputs.extend(marker);
-            stopped = found;
+            stopped = marker_stopped;
         }
-        self.said((inputs, stopped))
+        self.split(inputs, stopped)
     }
 
     /// Ends the answer, and returns the text that was held back.
@@ -91,12 +91,12 @@ impl TextStream {
         let text = self.detokenizer.finish();
         let (mut inputs, stopped) = self.passage.text(&text);
         inputs.extend(self.passage.finish());
-        let mut said = self.said((inputs, stopped));
-        said.pieces.extend(self.splitter.finish());
-        said
+        let mut pieces = self.split(inputs, stopped);
+        pieces.pieces.extend(self.splitter.finish());
+        pieces
     }
 
-    fn said(&mut self, (inputs, stopped): (Vec<Input>, bool)) -> TextPieces {
+    fn split(&mut self, inputs: Vec<Input>, stopped: bool) -> TextPieces {
         TextPieces {
             pieces: inputs.into_iter().flat_map(|input| self.splitter.push(input)).collect(),
             stopped,
@@ -104,7 +104,7 @@ impl TextStream {
     }
 }
 
-/// The end of a prompt.
+/// The end of a prompt. [`PromptEnd::Text`] if the model has no markers.
 pub(crate) fn prompt_end(texts: &Texts, markers: Option<&Markers>, prompt: &[u32]) -> PromptEnd {
     markers.map_or(PromptEnd::Text, |markers| markers.end_of(&texts.tokenizer, prompt))
 }

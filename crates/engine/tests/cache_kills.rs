@@ -1,5 +1,5 @@
-//! A worker's caches with a fault at every disk operation: packed weights and the prompt cache.
-//! There is no fsync, and a loss only costs time: the answer is the same, whatever is left of them.
+//! Tests a worker's caches, packed weights and the prompt cache, with a fault at every disk
+//! operation. Caches are not synced, and a lost cache costs only time: the answers are the same.
 
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 mod fault_cases;

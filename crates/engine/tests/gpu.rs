@@ -1,17 +1,18 @@
-//! The engine with a GPU: placement and memory as planned, and fallback if the GPU refuses memory
-//! or is lost.
+//! Tests the engine with a GPU: placement and memory as planned, and fallback if the GPU refuses
+//! memory or is lost.
 //!
-//! On Linux the driver is a software one, unless the environment names another. The engine queries
-//! it in a separate process, which is this program again: hence a `main` and no test harness.
+//! On Linux a software driver is used, unless the environment names another one. The engine queries
+//! the driver in a separate process, which runs this program; so it has a `main` and no test
+//! harness.
 
 mod common;
 
-use common::{Worker, failed, finished, generate, load, model, raw};
+use common::{Worker, failed, generate, load, model, raw, summary};
 use hearth_engine::{Engine, check, hardware, training};
 use hearth_llm::{Place, device, gpus};
 use hearth_protocol::{
-    DataSource, DraftChoice, Event, GenerateRequest, GpuLayers, KvType, LoadRequest, PlanRequest, Precision,
-    ProblemCode, Prompt, Request, TrainRequest, TrainSettings, TrainingEvent,
+    DataSource, DeviceStatus, DraftChoice, Event, GenerateRequest, GpuLayers, KvType, LoadRequest, PlanRequest,
+    Precision, ProblemCode, Prompt, Request, TrainRequest, TrainSettings, TrainingEvent,
 };
 use hearth_test_parts::Parts;
 use hearth_tests::driver;
@@ -22,11 +23,11 @@ use std::path::Path;
 
 fn main() {
     if std::env::args().nth(1).as_deref() == Some("probe") {
-        println!("{}", serde_json::to_string(&hardware::query()).expect("what was seen"));
+        println!("{}", serde_json::to_string(&hardware::query()).expect("a probe"));
         return;
     }
     let mut arguments = Arguments::from_args();
-    // One after the other: they change the environment, and share the GPU.
+    // The tests run one after the other, because they change the environment and share the GPU.
     arguments.test_threads = Some(1);
     let tests = if driver::is_disabled() {
         Vec::new()
@@ -74,7 +75,7 @@ fn on_gpu(context: u32, layers: GpuLayers) -> LoadRequest {
     }
 }
 
-fn loaded(request: &LoadRequest) -> Engine {
+fn load_engine(request: &LoadRequest) -> Engine {
     Engine::load(request, &mut |_, _| ControlFlow::Continue(())).expect("it loads")
 }
 
@@ -92,43 +93,44 @@ fn a_software_gpu_is_listed_and_never_selected() {
         .find(|device| device.id == "gpu0")
         .expect("a GPU; is there a driver?");
     assert!(
-        gpu.usable && gpu.memory_total > Some(0) && !gpu.why.is_empty(),
+        gpu.usable && gpu.memory_total > Some(0) && gpu.status != DeviceStatus::Unknown,
         "{gpu:?}"
     );
     if gpu.kind == "software" {
-        let engine = loaded(&load(model(), 64));
+        let engine = load_engine(&load(model(), 64));
         assert_eq!((engine.info().gpu_layers, engine.info().device.as_str()), (0, "cpu"));
     }
 }
 
 fn layers_are_placed_as_requested() {
-    let expected = answer(&mut loaded(&load(model(), 64)));
-    let layers = loaded(&load(model(), 64)).info().layers_total;
-    for wanted in 0..=layers + 1 {
-        let mut engine = loaded(&on_gpu(64, GpuLayers::Count(wanted)));
+    let expected = answer(&mut load_engine(&load(model(), 64)));
+    let layers = load_engine(&load(model(), 64)).info().layers_total;
+    for requested in 0..=layers + 1 {
+        let mut engine = load_engine(&on_gpu(64, GpuLayers::Count(requested)));
         let info = engine.info();
-        assert_eq!((info.gpu_layers, info.layers_total), (wanted.min(layers), layers));
-        assert_eq!(info.device, if wanted == 0 { "cpu" } else { "gpu0" });
-        let there = &info.placement[1].layers;
-        assert_eq!(there.len() as u32, wanted.min(layers), "{info:?}");
-        assert_eq!(there.last().map(String::as_str), (wanted > 0).then_some("output"));
+        assert_eq!((info.gpu_layers, info.layers_total), (requested.min(layers), layers));
+        assert_eq!(info.device, if requested == 0 { "cpu" } else { "gpu0" });
+        let on_gpu = &info.placement[1].layers;
+        assert_eq!(on_gpu.len() as u32, requested.min(layers), "{info:?}");
+        assert_eq!(on_gpu.last().map(String::as_str), (requested > 0).then_some("output"));
         assert_eq!(answer(&mut engine).len(), expected.len());
     }
-    assert_eq!(loaded(&on_gpu(64, GpuLayers::All)).info().gpu_layers, layers);
-    assert_eq!(loaded(&on_gpu(64, GpuLayers::Auto)).info().gpu_layers, layers);
+    assert_eq!(load_engine(&on_gpu(64, GpuLayers::All)).info().gpu_layers, layers);
+    assert_eq!(load_engine(&on_gpu(64, GpuLayers::Auto)).info().gpu_layers, layers);
 }
 
-/// Rows of a step have the results of single rows to tolerance only, so a greedy answer with a
-/// draft may part from the one without where the two likeliest logits are closer than this.
+/// On a GPU, the results of a step with several rows equal the results of single rows only within a
+/// tolerance. So a greedy answer with a draft may differ from the answer without one where the two
+/// largest logits are closer than this tolerance.
 fn drafts_change_an_answer_only_where_logits_are_close() {
     const TOLERANCE: f32 = 0.05;
     let drafts = [
         ("n-grams", DraftChoice::Ngram),
-        ("own layers", DraftChoice::Own { layers: Some(1) }),
+        ("own layers", DraftChoice::FirstLayers { layers: Some(1) }),
         ("a model", DraftChoice::Model { path: model() }),
     ];
-    let ids = |draft, tokens, prompt: &[u32]| {
-        let mut engine = loaded(&LoadRequest {
+    let answer = |draft, tokens, prompt: &[u32]| {
+        let mut engine = load_engine(&LoadRequest {
             draft,
             draft_tokens: tokens,
             ..on_gpu(128, GpuLayers::All)
@@ -148,38 +150,40 @@ fn drafts_change_an_answer_only_where_logits_are_close() {
             if !parts.includes(2 * number + index, &case) {
                 continue;
             }
-            let expected = expected.get_or_insert_with(|| ids(DraftChoice::None, None, prompt).ids);
-            let summary = ids(draft.clone(), Some(3), prompt);
+            let expected = expected.get_or_insert_with(|| answer(DraftChoice::None, None, prompt).ids);
+            let summary = answer(draft.clone(), Some(3), prompt);
             assert!(summary.draft.is_some_and(|draft| draft.drafted > 0) || *draft == DraftChoice::Ngram);
-            let same = summary.ids.iter().zip(&*expected).take_while(|(a, b)| a == b).count();
-            if same < expected.len() {
-                let before = [prompt, &expected[..same]].concat();
-                let mut engine = loaded(&load(model(), 128));
+            let equal = summary.ids.iter().zip(&*expected).take_while(|(a, b)| a == b).count();
+            if equal < expected.len() {
+                let ids = [prompt, &expected[..equal]].concat();
+                let mut engine = load_engine(&load(model(), 128));
                 let session = engine.session_mut();
                 session
-                    .prefill(&before, &mut |_, _| ControlFlow::Continue(()))
+                    .prefill(&ids, &mut |_, _| ControlFlow::Continue(()))
                     .expect("it runs");
                 let mut logits = session.logits().to_vec();
                 logits.sort_by(|a, b| b.total_cmp(a));
-                assert!(logits[0] - logits[1] < TOLERANCE, "{draft} parts at token {same}");
+                assert!(logits[0] - logits[1] < TOLERANCE, "{draft} differs at token {equal}");
             }
         }
     }
 }
 
-/// As in `hearth devices --check`: the results of the test driver match the CPU's. On a software
-/// driver this takes minutes, so a run may take a part of the cases; the first of each op always.
+/// The device check of `hearth devices --check`: the driver's results match the CPU's. On a
+/// software driver this takes minutes, so a run of the tests may have only a part of the cases, but
+/// always the first of each op.
 fn a_gpu_passes_its_check() {
     let (parts, mut ops) = (Parts::from_variable("gpu"), BTreeSet::new());
-    let (mut number, mut left) = (0, 0);
+    let (mut number, mut skipped) = (0, 0);
     let mut select = |name: &str| {
         let op = name.split_once(" (").map(|(op, _)| op.to_owned());
-        let first = op.is_some_and(|op| ops.insert(op));
-        number += usize::from(!first);
-        // Of four neighbors, most are of different cost, and those four apart are alike.
+        let is_first = op.is_some_and(|op| ops.insert(op));
+        number += usize::from(!is_first);
+        // Every fourth case is similar, and adjacent cases differ in cost. The shift by one after
+        // four cases gives each part cases of all costs.
         let case = format!("a_gpu_passes_its_check {name}");
-        let included = parts.includes_or(first, number + number / 4, &case);
-        left += usize::from(!included);
+        let included = parts.includes_or(is_first, number + number / 4, &case);
+        skipped += usize::from(!included);
         included
     };
     let actual = check::check_selected(Place::Gpu(0), true, &mut select).expect("it runs");
@@ -188,19 +192,21 @@ fn a_gpu_passes_its_check() {
         actual.bytes_per_second > 0.0 && actual.macs_per_second > 0.0,
         "{actual:?}"
     );
-    let fewest = if left == 0 { 100 } else { 30 };
+    let min_kernels = if skipped == 0 { 100 } else { 30 };
     assert!(
-        actual.kernels_compiled > fewest && actual.kernels_launched > actual.kernels_compiled && actual.seconds > 0.0,
+        actual.kernels_compiled > min_kernels
+            && actual.kernels_launched > actual.kernels_compiled
+            && actual.seconds > 0.0,
         "{actual:?}"
     );
     assert!(ops.len() == 6 && number > 100, "{number} cases of {ops:?}");
 }
 
-/// On a device without matrix units nothing would be compared.
+/// Fails on a device without matrix units, because nothing is compared there.
 fn gemms_on_matrix_units_are_within_tolerance() {
     let mut cases = 0;
-    let mut report = |case: &str, error: f64, allowed: f64| {
-        eprintln!("off by {error:.1e} of {allowed:.1e}: {case}");
+    let mut report = |case: &str, error: f64, tolerance: f64| {
+        eprintln!("error {error:.1e}, tolerance {tolerance:.1e}: {case}");
         cases += 1;
     };
     let mismatch = check::matrix_units(Place::Gpu(0), &mut report).expect("it runs");
@@ -208,7 +214,7 @@ fn gemms_on_matrix_units_are_within_tolerance() {
     assert!(cases > 0, "this driver has no matrix units");
 }
 
-/// The buffer limit of plans is the driver's.
+/// Plans use the driver's buffer limit.
 fn a_gpu_reports_its_buffer_limit() {
     let devices = hardware::devices();
     let gpu = devices.iter().find(|device| device.id == "gpu0").expect("a GPU");
@@ -217,8 +223,7 @@ fn a_gpu_reports_its_buffer_limit() {
     assert_eq!(devices[0].largest_buffer, None);
 }
 
-/// The logits of 192 tokens of the default model take 38 MB, with a buffer limit of 32 MiB, in
-/// which the output layer's weight fits.
+/// The logits of all rows exceed the buffer limit, but the output layer's weight is within it.
 fn logits_of_many_tokens_are_computed_in_row_groups() {
     let request = |device: &str, layers| LoadRequest {
         path: hearth_tests::paths::model(),
@@ -227,7 +232,7 @@ fn logits_of_many_tokens_are_computed_in_row_groups() {
     };
     let ids: Vec<u32> = (0..352).collect();
     let scores = |device, layers| {
-        let mut engine = loaded(&request(device, layers));
+        let mut engine = load_engine(&request(device, layers));
         assert_eq!(engine.info().gpu_layers, layers, "{:?}", engine.info().notices);
         engine.session_mut().score(&ids, 1).expect("it runs")
     };
@@ -240,18 +245,18 @@ fn logits_of_many_tokens_are_computed_in_row_groups() {
     // SAFETY: as above.
     unsafe { std::env::remove_var("HEARTH_LARGEST_BUFFER") };
     device::close(0);
-    let off = expected.iter().zip(&actual).map(|(a, b)| (a - b).abs());
-    let mean = off.sum::<f64>() / expected.len() as f64;
+    let errors = expected.iter().zip(&actual).map(|(a, b)| (a - b).abs());
+    let mean = errors.sum::<f64>() / expected.len() as f64;
     assert!(
         actual.len() == expected.len() && mean < 0.1,
-        "off by {mean} nats on average"
+        "a mean error of {mean} nats"
     );
 }
 
 /// Planned and allocated bytes of the default model's output layer and last layers, in short and
 /// long contexts.
 fn a_gpu_holds_what_was_planned() {
-    let (parts, mut held) = (Parts::from_variable("gpu"), 0);
+    let (parts, mut tested) = (Parts::from_variable("gpu"), 0);
     let cases = [
         (512, 1, KvType::F16),
         (512, 3, KvType::F16),
@@ -263,57 +268,57 @@ fn a_gpu_holds_what_was_planned() {
         if !parts.includes(number, &case) {
             continue;
         }
-        held += 1;
+        tested += 1;
         device::close(0);
         let request = LoadRequest {
             path: hearth_tests::paths::model(),
             kv,
             ..on_gpu(context, GpuLayers::Count(layers))
         };
-        let mut engine = loaded(&request);
-        // A chunk of the maximum size, and as many logits as a step may give; a slow GPU would get
-        // smaller chunks.
+        let mut engine = load_engine(&request);
+        // A chunk of the maximum size, with the maximum number of logits. The scheduler would give
+        // a slow GPU smaller chunks.
         let ids: Vec<u32> = (0..512).collect();
         engine.session_mut().score(&ids, ids.len() - 96).expect("it runs");
         let (used, reserved) = device::memory_use(0).expect("it is open");
         let planned = &engine.info().placement[1];
         let sum = planned.weights + planned.kv + planned.compute;
         assert!(used <= reserved);
-        let off = (reserved as f64 - sum as f64).abs() / sum as f64;
+        let error = (reserved as f64 - sum as f64).abs() / sum as f64;
         assert!(
-            off < 0.05,
-            "{layers} layers, {context} tokens, {kv}: {reserved} held, {planned:?}"
+            error < 0.05,
+            "{layers} layers, {context} tokens, {kv}: {reserved} reserved, {planned:?}"
         );
     }
-    assert!(held > 0, "each part of four has a case");
+    assert!(tested > 0, "each part of four has a case");
 }
 
-/// The GPU refuses allocations above a limit, from one where nothing fits to one where everything
-/// does.
+/// The GPU refuses allocations above a limit. With the smallest limit nothing fits, with the
+/// largest everything.
 fn refused_memory_costs_layers_and_not_the_model() {
-    let mut seen = Vec::new();
+    let mut layer_counts = Vec::new();
     for limit in [64_u64, 4 << 10, 64 << 10, 256 << 10, 1 << 20, 64 << 20] {
         device::close(0);
         // SAFETY: the tests of this program run one after the other, and read the environment
         // through the standard library.
         unsafe { std::env::set_var("HEARTH_LARGEST_BUFFER", limit.to_string()) };
-        let mut engine = loaded(&on_gpu(2048, GpuLayers::All));
+        let mut engine = load_engine(&on_gpu(2048, GpuLayers::All));
         let info = engine.info().clone();
         assert_eq!(answer(&mut engine).len(), 8, "with {limit} bytes");
-        let less = info.gpu_layers < info.layers_total;
+        let has_fewer = info.gpu_layers < info.layers_total;
         assert_eq!(
-            info.notices.iter().any(|notice| notice.contains("GPU")),
-            less,
+            info.notices.iter().any(|notice| notice.to_string().contains("GPU")),
+            has_fewer,
             "{info:?}"
         );
-        seen.push(info.gpu_layers);
+        layer_counts.push(info.gpu_layers);
     }
     // SAFETY: as above.
     unsafe { std::env::remove_var("HEARTH_LARGEST_BUFFER") };
     device::close(0);
     assert!(
-        seen.is_sorted() && seen.first() == Some(&0) && seen.last() > Some(&0),
-        "{seen:?}"
+        layer_counts.is_sorted() && layer_counts.first() == Some(&0) && layer_counts.last() > Some(&0),
+        "{layer_counts:?}"
     );
 }
 
@@ -322,11 +327,11 @@ fn a_gpu_lost_during_an_answer_is_replaced_by_the_cpu() {
     let mut worker = Worker::start();
     let loaded = worker.call(Request::Load(on_gpu(1024, GpuLayers::All)));
     assert!(matches!(loaded, Event::Loaded(info) if info.gpu_layers > 0));
-    let answers = [(); 2].map(|()| worker.ask(Request::Generate(generate(raw("Once upon a time"), 200))));
+    let answers = [(); 2].map(|()| worker.send(Request::Generate(generate(raw("Once upon a time"), 200))));
     while !matches!(worker.event(answers[1]), Event::Text { .. }) {}
     gpus::lose(0);
     for answer in answers {
-        let events = worker.rest(answer);
+        let events = worker.events(answer);
         let (code, message) = failed(&events);
         assert!(code == ProblemCode::GpuFailed && message.contains("GPU"), "{message}");
     }
@@ -338,7 +343,7 @@ fn a_gpu_lost_during_an_answer_is_replaced_by_the_cpu() {
     };
     let loaded = worker.call(Request::Load(on_cpu));
     assert!(matches!(loaded, Event::Loaded(info) if info.gpu_layers == 0));
-    assert_eq!(finished(&worker.answer(answer())).tokens, 8);
+    assert_eq!(summary(&worker.answer(answer())).tokens, 8);
     let plan = PlanRequest {
         path: model(),
         ..PlanRequest::default()
@@ -367,7 +372,7 @@ fn a_run_on_the_gpu_matches_one_on_the_cpu() {
     };
     let expected = losses("cpu", GpuLayers::Auto);
     let parts = Parts::from_variable("gpu");
-    // The model has three layers, the output layer included.
+    // The model has three layers, including the output layer.
     let cases = [
         GpuLayers::All,
         GpuLayers::Count(1),
@@ -386,14 +391,11 @@ fn a_run_on_the_gpu_matches_one_on_the_cpu() {
             .zip(&expected)
             .map(|(a, b)| (a - b).abs() / b)
             .fold(0.0, f64::max);
-        assert!(
-            error < 1e-4,
-            "{layers} layers: off by {error}: {actual:?}, {expected:?}"
-        );
+        assert!(error < 1e-4, "{layers} layers: error {error}: {actual:?}, {expected:?}");
     }
 }
 
-/// The losses of a few steps.
+/// Returns the losses of six steps.
 fn losses_of(data: &Path, out: &Path, device: &str, layers: GpuLayers) -> Vec<f64> {
     let request = TrainRequest {
         model: model(),
@@ -421,11 +423,11 @@ fn losses_of(data: &Path, out: &Path, device: &str, layers: GpuLayers) -> Vec<f6
         low_priority: false,
     };
     let mut losses = Vec::new();
-    let ended = training::train(&request, &training::RunControl::default(), &mut |event| {
+    let outcome = training::train(&request, &training::RunControl::default(), &mut |event| {
         if let TrainingEvent::Step(step) = event {
             losses.push(step.loss);
         }
     });
-    ended.expect("it learns");
+    outcome.expect("it ends");
     losses
 }

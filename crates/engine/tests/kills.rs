@@ -1,9 +1,9 @@
-//! A run and its exports with a fault at every disk operation: a kill that loses unsynced data, a
-//! disk that is full from there on, one failed operation.
+//! Tests a run and its exports with a fault at every disk operation: a kill that loses unsynced
+//! data, a disk that is full from this operation on, and a failed operation.
 //!
-//! The C library's calls that change files are interposed, so that every write is counted,
-//! whichever module makes it. The fault is in a child process; this one reads what is left and
-//! continues.
+//! The C library's functions that change files are interposed, so that every write of any module is
+//! counted. The fault is injected into a child process. Then this process checks the files and
+//! continues the run.
 
 #![cfg(all(target_os = "linux", target_env = "gnu"))]
 
@@ -24,13 +24,13 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, PoisonError};
 use tempfile::TempDir;
 
-/// Environment of a child: the fault, and the folder.
+/// Environment variables of a child process: the fault, and the folder.
 const FAULT: &str = "HEARTH_TEST_FAULT";
 const FOLDER: &str = "HEARTH_TEST_FOLDER";
-/// Concurrent children.
-const CHILDREN: usize = 3;
+/// Maximum number of concurrent child processes.
+const MAX_CHILDREN: usize = 3;
 
-/// One folder: `work` with faults, and the inputs beside it.
+/// A folder with the inputs, and a subfolder `work`, into which faults are injected.
 struct Work {
     folder: PathBuf,
 }
@@ -57,11 +57,11 @@ impl Work {
         Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/models/llama.gguf")
     }
 
-    /// Records that something was reported as done, and so must persist.
-    fn confirm(&self, what: &str) {
-        let mut all = self.confirmed();
-        all.push(what.to_owned());
-        fs::write(self.folder.join("confirmed"), all.join("\n")).expect("it is written");
+    /// Records that a result was reported, so that it must persist.
+    fn confirm(&self, result: &str) {
+        let mut confirmed = self.confirmed();
+        confirmed.push(result.to_owned());
+        fs::write(self.folder.join("confirmed"), confirmed.join("\n")).expect("it is written");
     }
 
     fn confirmed(&self) -> Vec<String> {
@@ -69,19 +69,23 @@ impl Work {
         text.lines().map(str::to_owned).collect()
     }
 
-    fn is_confirmed(&self, what: &str) -> bool {
-        self.confirmed().iter().any(|one| one == what)
+    fn is_confirmed(&self, result: &str) -> bool {
+        self.confirmed().iter().any(|confirmed| confirmed == result)
     }
 
-    /// Runs the training and the exports that are not done yet. Returns the steps.
-    fn go(&self) -> Result<Vec<u32>, Problem> {
+    /// Does the training and the exports that are not confirmed yet. Returns the steps.
+    fn execute(&self) -> Result<Vec<u32>, Problem> {
         let mut steps = Vec::new();
         if !self.is_confirmed("run") {
-            train(&self.run(), &RunControl::default(), &mut |event| match event {
-                TrainingEvent::Step(step) => steps.push(step.step),
-                TrainingEvent::Checkpointed { step } => self.confirm(&format!("checkpoint {step}")),
-                _ => {}
-            })?;
+            train(
+                &self.train_request(),
+                &RunControl::default(),
+                &mut |event| match event {
+                    TrainingEvent::Step(step) => steps.push(step.step),
+                    TrainingEvent::Checkpointed { step } => self.confirm(&format!("checkpoint {step}")),
+                    _ => {}
+                },
+            )?;
             self.confirm("run");
         }
         let formats = [
@@ -105,7 +109,7 @@ impl Work {
         Ok(steps)
     }
 
-    fn run(&self) -> TrainRequest {
+    fn train_request(&self) -> TrainRequest {
         TrainRequest {
             model: self.model(),
             data: DataSource {
@@ -138,7 +142,7 @@ impl Work {
         }
     }
 
-    /// The contents of all files under `work`, without times and speeds.
+    /// The contents of all files in `work`, without times and speeds.
     fn files(&self) -> BTreeMap<PathBuf, Vec<u8>> {
         let (mut files, mut folders) = (BTreeMap::new(), vec![self.folder.join("work")]);
         while let Some(folder) = folders.pop() {
@@ -155,13 +159,13 @@ impl Work {
                     fs::read(&path).expect("a file")
                 };
                 match name.file_name().and_then(|name| name.to_str()) {
-                    // Empty; created by every start or resume.
+                    // Every start or resume creates this empty file.
                     Some(".lock") => continue,
-                    Some("hearth.json") => bytes = without(&bytes, "created"),
-                    Some("lora.gguf") => forget_created(&mut bytes),
+                    Some("hearth.json") => bytes = without_field(&bytes, "created"),
+                    Some("lora.gguf") => blank_created(&mut bytes),
                     // The path of the data differs.
-                    Some("run.json") => bytes = without(&bytes, "data"),
-                    // Both contain durations; losses are compared separately.
+                    Some("run.json") => bytes = without_field(&bytes, "data"),
+                    // Both contain durations. The losses are compared separately.
                     Some("checkpoint.safetensors" | "log.jsonl") => bytes.clear(),
                     _ => {}
                 }
@@ -171,75 +175,75 @@ impl Work {
         files
     }
 
-    /// Reads everything after a fault: confirmed files are final, and no file is incomplete.
+    /// Checks the files after a fault: confirmed files are final, and no file is incomplete.
     fn check(&self, reference: &Reference) {
         let files = self.files();
         let under = |name: &str, files: &BTreeMap<PathBuf, Vec<u8>>| -> BTreeMap<PathBuf, Vec<u8>> {
-            let own = files.iter().filter(|(path, _)| path.starts_with(name));
-            own.map(|(path, bytes)| (path.clone(), bytes.clone())).collect()
+            let matching = files.iter().filter(|(path, _)| path.starts_with(name));
+            matching.map(|(path, bytes)| (path.clone(), bytes.clone())).collect()
         };
         for name in EXPORTS {
             if self.work(name).exists() || self.is_confirmed(name) {
                 assert!(
                     under(name, &files) == under(name, &reference.files),
-                    "{name} is not whole"
+                    "{name} is not complete"
                 );
             }
         }
         let run = RunFolder(self.work("run"));
         if run.adapter().exists() {
-            AdapterFile::read_peft(&run.adapter(), &reference.base).expect("a whole adapter");
+            AdapterFile::read_peft(&run.adapter(), &reference.base).expect("a complete adapter");
         }
         if self.is_confirmed("run") {
             assert!(under("run/adapter", &files) == under("run/adapter", &reference.files));
             assert_eq!(run.losses(), reference.losses);
         }
         if run.0.join("run.json").exists() {
-            run.read().expect("a whole run.json");
+            run.read().expect("a complete run.json");
         }
     }
 
-    /// Continues without a fault, to the result of an uninterrupted run. Files that a failed disk
-    /// did not remove may be left.
-    fn goes_on(&self, reference: &Reference, may_leave: bool) {
-        let confirmed = self.confirmed().iter().rev().find_map(|one| {
-            let step = one.strip_prefix("checkpoint ")?;
+    /// Continues without a fault, and asserts the result of an uninterrupted run. If
+    /// `may_leave_temporary`, temporary files that could not be removed may remain.
+    fn assert_continues(&self, reference: &Reference, may_leave_temporary: bool) {
+        let confirmed = self.confirmed().iter().rev().find_map(|result| {
+            let step = result.strip_prefix("checkpoint ")?;
             step.parse::<u32>().ok()
         });
-        let steps = self.go().expect("it goes on");
+        let steps = self.execute().expect("it continues");
         if let (Some(first), Some(confirmed)) = (steps.first(), confirmed) {
             assert!(
                 *first > confirmed,
-                "step {first} was made again: {confirmed} was confirmed"
+                "step {first} was repeated after {confirmed} was confirmed"
             );
         }
         let mut files = self.files();
-        if may_leave {
-            let is_left = |path: &Path| path.iter().any(|part| part.as_encoded_bytes().starts_with(b"."));
-            files.retain(|path, _| !is_left(path));
+        if may_leave_temporary {
+            let is_temporary = |path: &Path| path.iter().any(|part| part.as_encoded_bytes().starts_with(b"."));
+            files.retain(|path, _| !is_temporary(path));
         }
         let names = |files: &BTreeMap<PathBuf, Vec<u8>>| files.keys().cloned().collect::<Vec<_>>();
         assert_eq!(names(&files), names(&reference.files));
         for (path, bytes) in &files {
-            assert!(*bytes == reference.files[path], "{} is another", path.display());
+            assert!(*bytes == reference.files[path], "{} differs", path.display());
         }
         assert_eq!(RunFolder(self.work("run")).losses(), reference.losses);
     }
 }
 
-/// Blank the creation time in the manifest of a GGUF adapter.
-fn forget_created(bytes: &mut [u8]) {
+/// Blanks the creation time in the manifest of a GGUF adapter.
+fn blank_created(bytes: &mut [u8]) {
     const FIELD: &[u8] = br#""created":""#;
     const TIME: usize = "2026-01-01T00:00:00Z".len();
-    if let Some(at) = bytes.windows(FIELD.len()).position(|window| window == FIELD)
-        && let Some(time) = bytes.get_mut(at + FIELD.len()..at + FIELD.len() + TIME)
+    if let Some(start) = bytes.windows(FIELD.len()).position(|window| window == FIELD)
+        && let Some(time) = bytes.get_mut(start + FIELD.len()..start + FIELD.len() + TIME)
     {
         time.fill(b'-');
     }
 }
 
-/// JSON without a field.
-fn without(bytes: &[u8], field: &str) -> Vec<u8> {
+/// Removes a field from a JSON object.
+fn without_field(bytes: &[u8], field: &str) -> Vec<u8> {
     let mut json: serde_json::Value = serde_json::from_slice(bytes).unwrap_or_default();
     json.as_object_mut().map(|fields| fields.remove(field));
     json.to_string().into_bytes()
@@ -250,12 +254,12 @@ struct Reference {
     files: BTreeMap<PathBuf, Vec<u8>>,
     losses: Vec<f64>,
     base: BaseShape,
-    /// The kinds of its disk operations.
+    /// The kinds of the run's disk operations.
     operations: Vec<faults::Kind>,
 }
 
 impl Reference {
-    fn make(cannot_exchange: bool) -> Self {
+    fn new(cannot_exchange: bool) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let work = Work::new(folder.path());
         let count = Fault::Count { cannot_exchange };
@@ -274,6 +278,7 @@ impl Reference {
     }
 }
 
+/// Starts a child process that executes the work in a folder with a fault.
 fn start(folder: &Path, fault: &Fault) -> Child {
     let mut command = Command::new(std::env::current_exe().expect("this program"));
     command
@@ -286,7 +291,7 @@ fn start(folder: &Path, fault: &Fault) -> Child {
     command.spawn().expect("it starts")
 }
 
-/// Not a test but the program that [`start`] starts.
+/// The program that [`start`] starts; not a test.
 #[test]
 #[ignore = "started by the other tests"]
 fn a_child_with_a_fault() {
@@ -295,61 +300,64 @@ fn a_child_with_a_fault() {
         folder: std::env::var_os(FOLDER).expect("a folder").into(),
     };
     faults::arm(&work.folder.join("work"), fault.clone());
-    let result = work.go();
+    let result = work.execute();
     let kinds = faults::disarm();
     match fault {
         Fault::Count { .. } => {
             result.expect("nothing failed");
             faults::write_kinds(&work.folder.join("operations"), &kinds);
         }
-        // A fault may have no effect, or end the work with an error sentence.
+        // The work may succeed in spite of the fault, or fail with a sentence.
         _ => {
             if let Err(problem) = result {
-                fs::write(work.folder.join("problem"), problem.message).expect("it is written");
+                fs::write(work.folder.join("problem"), problem.to_string()).expect("it is written");
             }
         }
     }
 }
 
-/// The tests run one after the other: each also trains in this process.
+/// Held by a test while it runs. Tests are sequential, because each also trains in this process.
 static TURN: Mutex<()> = Mutex::new(());
 
-/// Tries a fault at each of these operations that is due in this run.
-fn at_each(test: &str, reference: &Reference, operations: &[usize], fault: impl Fn(usize) -> Fault) {
-    for group in faults::due(test, &reference.operations, operations).chunks(CHILDREN) {
-        let started: Vec<(usize, TempDir, Child)> = group
+/// Tests a fault at each of these operations that is selected in this run.
+fn test_faults(test: &str, reference: &Reference, operations: &[usize], fault: impl Fn(usize) -> Fault) {
+    for group in faults::select(test, &reference.operations, operations).chunks(MAX_CHILDREN) {
+        let children: Vec<(usize, TempDir, Child)> = group
             .iter()
-            .map(|at| {
+            .map(|index| {
                 let folder = tempfile::tempdir().expect("a folder");
                 Work::new(folder.path());
-                let child = start(folder.path(), &fault(*at));
-                (*at, folder, child)
+                let child = start(folder.path(), &fault(*index));
+                (*index, folder, child)
             })
             .collect();
-        for (at, folder, mut child) in started {
+        for (index, folder, mut child) in children {
             let work = Work {
                 folder: folder.path().to_owned(),
             };
             let status = child.wait().expect("it ends");
-            let what = format!("{} ({:?})", fault(at), reference.operations[at]);
-            let _told = Told(&what);
-            match fault(at) {
-                Fault::Kill { .. } => assert_eq!(status.code(), Some(faults::KILLED), "{what}"),
-                _ => assert!(status.success(), "{what}: {status}"),
+            let description = format!("{} ({:?})", fault(index), reference.operations[index]);
+            let _printer = PanicMessage(&description);
+            match fault(index) {
+                Fault::Kill { .. } => assert_eq!(status.code(), Some(faults::KILLED), "{description}"),
+                _ => assert!(status.success(), "{description}: {status}"),
             }
             if let Ok(sentence) = fs::read_to_string(folder.path().join("problem")) {
-                assert!(sentence.len() > 20 && sentence.ends_with('.'), "{what}: {sentence}");
+                assert!(
+                    sentence.len() > 20 && sentence.ends_with('.'),
+                    "{description}: {sentence}"
+                );
             }
             work.check(reference);
-            work.goes_on(reference, matches!(fault(at), Fault::Broken { .. }));
+            work.assert_continues(reference, matches!(fault(index), Fault::Broken { .. }));
         }
     }
 }
 
-/// Prints the fault if something panics.
-struct Told<'a>(&'a str);
+/// Prints the description of a fault if its test panics.
+struct PanicMessage<'a>(&'a str);
 
-impl Drop for Told<'_> {
+impl Drop for PanicMessage<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
             eprintln!("with the fault {}", self.0);
@@ -360,11 +368,11 @@ impl Drop for Told<'_> {
 #[test]
 fn a_kill_at_every_operation_loses_nothing() {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
-    let reference = Reference::make(false);
+    let reference = Reference::new(false);
     let all: Vec<usize> = (0..reference.operations.len()).collect();
     assert!(all.len() > 50, "{:?}", reference.operations);
     let cannot_exchange = false;
-    at_each("a_kill_at_every_operation_loses_nothing", &reference, &all, |at| {
+    test_faults("a_kill_at_every_operation_loses_nothing", &reference, &all, |at| {
         Fault::Kill { at, cannot_exchange }
     });
 }
@@ -372,16 +380,16 @@ fn a_kill_at_every_operation_loses_nothing() {
 #[test]
 fn a_kill_loses_nothing_without_atomic_exchange_of_folders() {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
-    let reference = Reference::make(true);
+    let reference = Reference::new(true);
     let renames: Vec<usize> = (0..reference.operations.len())
-        .filter(|at| reference.operations[*at] == faults::Kind::Rename)
+        .filter(|index| reference.operations[*index] == faults::Kind::Rename)
         .collect();
-    // Before each rename and after it.
-    let mut around: Vec<usize> = renames.iter().flat_map(|at| [*at, *at + 1]).collect();
+    // The process is killed before and after each rename.
+    let mut around: Vec<usize> = renames.iter().flat_map(|index| [*index, *index + 1]).collect();
     around.dedup();
-    around.retain(|at| *at < reference.operations.len());
+    around.retain(|index| *index < reference.operations.len());
     let cannot_exchange = true;
-    at_each(
+    test_faults(
         "a_kill_loses_nothing_without_atomic_exchange_of_folders",
         &reference,
         &around,
@@ -392,11 +400,11 @@ fn a_kill_loses_nothing_without_atomic_exchange_of_folders() {
 #[test]
 fn a_disk_that_is_full_from_any_write_on_loses_nothing() {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
-    let reference = Reference::make(false);
+    let reference = Reference::new(false);
     let writes: Vec<usize> = (0..reference.operations.len())
-        .filter(|at| reference.operations[*at].takes_room())
+        .filter(|index| reference.operations[*index].needs_space())
         .collect();
-    at_each(
+    test_faults(
         "a_disk_that_is_full_from_any_write_on_loses_nothing",
         &reference,
         &writes,
@@ -407,11 +415,11 @@ fn a_disk_that_is_full_from_any_write_on_loses_nothing() {
 #[test]
 fn a_disk_that_fails_once_loses_nothing() {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
-    let reference = Reference::make(false);
+    let reference = Reference::new(false);
     let others: Vec<usize> = (0..reference.operations.len())
-        .filter(|at| !reference.operations[*at].takes_room())
+        .filter(|index| !reference.operations[*index].needs_space())
         .collect();
-    at_each("a_disk_that_fails_once_loses_nothing", &reference, &others, |at| {
+    test_faults("a_disk_that_fails_once_loses_nothing", &reference, &others, |at| {
         Fault::Broken { at }
     });
 }

@@ -1,7 +1,7 @@
-//! Peak resident memory of the default model on the CPU while its context is filled, compared with
-//! the plan. Each case runs in a separate process. Pages of the file that the system has not
-//! reclaimed yet during the load do not count. Pages of cached packed weights do, since they are
-//! the only copy of the weights.
+//! Compares the plan with the peak resident memory of the default model on the CPU while its
+//! context is filled. Each case runs in a separate process. Pages of the file that the system has
+//! not reclaimed yet during the load do not count. Pages of cached packed weights count, since they
+//! are the only copy of the weights.
 
 use hearth_engine::{Engine, memory, packed};
 use hearth_protocol::{KvType, LoadRequest};
@@ -10,14 +10,14 @@ use std::ops::ControlFlow;
 use std::path::Path;
 use std::process::Command;
 
-/// Tolerance of the plan.
-const SHARE: f64 = 0.05;
-/// Bytes that no plan counts: the tokenizer, and what the allocator holds for each thread and after
-/// packing.
-const UNCOUNTED: f64 = 6e6;
+/// Relative tolerance of the plan.
+const TOLERANCE: f64 = 0.05;
+/// Bytes that no plan counts: the tokenizer, and memory that the allocator keeps per thread and
+/// after packing.
+const UNPLANNED: f64 = 6e6;
 
-/// Most rows of a step whose logits are wanted.
-const WANTED_ROWS: usize = 96;
+/// Maximum rows of a step whose logits are computed.
+const MAX_LOGIT_ROWS: usize = 96;
 
 fn main() {
     let arguments: Vec<String> = std::env::args().collect();
@@ -27,25 +27,33 @@ fn main() {
         packed::set_cache_folder(folder.first().map(Into::into));
         return hold_model(context.parse().expect("a context"), kv.parse().expect("a type"));
     }
+    /// A load of the model.
+    struct Case {
+        context: u32,
+        kv: KvType,
+        /// Whether the packed weights are in the cache.
+        cached: bool,
+    }
+    let case = |context, kv, cached| Case { context, kv, cached };
     let cases = [
-        (512, KvType::F16, false),
-        (512, KvType::F16, true),
-        (4096, KvType::F16, false),
-        (4096, KvType::Q8_0, true),
-        (8192, KvType::F16, false),
+        case(512, KvType::F16, false),
+        case(512, KvType::F16, true),
+        case(4096, KvType::F16, false),
+        case(4096, KvType::Q8_0, true),
+        case(8192, KvType::F16, false),
     ];
-    let trial = |(context, kv, kept): (u32, KvType, bool)| {
-        let weights = if kept { "cached" } else { "new" };
+    let trial = |Case { context, kv, cached }: Case| {
+        let weights = if cached { "cached" } else { "new" };
         Trial::test(
             format!("a_context_of_{context}_in_{kv}_takes_what_was_planned_with_{weights}_weights"),
             move || {
                 let folder = tempfile::tempdir().expect("a folder");
-                if kept {
-                    // A load that packs takes no more than one from the cache. The cache has
-                    // weights alone, so a short context makes it as well.
+                if cached {
+                    // Writes the cache, which does not depend on the context. A load that packs
+                    // weights is tested with the same limits.
                     check(512, kv, Some(folder.path()));
                 }
-                check(context, kv, kept.then_some(folder.path()));
+                check(context, kv, cached.then_some(folder.path()));
                 Ok(())
             },
         )
@@ -57,7 +65,7 @@ fn main() {
     libtest_mimic::run(&Arguments::from_args(), tests).exit();
 }
 
-/// Loads the model and fills its context, at the end with as many logits as a step may return.
+/// Loads the model and fills its context. The last step computes the maximum number of logits.
 /// Prints the planned bytes and the peak.
 fn hold_model(context: u32, kv: KvType) {
     let before = memory::resident().expect("known on this system");
@@ -70,21 +78,22 @@ fn hold_model(context: u32, kv: KvType) {
     };
     let mut engine = Engine::load(&request, &mut |_, _| ControlFlow::Continue(())).expect("it loads");
     let ids: Vec<u32> = (0..context).collect();
-    let (ids, last) = ids.split_at(ids.len() - WANTED_ROWS);
+    let (prompt, last) = ids.split_at(ids.len() - MAX_LOGIT_ROWS);
     let mut peak = 0;
-    let read = engine.session_mut().prefill(ids, &mut |_, _| {
+    let prefill = engine.session_mut().prefill(prompt, &mut |_, _| {
         peak = peak.max(memory::resident().expect("known on this system"));
         ControlFlow::Continue(())
     });
-    assert!(read.expect("it runs").completed);
+    assert!(prefill.expect("it runs").completed);
     let logits = engine.session_mut().extend(last).expect("it runs");
     peak = peak.max(memory::resident().expect("known on this system"));
     drop(logits);
-    let taken = peak - before;
+    let used = peak - before;
     let cpu = &engine.info().placement[0];
-    println!("planned {} taken {taken}", cpu.weights + cpu.kv + cpu.compute);
+    println!("planned {} used {used}", cpu.weights + cpu.kv + cpu.compute);
 }
 
+/// Checks the memory of a child process that executes [`hold_model`].
 fn check(context: u32, kv: KvType, packed_in: Option<&Path>) {
     let program = std::env::current_exe().expect("this program");
     let output = Command::new(program)
@@ -92,13 +101,13 @@ fn check(context: u32, kv: KvType, packed_in: Option<&Path>) {
         .args(packed_in)
         .output();
     let output = output.expect("it starts");
-    let said = String::from_utf8_lossy(&output.stdout);
-    let numbers: Vec<f64> = said.split_whitespace().filter_map(|word| word.parse().ok()).collect();
-    let [planned, taken] = *numbers else {
-        panic!("{said}{}", String::from_utf8_lossy(&output.stderr));
+    let stdout = String::from_utf8_lossy(&output.stdout);
+    let numbers: Vec<f64> = stdout.split_whitespace().filter_map(|word| word.parse().ok()).collect();
+    let [planned, used] = *numbers else {
+        panic!("{stdout}{}", String::from_utf8_lossy(&output.stderr));
     };
     assert!(
-        (taken - planned).abs() < SHARE * planned + UNCOUNTED,
-        "planned {planned} bytes, {taken} taken"
+        (used - planned).abs() < TOLERANCE * planned + UNPLANNED,
+        "planned {planned} bytes, {used} used"
     );
 }

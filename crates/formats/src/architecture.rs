@@ -1,5 +1,5 @@
-//! The architectures that Hearth supports: their names and what adapters must know of them.
-//! `hearth_llm::arch` has one file for each, with what its layers compute.
+//! The supported architectures: their names, and their differences in adapters and merged files.
+//! `hearth_llm::arch` implements them.
 
 use crate::adapter::RowOrder;
 use std::fmt;
@@ -22,13 +22,12 @@ macro_rules! architectures {
                 match self { $(Self::$variant => $name,)* }
             }
 
-            /// The row order of Q and K in a GGUF.
+            /// The row order of the Q and K weights in a GGUF.
             pub const fn row_order(self) -> RowOrder {
                 match self { $(Self::$variant => RowOrder::$row_order,)* }
             }
 
-            /// Whether llama.cpp applies the scales of whole tensors (`NAME.scale`) to a
-            /// feed-forward's linears.
+            /// Whether llama.cpp applies tensor scales (`NAME.scale`) to the feed-forward weights.
             pub const fn has_ffn_scales(self) -> bool {
                 match self { $(Self::$variant => $ffn_scales,)* }
             }
@@ -36,8 +35,7 @@ macro_rules! architectures {
     };
 }
 
-// The row order is determined by llama.cpp's converter, and the scales by its calls of `build_ffn`:
-// check there before adding a row.
+// The row order comes from llama.cpp's converter, and the scales from its calls of `build_ffn`.
 architectures! {
     Llama "llama" Interleaved true;
     Qwen2 "qwen2" Same false;
@@ -54,7 +52,7 @@ impl Architecture {
             .find(|architecture| architecture.name() == name)
     }
 
-    /// All names, for a sentence: `a, b and c`.
+    /// All names as a list in a sentence: `a, b and c`.
     pub fn list() -> String {
         listed(Self::ALL.iter().map(|architecture| architecture.name()))
     }
@@ -66,12 +64,12 @@ impl fmt::Display for Architecture {
     }
 }
 
-/// Names in a sentence: `a, b and c`.
+/// Names as a list in a sentence: `a, b and c`.
 pub fn listed<'a>(names: impl Iterator<Item = &'a str>) -> String {
-    let all = names.collect::<Vec<_>>().join(", ");
-    match all.rsplit_once(", ") {
-        Some((before, last)) => format!("{before} and {last}"),
-        None => all,
+    let list = names.collect::<Vec<_>>().join(", ");
+    match list.rsplit_once(", ") {
+        Some((others, last)) => format!("{others} and {last}"),
+        None => list,
     }
 }
 
@@ -81,12 +79,15 @@ mod tests {
 
     #[test]
     fn the_readme_lists_them() {
-        let names: Vec<_> = Architecture::ALL.iter().map(|one| format!("`{one}`")).collect();
+        let names: Vec<_> = Architecture::ALL
+            .iter()
+            .map(|architecture| format!("`{architecture}`"))
+            .collect();
         let list = listed(names.iter().map(String::as_str));
         let readme = include_str!("../../../README.md");
-        let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+        let unwrapped = readme.split_whitespace().collect::<Vec<_>>().join(" ");
         assert!(
-            words(readme).contains(&format!("GGUF files of the {list} architectures")),
+            unwrapped.contains(&format!("GGUF files of the {list} architectures")),
             "{list}"
         );
     }

@@ -1,18 +1,19 @@
-//! Sizes in memory and on disk, as people read them.
+//! Human-readable sizes in memory and on disk.
 
 /// Formats a number of bytes in decimal units, as file managers and model hubs show them:
-/// `1.5 kB`, `94 MB`, `16.4 GB`. Below ten, and from 1 GB on, with one decimal unless that is 0.
+/// `1.5 kB`, `94 MB`, `16.4 GB`. Values below ten, and all from 1 GB on, have one decimal unless it
+/// is 0.
 ///
-/// The window formats sizes in the same way: `fileSize` in `ui/src/lib/text/format.ts`.
-pub fn byte_size(n: u64) -> String {
+/// `fileSize` in `ui/src/lib/text/format.ts` formats sizes in the same way.
+pub fn byte_size(bytes: u64) -> String {
     const UNITS: [&str; 5] = ["B", "kB", "MB", "GB", "TB"];
     let rounded = |value: f64, unit| {
         let has_decimal = unit >= 3 || unit > 0 && value < 9.95;
         let step = if has_decimal { 10.0 } else { 1.0 };
         (value * step).round() / step
     };
-    let (mut value, mut unit) = (n as f64, 0);
-    // The rounded value decides: 999,950 bytes are 1 MB, not 1000 kB.
+    let (mut value, mut unit) = (bytes as f64, 0);
+    // Compares the rounded value, so that 999,950 bytes are 1 MB, not 1000 kB.
     while unit + 1 < UNITS.len() && rounded(value, unit) >= 1000.0 {
         value /= 1000.0;
         unit += 1;
@@ -25,9 +26,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes_read_well() {
-        // The same table as in ui/tests/unit/format.test.ts.
-        for (n, text) in [
+    fn sizes_are_rounded_in_decimal_units() {
+        // The same table is in ui/tests/unit/format.test.ts.
+        for (bytes, text) in [
             (0, "0 B"),
             (999, "999 B"),
             (1000, "1 kB"),
@@ -46,7 +47,7 @@ mod tests {
             (999_950_000_000, "1 TB"),
             (u64::MAX, "18446744.1 TB"),
         ] {
-            assert_eq!(byte_size(n), text, "{n}");
+            assert_eq!(byte_size(bytes), text, "{bytes}");
         }
     }
 }

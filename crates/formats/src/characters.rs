@@ -1,13 +1,13 @@
-//! Characters that are not seen, or that change how others are shown.
+//! Characters that are invisible or change the display of others.
 
-/// Whether a character changes the order in which a text is shown: an embedding, an override or an
-/// isolate of direction.
+/// Whether a character changes the display order of a text: a directional embedding, override or
+/// isolate.
 pub fn reorders(c: char) -> bool {
     matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-/// Whether a character is a control character, is invisible or a space other than the usual one, or
-/// changes the direction of text.
+/// Whether a character is a control character, invisible, white space other than U+0020, or changes
+/// the direction of text.
 pub fn is_hidden(c: char) -> bool {
     c.is_control()
         || c.is_whitespace() && c != ' '
@@ -19,8 +19,8 @@ pub fn is_hidden(c: char) -> bool {
             | '\u{e0000}'..='\u{e0fff}')
 }
 
-/// Whether a hidden character is part of how words and emoji are written: a joiner, a mark of
-/// direction that reorders only its neighbors, or a selector of an emoji's form.
+/// Whether a hidden character belongs in words or emoji: a joiner, a directional mark, which only
+/// affects adjacent characters, or a variation selector of emoji.
 pub fn is_joiner(c: char) -> bool {
     matches!(c, '\u{61c}' | '\u{200c}'..='\u{200f}' | '\u{fe0e}' | '\u{fe0f}')
 }
@@ -30,7 +30,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn hidden_characters_are_told_from_those_of_writing() {
+    fn hidden_characters_joiners_and_visible_characters_are_distinguished() {
         for c in ['\u{202e}', '\u{2066}'] {
             assert!(reorders(c) && is_hidden(c) && !is_joiner(c), "{c:?}");
         }
@@ -46,7 +46,7 @@ mod tests {
         ] {
             assert!(is_hidden(c) && !reorders(c) && !is_joiner(c), "{c:?}");
         }
-        // A family is people joined; Persian words have U+200C inside.
+        // U+200D joins emoji to a family, and U+200C occurs in Persian words.
         for c in ['\u{200d}', '\u{200c}', '\u{fe0f}'] {
             assert!(is_hidden(c) && is_joiner(c), "{c:?}");
         }

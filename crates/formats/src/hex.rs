@@ -1,4 +1,4 @@
-//! Hexadecimal text, as hashes are written.
+//! Hexadecimal text.
 
 /// Formats bytes as lower-case hexadecimal digits.
 pub fn hex(bytes: impl AsRef<[u8]>) -> String {

@@ -1,24 +1,25 @@
-//! Interrupting work on long or hostile text: templates and tokenizers.
+//! Interrupts work on long or hostile text: templates and tokenizers.
 //!
-//! [`Interrupt::run`] runs such work, which regularly calls a closure that says whether to give up.
-//! Work that gives up returns early, with an error or an incomplete result; the caller of
-//! [`Interrupt::run`] gets [`Interrupted`] instead of the result.
+//! During [`Interrupt::run`] the work regularly calls a closure that decides whether to interrupt
+//! it. Interrupted work returns early, with an error or an incomplete result, and
+//! [`Interrupt::run`] returns [`Interrupted`] instead.
 
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
-/// The work after which the question is asked again, in bytes of text or units of similar cost.
-/// Work that cannot be divided, such as one copy of a long string, may be more.
+/// The work between two calls of an interrupt's closure, in bytes of text or units of similar cost.
+/// An indivisible operation, such as copying a long string, may exceed it.
 pub const INTERVAL: u64 = 64 << 10;
 
 thread_local! {
     static CURRENT: RefCell<Option<Interrupt>> = const { RefCell::new(None) };
+    /// Whether the work on this thread was interrupted.
     static IS_SET: Cell<bool> = const { Cell::new(false) };
-    /// Bytes since the last question.
-    static DONE: Cell<u64> = const { Cell::new(0) };
+    /// Bytes processed since the last poll.
+    static BYTES_SINCE_POLL: Cell<u64> = const { Cell::new(0) };
 }
 
-/// A question that is asked once per [`INTERVAL`]: whether to give up.
+/// A closure that is polled once per [`INTERVAL`] and returns whether to interrupt the work.
 #[derive(Clone)]
 pub struct Interrupt(Arc<dyn Fn() -> bool + Send + Sync>);
 
@@ -27,15 +28,15 @@ pub struct Interrupt(Arc<dyn Fn() -> bool + Send + Sync>);
 pub struct Interrupted;
 
 impl Interrupt {
-    /// Gives up once `question` returns `true`.
-    pub fn new(question: impl Fn() -> bool + Send + Sync + 'static) -> Self {
-        Self(Arc::new(question))
+    /// Interrupts the work once `should_interrupt` returns `true`.
+    pub fn new(should_interrupt: impl Fn() -> bool + Send + Sync + 'static) -> Self {
+        Self(Arc::new(should_interrupt))
     }
 
-    /// Runs `work`, which this can interrupt.
+    /// Runs `work` with this interrupt installed on the thread.
     ///
     /// # Errors
-    /// If it was interrupted.
+    /// If the work was interrupted.
     pub fn run<T>(&self, work: impl FnOnce() -> T) -> Result<T, Interrupted> {
         let installed = Installed::new(Some(self.clone()));
         let result = work();
@@ -51,17 +52,17 @@ impl std::fmt::Debug for Interrupt {
     }
 }
 
-/// The interrupt of a thread, until it is dropped, also by a panic.
+/// Guard that installs an interrupt on this thread, and restores the previous one when dropped.
 pub(crate) struct Installed {
-    before: Option<Interrupt>,
+    previous: Option<Interrupt>,
     was_set: bool,
 }
 
 impl Installed {
     pub fn new(interrupt: Option<Interrupt>) -> Self {
-        DONE.set(0);
+        BYTES_SINCE_POLL.set(0);
         Self {
-            before: CURRENT.replace(interrupt),
+            previous: CURRENT.replace(interrupt),
             was_set: IS_SET.replace(false),
         }
     }
@@ -69,22 +70,22 @@ impl Installed {
 
 impl Drop for Installed {
     fn drop(&mut self) {
-        CURRENT.set(self.before.take());
+        CURRENT.set(self.previous.take());
         IS_SET.set(self.was_set);
     }
 }
 
-/// The interrupt of this thread, for another thread that does part of the work.
+/// The interrupt of this thread, to install it on a thread that does part of the work.
 pub(crate) fn current() -> Option<Interrupt> {
     CURRENT.with_borrow(Clone::clone)
 }
 
-/// Fails if the work on this thread was interrupted, or is now.
+/// Polls the interrupt of this thread.
 ///
 /// # Errors
-/// If so.
+/// If the work is interrupted now or was before.
 pub fn check() -> Result<(), Interrupted> {
-    if look() { Err(Interrupted) } else { Ok(()) }
+    if poll() { Err(Interrupted) } else { Ok(()) }
 }
 
 /// Whether the work on this thread was interrupted.
@@ -92,22 +93,28 @@ pub(crate) fn is_set() -> bool {
     IS_SET.get()
 }
 
-/// Interrupts the work on this thread: a thread that did part of it was.
+/// Interrupts the work on this thread, after a thread that did part of it was interrupted.
 pub(crate) fn set() {
     IS_SET.set(true);
 }
 
-/// Records that `bytes` are processed next. Returns whether to give up.
+/// Counts `bytes` that are processed next, and polls once per [`INTERVAL`]. Returns whether the
+/// work is interrupted.
 pub(crate) fn step(bytes: u64) -> bool {
-    let done = DONE.get().saturating_add(bytes);
-    DONE.set(done);
-    if done > INTERVAL { look() } else { is_set() }
+    let bytes_since_poll = BYTES_SINCE_POLL.get().saturating_add(bytes);
+    BYTES_SINCE_POLL.set(bytes_since_poll);
+    if bytes_since_poll > INTERVAL { poll() } else { is_set() }
 }
 
-/// Asks now. Returns whether to give up.
-pub(crate) fn look() -> bool {
-    DONE.set(0);
-    if !is_set() && CURRENT.with_borrow(|current| current.as_ref().is_some_and(|Interrupt(question)| question())) {
+/// Polls the interrupt of this thread. Returns whether the work is interrupted.
+pub(crate) fn poll() -> bool {
+    BYTES_SINCE_POLL.set(0);
+    let should_interrupt = |current: &Option<Interrupt>| {
+        current
+            .as_ref()
+            .is_some_and(|Interrupt(should_interrupt)| should_interrupt())
+    };
+    if !is_set() && CURRENT.with_borrow(should_interrupt) {
         set();
     }
     is_set()
@@ -120,14 +127,14 @@ mod tests {
 
     #[test]
     fn work_is_interrupted_once_and_only_inside() {
-        let asked = Arc::new(AtomicUsize::new(0));
-        let count = Arc::clone(&asked);
-        let third = Interrupt::new(move || count.fetch_add(1, Ordering::Relaxed) == 2);
-        let steps = |most: usize| (0..most).take_while(|_| !step(INTERVAL)).count();
-        assert_eq!(third.run(|| steps(2)), Ok(2), "one question");
-        assert_eq!(third.run(|| steps(9)), Err(Interrupted));
-        assert_eq!(asked.load(Ordering::Relaxed), 3, "not asked again");
-        assert!(!look() && !is_set());
-        assert_eq!(third.run(|| steps(9)), Ok(9), "it does not remember");
+        let polls = Arc::new(AtomicUsize::new(0));
+        let counter = Arc::clone(&polls);
+        let interrupt = Interrupt::new(move || counter.fetch_add(1, Ordering::Relaxed) == 2);
+        let run_steps = |count: usize| (0..count).take_while(|_| !step(INTERVAL)).count();
+        assert_eq!(interrupt.run(|| run_steps(2)), Ok(2), "one poll");
+        assert_eq!(interrupt.run(|| run_steps(9)), Err(Interrupted), "at the third poll");
+        assert_eq!(polls.load(Ordering::Relaxed), 3, "no poll after the interruption");
+        assert!(!poll() && !is_set(), "not set outside of the run");
+        assert_eq!(interrupt.run(|| run_steps(9)), Ok(9), "not set in the next run");
     }
 }

@@ -1,8 +1,8 @@
 //! File formats: GGUF with its tokenizer and chat template, adapters, datasets.
 //!
-//! Files are untrusted: every length, offset, count and type is checked before it is used. A
-//! malformed file gives one error that names the file and the location. This crate does not depend
-//! on Burn, the kernels or the network.
+//! Files are untrusted: every length, offset, count and type is checked before it is used. The
+//! error for a malformed file names the file and the location. This crate does not depend on Burn,
+//! the kernels or the network.
 
 pub mod adapter;
 mod architecture;

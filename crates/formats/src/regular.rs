@@ -1,20 +1,20 @@
-//! Opens and reads regular files only.
+//! Opening and reading of regular files only.
 
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::io::{Error, ErrorKind, Read, Result};
 use std::path::Path;
 
-/// Opens a regular file for reading. Refuses folders, pipes, sockets and devices, without blocking
+/// Opens a regular file for reading. Refuses folders, pipes, sockets and devices without blocking
 /// on them.
 pub(crate) fn open_regular(path: &Path) -> Result<(File, Metadata)> {
-    // Checked before opening, which has side effects on some devices.
+    // Opening some devices has side effects.
     require_regular(&fs::metadata(path)?)?;
     let mut options = OpenOptions::new();
     options.read(true);
     #[cfg(unix)]
     {
         use std::os::unix::fs::OpenOptionsExt;
-        // Do not block if it has become a pipe since.
+        // Does not block if the path has become a pipe since.
         options.custom_flags(libc::O_NONBLOCK);
     }
     let file = options.open(path)?;
@@ -39,7 +39,7 @@ fn require_regular(metadata: &Metadata) -> Result<()> {
 /// Reads a whole regular file of at most `max_bytes` bytes.
 ///
 /// # Errors
-/// It cannot be read, is not a regular file, or is larger.
+/// If it cannot be read, is not a regular file, or is larger.
 pub fn read_regular(path: &Path, max_bytes: u64) -> Result<Vec<u8>> {
     let (file, metadata) = open_regular(path)?;
     let too_large = || {
@@ -64,7 +64,7 @@ pub fn read_regular(path: &Path, max_bytes: u64) -> Result<Vec<u8>> {
 /// Fills `bytes` from offset `start` of a file. Neither uses nor changes the file's position.
 ///
 /// # Errors
-/// Reading fails, or the file is too short.
+/// If reading fails or the file is too short.
 #[cfg(unix)]
 pub(crate) fn read_exact_at(file: &File, bytes: &mut [u8], start: u64) -> Result<()> {
     std::os::unix::fs::FileExt::read_exact_at(file, bytes, start)
@@ -73,7 +73,7 @@ pub(crate) fn read_exact_at(file: &File, bytes: &mut [u8], start: u64) -> Result
 /// Fills `bytes` from offset `start` of a file. Changes the file's position.
 ///
 /// # Errors
-/// Reading fails, or the file is too short.
+/// If reading fails or the file is too short.
 #[cfg(windows)]
 pub(crate) fn read_exact_at(file: &File, mut bytes: &mut [u8], mut start: u64) -> Result<()> {
     use std::os::windows::fs::FileExt;

@@ -1,14 +1,14 @@
-//! Texts of files in messages.
+//! Text from files in messages.
 
 use crate::characters::{is_hidden, is_joiner};
 
-/// Truncates a text of a file for a message to `most` characters, without characters that are not
-/// seen or that reorder others.
-pub fn shortened(text: &str, most: usize) -> String {
-    let mut plain = text.chars().filter(|c| !is_hidden(*c) || is_joiner(*c));
-    let mut shown: String = plain.by_ref().take(most).collect();
-    if plain.next().is_some() {
-        shown.push_str("...");
+/// Prepares a text from a file for a message: removes hidden characters except joiners, and
+/// truncates the text to `max_characters` characters.
+pub fn shortened(text: &str, max_characters: usize) -> String {
+    let mut visible = text.chars().filter(|c| !is_hidden(*c) || is_joiner(*c));
+    let mut shortened: String = visible.by_ref().take(max_characters).collect();
+    if visible.next().is_some() {
+        shortened.push_str("...");
     }
-    shown
+    shortened
 }

@@ -1,7 +1,7 @@
 //! Web pages that a server sends in place of a file.
 
-/// Beginnings of HTML, in lower case.
-const STARTS: [&[u8]; 7] = [
+/// Tags at the beginning of HTML, in lower case.
+const START_TAGS: [&[u8]; 7] = [
     b"<!doctype html",
     b"<html",
     b"<head",
@@ -11,7 +11,7 @@ const STARTS: [&[u8]; 7] = [
     b"<meta",
 ];
 
-/// Whether a file begins as HTML does. Declarations of XML and comments may come first.
+/// Whether the first bytes of a file are HTML, possibly after XML declarations and comments.
 pub fn is_web_page(start: &[u8]) -> bool {
     let mut rest = start.strip_prefix(b"\xef\xbb\xbf").unwrap_or(start);
     loop {
@@ -22,16 +22,16 @@ pub fn is_web_page(start: &[u8]) -> bool {
             _ => break,
         };
         match rest.windows(end.len()).position(|window| window == end) {
-            Some(at) => rest = &rest[at + end.len()..],
-            // Its end was not read.
+            Some(index) => rest = &rest[index + end.len()..],
+            // The comment or declaration ends after the bytes that were read.
             None => return true,
         }
     }
-    let is_start = |text: &&[u8]| {
-        rest.get(..text.len())
-            .is_some_and(|start| start.eq_ignore_ascii_case(text))
+    let starts_with_tag = |tag: &&[u8]| {
+        rest.get(..tag.len())
+            .is_some_and(|start| start.eq_ignore_ascii_case(tag))
     };
-    STARTS.iter().any(is_start)
+    START_TAGS.iter().any(starts_with_tag)
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! Devices and their checks.
 
+use crate::device_status::{DeviceStatus, DriverProblem, Mismatch};
 use serde::{Deserialize, Serialize};
 
 /// One device.
@@ -25,9 +26,11 @@ pub struct DeviceInfo {
     pub memory_free: Option<u64>,
     /// Whether a model can run on it.
     pub usable: bool,
-    /// Why it is or is not usable, in one sentence. The CPU's also reports errors of the graphics
-    /// drivers.
-    pub why: String,
+    /// Why it is or is not usable.
+    pub status: DeviceStatus,
+    /// Why no GPU is known, of the CPU. `None` means that the graphics drivers answered.
+    #[serde(default)]
+    pub driver_problem: Option<DriverProblem>,
     /// Driver name and version. `None` for a CPU, or if unknown.
     #[serde(default)]
     pub driver: Option<String>,
@@ -81,7 +84,7 @@ pub fn device_names(list: &str) -> impl Iterator<Item = &str> {
 pub enum AutoSelection {
     /// It may be used; the plan of a model decides.
     Selected,
-    /// No: it cannot be used, see [`DeviceInfo::why`].
+    /// No: it cannot be used, see [`DeviceInfo::status`].
     Unusable,
     /// No: it is a software renderer, which computes on the CPU.
     Software,
@@ -124,9 +127,9 @@ pub struct BackendOption {
 }
 
 impl BackendOption {
-    /// The mismatch that the device check found, in one sentence.
-    pub fn mismatch(&self) -> Option<&str> {
-        self.check.as_ref()?.mismatch.as_deref()
+    /// The mismatch that the device check found.
+    pub fn mismatch(&self) -> Option<&Mismatch> {
+        self.check.as_ref()?.mismatch.as_ref()
     }
 }
 
@@ -135,10 +138,9 @@ impl BackendOption {
 #[cfg_attr(feature = "ts", derive(ts_rs::TS))]
 #[serde(rename_all = "camelCase")]
 pub struct DeviceCheck {
-    /// The first mismatch with the CPU's results, in one sentence. `None` means that all results
-    /// match.
-    #[serde(alias = "wrong")]
-    pub mismatch: Option<String>,
+    /// The first mismatch with the CPU's results. `None` means that all results match.
+    #[serde(alias = "wrong", default, deserialize_with = "crate::device_status::read_mismatch")]
+    pub mismatch: Option<Mismatch>,
     /// Bandwidth of weights in decode, in bytes per second, without the overheads below.
     #[serde(alias = "bytes_per_second", deserialize_with = "crate::number::or_nan")]
     pub bytes_per_second: f64,

@@ -18,7 +18,8 @@ pub enum DraftChoice {
     /// the answer.
     Ngram,
     /// The model's own first layers and its output layer, on the KV cells of those layers.
-    Own {
+    #[serde(alias = "own")]
+    FirstLayers {
         /// The number of layers. `None` means a third of them.
         layers: Option<u32>,
     },
@@ -34,7 +35,7 @@ impl DraftChoice {
     pub fn path(&self) -> Option<&PathBuf> {
         match self {
             Self::Model { path } => Some(path),
-            Self::Auto | Self::None | Self::Ngram | Self::Own { .. } => None,
+            Self::Auto | Self::None | Self::Ngram | Self::FirstLayers { .. } => None,
         }
     }
 }
@@ -45,8 +46,8 @@ impl fmt::Display for DraftChoice {
             Self::Auto => f.write_str("auto"),
             Self::None => f.write_str("none"),
             Self::Ngram => f.write_str("ngram"),
-            Self::Own { layers: None } => f.write_str("self"),
-            Self::Own { layers: Some(layers) } => write!(f, "self:{layers}"),
+            Self::FirstLayers { layers: None } => f.write_str("self"),
+            Self::FirstLayers { layers: Some(layers) } => write!(f, "self:{layers}"),
             Self::Model { path } => path.display().fmt(f),
         }
     }
@@ -57,14 +58,14 @@ impl FromStr for DraftChoice {
 
     /// `auto`, `none`, `ngram`, `self`, `self:LAYERS`, or else the path of a model.
     fn from_str(text: &str) -> Result<Self, Infallible> {
-        let own = text.strip_prefix("self:").and_then(|layers| layers.parse().ok());
+        let layers = text.strip_prefix("self:").and_then(|layers| layers.parse().ok());
         Ok(match text {
             "auto" => Self::Auto,
             "none" => Self::None,
             "ngram" => Self::Ngram,
-            "self" => Self::Own { layers: None },
-            path => match own {
-                Some(layers) => Self::Own { layers: Some(layers) },
+            "self" => Self::FirstLayers { layers: None },
+            path => match layers {
+                Some(layers) => Self::FirstLayers { layers: Some(layers) },
                 None => Self::Model { path: path.into() },
             },
         })
@@ -79,7 +80,8 @@ pub enum DraftKind {
     /// N-gram lookup.
     Ngram,
     /// The model's own first layers.
-    Own,
+    #[serde(alias = "own")]
+    FirstLayers,
     /// A smaller model.
     Model,
 }
@@ -88,7 +90,7 @@ impl fmt::Display for DraftKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Ngram => "ngram",
-            Self::Own => "self",
+            Self::FirstLayers => "self",
             Self::Model => "model",
         })
     }
@@ -130,10 +132,15 @@ mod tests {
         check("auto", DraftChoice::Auto);
         check("none", DraftChoice::None);
         check("ngram", DraftChoice::Ngram);
-        check("self", DraftChoice::Own { layers: None });
-        check("self:7", DraftChoice::Own { layers: Some(7) });
+        check("self", DraftChoice::FirstLayers { layers: None });
+        check("self:7", DraftChoice::FirstLayers { layers: Some(7) });
         check("self:x", DraftChoice::Model { path: "self:x".into() });
         let path = "models/small.gguf";
         check(path, DraftChoice::Model { path: path.into() });
+        // The name of an earlier Hearth.
+        let kind: DraftKind = serde_json::from_str(r#""own""#).expect("a kind");
+        assert_eq!(kind, DraftKind::FirstLayers);
+        let choice: DraftChoice = serde_json::from_str(r#"{"type":"own","layers":7}"#).expect("a choice");
+        assert_eq!(choice, DraftChoice::FirstLayers { layers: Some(7) });
     }
 }

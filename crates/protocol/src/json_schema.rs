@@ -1,5 +1,6 @@
 //! The JSON schema of an answer.
 
+use crate::{Problem, ProblemCode, RequestReason};
 use serde_json::{Map, Value};
 
 /// Most bytes of [`GenerateRequest::json_schema`](crate::GenerateRequest::json_schema).
@@ -8,18 +9,20 @@ pub const MAX_JSON_SCHEMA_BYTES: usize = 64 << 10;
 /// Parses the text of a schema. Whether its keywords are supported shows when it is used.
 ///
 /// # Errors
-/// It is too long or no JSON object; why, in sentences.
-pub fn parse_json_schema(text: &str) -> Result<Map<String, Value>, String> {
+/// It is too long or no JSON object.
+pub fn parse_json_schema(text: &str) -> Result<Map<String, Value>, Problem> {
+    let refused = |reason: RequestReason| Err(Problem::new(ProblemCode::BadRequest, reason));
     if text.len() > MAX_JSON_SCHEMA_BYTES {
-        return Err(format!(
-            "The JSON schema has {} bytes, but may have at most {MAX_JSON_SCHEMA_BYTES}. Shorten it.",
-            text.len()
-        ));
+        return refused(RequestReason::SchemaTooLong {
+            length: u32::try_from(text.len()).unwrap_or(u32::MAX),
+            most: MAX_JSON_SCHEMA_BYTES as u32,
+        });
     }
-    let object = "It must be a JSON object, such as {\"type\": \"object\"}.";
     match serde_json::from_str(text) {
         Ok(Value::Object(schema)) => Ok(schema),
-        Ok(_) => Err(format!("The JSON schema is not a JSON object. {object}")),
-        Err(error) => Err(format!("The JSON schema is not valid JSON: {error}. {object}")),
+        Ok(_) => refused(RequestReason::SchemaNotAnObject),
+        Err(error) => refused(RequestReason::SchemaNotJson {
+            detail: error.to_string(),
+        }),
     }
 }

@@ -4,7 +4,10 @@ use crate::{
     device::DeviceInfo,
     draft::{DraftChoice, DraftKind, DraftStats},
     message::{Message, Part, TextKind},
+    notice::Notice,
     plan::{GpuLayers, KvType, Measured, Plan, PlanRequest, PlannedDevice},
+    problem::Problem,
+    stage::Stage,
     thinking::{Thinking, ThinkingSupport},
     training::{
         AdapterChoice, ExportRequest, Exported, InspectRequest, Inspection, RunCommand, TrainRequest, TrainingEvent,
@@ -14,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 
 /// Version of this protocol. A worker reports its own in [`Event::Ready`]; any other is refused.
-pub const PROTOCOL_VERSION: u32 = 13;
+pub const PROTOCOL_VERSION: u32 = 14;
 
 /// Id of a request: chosen by the client, from 1 up, each greater than those before.
 pub type RequestId = u64;
@@ -407,8 +410,8 @@ pub enum Event {
         /// From 0 to 1.
         #[serde(deserialize_with = "crate::number::or_nan")]
         fraction: f32,
-        /// The current stage, in a few words.
-        stage: String,
+        /// The current stage.
+        stage: Stage,
     },
     /// The model is loaded.
     Loaded(ModelInfo),
@@ -419,7 +422,7 @@ pub enum Event {
         /// Prompt tokens found in the KV cache.
         cached_tokens: u32,
         /// Turns dropped because the context is too short.
-        left_out: Option<LeftOut>,
+        dropped: Option<DroppedTurns>,
         /// The parts of a continued answer, to which its next text is appended: without the text
         /// that was held back when it ended, which is emitted again. `None` means the parts of the
         /// request.
@@ -495,7 +498,7 @@ impl Event {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "ts", derive(ts_rs::TS))]
 #[serde(rename_all = "camelCase")]
-pub struct LeftOut {
+pub struct DroppedTurns {
     /// Number of messages dropped from the beginning (after the system prompt).
     pub messages: u32,
     /// Their tokens.
@@ -506,7 +509,7 @@ pub struct LeftOut {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Summary {
     /// Why it ended.
-    pub reason: FinishReason,
+    pub finish_reason: FinishReason,
     /// Tokens of the prompt.
     pub prompt_tokens: u32,
     /// Tokens generated, without those that a continued answer had.
@@ -575,8 +578,8 @@ pub struct ModelInfo {
     /// The load time in seconds.
     #[serde(deserialize_with = "crate::number::or_nan")]
     pub load_seconds: f64,
-    /// Notices for the user in whole sentences, for example that the file has no chat template.
-    pub notices: Vec<String>,
+    /// Notices for the user, for example that the file has no chat template.
+    pub notices: Vec<Notice>,
     /// Layers on GPUs.
     #[serde(default)]
     pub gpu_layers: u32,
@@ -595,85 +598,6 @@ pub struct ModelInfo {
     /// The thinking that its chat template can switch.
     #[serde(default)]
     pub thinking: ThinkingSupport,
-}
-
-/// An error: a message for the user to act on, and a code for a program to match.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
-#[cfg_attr(feature = "ts", derive(ts_rs::TS))]
-#[serde(rename_all = "camelCase")]
-#[error("{message}")]
-pub struct Problem {
-    /// For programs.
-    #[cfg_attr(feature = "ts", ts(type = "string"))]
-    pub code: ProblemCode,
-    /// For people: what happened, to which file or device, and what to do.
-    pub message: String,
-}
-
-/// Kind of an error.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub enum ProblemCode {
-    /// A file is missing or cannot be read.
-    FileUnreadable,
-    /// A file is corrupt or not a GGUF.
-    FileInvalid,
-    /// An unsupported architecture or tensor type.
-    Unsupported,
-    /// Not enough memory.
-    OutOfMemory,
-    /// A dataset cannot be read or has nothing to train on.
-    DataInvalid,
-    /// An adapter is corrupt or belongs to another model.
-    AdapterInvalid,
-    /// A file is an adapter, but a model was asked for. An app's, never a worker's.
-    IsAdapter,
-    /// A draft model cannot be loaded, or cannot draft for its target.
-    DraftInvalid,
-    /// The loss diverged.
-    Diverged,
-    /// The disk is full or cannot be written to.
-    DiskFull,
-    /// The chat template failed.
-    Template,
-    /// The prompt does not fit the context, even with all droppable turns dropped.
-    PromptTooLong,
-    /// No model is loaded.
-    NoModel,
-    /// The request was cancelled.
-    Cancelled,
-    /// A newer request of the same kind replaced it.
-    Superseded,
-    /// A GPU failed during an answer; the model is unloaded.
-    GpuFailed,
-    /// Another generation is in progress.
-    Busy,
-    /// No such device.
-    NoDevice,
-    /// Invalid request.
-    BadRequest,
-    /// The worker exited unexpectedly, not for lack of memory. Set by the client, never by a
-    /// worker.
-    WorkerDied,
-    /// Hearth was updated while it ran: the worker is of another version. Set by the client.
-    Updated,
-    /// There is no such conversation, message, model, dataset, run or adapter. This and the next
-    /// are an app's, never a worker's.
-    NotFound,
-    /// The store could not be read or written.
-    Store,
-    /// The store is corrupt.
-    StoreCorrupt,
-    /// The store was written by a newer Hearth.
-    StoreNewer,
-    /// Another Hearth is using the same data.
-    AlreadyRunning,
-    /// A download failed.
-    Download,
-    /// The system's keychain is missing, locked or failed.
-    Keychain,
-    /// A bug in Hearth.
-    Internal,
 }
 
 #[cfg(test)]

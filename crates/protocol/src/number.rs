@@ -99,7 +99,7 @@ mod tests {
                     divergence: 0.5,
                     taught: 0.5,
                     same_text: 0,
-                    summary: String::new(),
+                    result: VerificationResult::NothingLearned,
                 }),
                 notices: Vec::new(),
             }),
@@ -137,7 +137,7 @@ mod tests {
         event_survives(
             Event::Progress {
                 fraction: 0.5,
-                stage: String::new(),
+                stage: Stage::default(),
             },
             1,
         );

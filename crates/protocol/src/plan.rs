@@ -1,6 +1,6 @@
 //! The memory plan of a model, and its measured speed.
 
-use crate::draft::DraftChoice;
+use crate::{draft::DraftChoice, notice::Notice};
 use serde::{Deserialize, Serialize};
 use std::{fmt, path::PathBuf, str::FromStr};
 
@@ -159,8 +159,8 @@ pub struct Plan {
     pub fits: bool,
     /// The same, as a verdict for the user.
     pub verdict: Verdict,
-    /// The reason, in one sentence.
-    pub why: String,
+    /// The reasons, and what limits the plan.
+    pub notices: Vec<Notice>,
     /// Planned context in tokens.
     pub context: u32,
     /// Longest context that fits with these layers on GPUs, in tokens; 0 if none does.

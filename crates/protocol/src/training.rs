@@ -1,6 +1,9 @@
 //! Fine-tuning messages: runs, datasets and adapters.
 
-use crate::plan::GpuLayers;
+use crate::{
+    broken_line::BrokenLine, finding::Finding, notice::Notice, plan::GpuLayers, stage::Stage,
+    verification::Verification,
+};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
@@ -71,10 +74,10 @@ pub struct ColumnMapping {
 #[cfg_attr(feature = "ts", derive(ts_rs::TS))]
 #[serde(rename_all = "camelCase")]
 pub struct Inspection {
-    /// `JSONL`, `CSV` and so on.
-    pub container: String,
-    /// The format of the examples: `messages`, `ShareGPT`, `alpaca`, `prompt and answer`, `text`.
-    pub shape: String,
+    /// The file format.
+    pub container: Container,
+    /// The format of the examples.
+    pub shape: ExampleShape,
     /// Names of the columns.
     pub columns: Vec<String>,
     /// The column mapping, detected or as requested.
@@ -130,47 +133,45 @@ pub struct Piece {
     /// Whether it comes from the chat template (special tokens, role names).
     pub template: bool,
     /// Whether it is truncated by the maximum sequence length.
-    pub cut: bool,
+    pub truncated: bool,
 }
 
-/// Severity of a finding.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+/// The file format of a dataset.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "ts", derive(ts_rs::TS))]
 #[serde(rename_all = "camelCase")]
-pub enum Severity {
-    /// Information.
-    Note,
-    /// Probably a mistake.
-    Warning,
-    /// A run would fail or train on the wrong text.
-    Error,
+pub enum Container {
+    /// JSONL.
+    Jsonl,
+    /// JSON.
+    Json,
+    /// CSV, with commas or semicolons.
+    Csv,
+    /// TSV.
+    Tsv,
+    /// Parquet.
+    Parquet,
+    /// Plain text.
+    Text,
+    /// Markdown.
+    Markdown,
 }
 
-/// A finding about a dataset.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+/// The format of examples.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "ts", derive(ts_rs::TS))]
 #[serde(rename_all = "camelCase")]
-pub struct Finding {
-    /// For programs: `duplicates`, `near_duplicates`, `truncated`, `empty_answers`, `secrets`,
-    /// `leaks`, `few`, `broken`, `retrieve`, `thoughts`.
-    pub kind: String,
-    /// Its severity.
-    pub severity: Severity,
-    /// The finding and the advice, in whole sentences.
-    pub message: String,
-    /// Affected lines, the first twenty.
-    pub lines: Vec<u32>,
-}
-
-/// A malformed line.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "ts", derive(ts_rs::TS))]
-#[serde(rename_all = "camelCase")]
-pub struct BrokenLine {
-    /// Line number, from 1.
-    pub line: u32,
-    /// The reason, in one sentence.
-    pub why: String,
+pub enum ExampleShape {
+    /// Conversations in OpenAI's format.
+    Messages,
+    /// Conversations in ShareGPT's format.
+    ShareGpt,
+    /// Prompts and answers with Alpaca's column names.
+    Alpaca,
+    /// Prompts and answers.
+    PromptAnswer,
+    /// Plain text.
+    Text,
 }
 
 /// A run to start or resume.
@@ -429,8 +430,8 @@ pub enum TrainingEvent {
         /// From 0 to 1.
         #[serde(deserialize_with = "crate::number::or_nan")]
         fraction: f32,
-        /// The current stage, in a few words.
-        stage: String,
+        /// The current stage.
+        stage: Stage,
     },
     /// The plan of the run, measured by a dry run on the longest examples.
     Planned(RunPlan),
@@ -475,8 +476,8 @@ pub struct Exported {
     pub bytes: u64,
     /// Result of the verification, if requested.
     pub verification: Option<Verification>,
-    /// Notices about the adapter in whole sentences.
-    pub notices: Vec<String>,
+    /// Notices about the adapter.
+    pub notices: Vec<Notice>,
 }
 
 /// The plan of a run.
@@ -514,8 +515,9 @@ pub struct RunPlan {
     /// Estimated total seconds.
     #[serde(deserialize_with = "crate::number::or_nan")]
     pub total_seconds: f64,
-    /// Notices for the user, in whole sentences.
-    pub notices: Vec<String>,
+    /// Notices for the user.
+    #[serde(deserialize_with = "crate::notice::read_notices")]
+    pub notices: Vec<Notice>,
 }
 
 /// Report of one step.
@@ -595,28 +597,4 @@ pub struct Outcome {
     /// The adapter's folder; empty in outcomes that an earlier version stored.
     #[serde(default)]
     pub adapter: PathBuf,
-}
-
-/// Comparison of an export with the trained adapter.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "ts", derive(ts_rs::TS))]
-#[serde(rename_all = "camelCase")]
-pub struct Verification {
-    /// Whether the export passed.
-    pub passed: bool,
-    /// Whether the adapter changes what the model says. Without, there is nothing to compare.
-    pub learned: bool,
-    /// Replayed prompts.
-    pub prompts: u32,
-    /// Mean Kullback-Leibler divergence from the trained model, in nats per token.
-    #[serde(deserialize_with = "crate::number::or_nan")]
-    pub divergence: f64,
-    /// The same divergence of the base model, as a measure of how much was learnt, in nats per
-    /// token.
-    #[serde(deserialize_with = "crate::number::or_nan")]
-    pub taught: f64,
-    /// Prompts with identical greedy answers.
-    pub same_text: u32,
-    /// The result in one sentence.
-    pub summary: String,
 }

@@ -106,7 +106,7 @@ test("an adapter of the hub is marked, downloaded, and joins its base", async ()
   expect(errors).toEqual([]);
 });
 
-test("an adapter that is dropped on the window is imported as one, beside models", async () => {
+test("dropped files are imported as adapters or added as models", async () => {
   const { page, errors } = await models("discover");
   await page.evaluate(() =>
     (window as unknown as { fakeHost: { drop: (drop: object) => void } }).fakeHost.drop({
@@ -120,7 +120,7 @@ test("an adapter that is dropped on the window is imported as one, beside models
   await row(page, "rhymes-lora-f16").waitFor();
   // A file that is neither a model nor an adapter is refused as before.
   await page.evaluate(
-    `fakeHost.addModel = (path) => Promise.reject({ code: "fileInvalid", message: path + ": this is not a GGUF file." })`,
+    `fakeHost.addModel = (path) => Promise.reject({ code: "fileInvalid", reason: { area: "detail", detail: path + ": this is not a GGUF file." } })`,
   );
   await page.evaluate(() =>
     (window as unknown as { fakeHost: { drop: (drop: object) => void } }).fakeHost.drop({
@@ -150,21 +150,21 @@ test("a conversation switches off an adapter that does not fit, and one that was
   const { page, errors } = await open();
   await pace(page, 0);
   const conversation = await page.getByTestId("conversation").filter({ hasText: "Rye bread" }).getAttribute("data-id");
-  const misfit = await page.evaluate(`(async () => {
+  const mismatch = await page.evaluate(`(async () => {
     const { id } = await fakeHost.importAdapter("/x/plain-english", null);
     await fakeHost.setConversationAdapters(${conversation}, [{ adapter: id, scale: 1 }, { adapter: 999, scale: 1 }]);
     return id;
   })()`);
   await openConversation(page, "Rye bread");
   await page.getByTestId("adapter-pill").click();
-  const one = (id: unknown) => page.locator(`[data-testid=adapter][data-id='${id}']`);
-  expect(await one(misfit).textContent()).toContain("plain-english");
-  expect(await one(misfit).textContent()).toContain("It is for a model with 28 layers; this one has 30.");
-  expect(await one(999).textContent()).toContain("deleted");
-  await one(999).getByTestId("adapter-on").click();
-  await expect.poll(() => one(999).count()).toBe(0);
+  const adapterById = (id: unknown) => page.locator(`[data-testid=adapter][data-id='${id}']`);
+  expect(await adapterById(mismatch).textContent()).toContain("plain-english");
+  expect(await adapterById(mismatch).textContent()).toContain("It is for a model with 28 layers; this one has 30.");
+  expect(await adapterById(999).textContent()).toContain("deleted");
+  await adapterById(999).getByTestId("adapter-on").click();
+  await expect.poll(() => adapterById(999).count()).toBe(0);
   expect(await page.evaluate(() => document.activeElement?.getAttribute("data-testid"))).toBe("adapter-on");
-  await one(misfit).getByTestId("adapter-on").click();
+  await adapterById(mismatch).getByTestId("adapter-on").click();
   await expect.poll(() => page.getByTestId("adapter-pill").textContent()).toContain("No adapter");
   expect(errors).toEqual([]);
 });

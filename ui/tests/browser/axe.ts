@@ -74,22 +74,22 @@ export function testPlaces(places: Place[]): void {
       const { page } = await open({ scene });
       await pace(page, 0);
       await act(page);
-      const found: Record<string, string[]> = { light: await violations(page, without(ALL, ...exceptions)) };
+      const byTheme: Record<string, string[]> = { light: await violations(page, without(ALL, ...exceptions)) };
       for (const variant of VARIANTS) {
         if (!parts.includes(caseIndex(at, variant), `axe ${name} ${variant}`)) continue;
         // First of all, so that it is the page above.
         if (variant === "dark") {
           await page.emulateMedia({ colorScheme: "dark" });
-          found.dark = await violations(page, OF_COLORS);
+          byTheme.dark = await violations(page, OF_COLORS);
           continue;
         }
         const { page: translated } = await reopen({ scene, language: variant });
         await pace(translated, 0);
         await act(translated);
         expect(await translated.evaluate(() => document.documentElement.lang)).toBe(variant);
-        found[variant] = await violations(translated, without(OF_WORDS, ...exceptions));
+        byTheme[variant] = await violations(translated, without(OF_WORDS, ...exceptions));
       }
-      expect(found).toEqual(Object.fromEntries(Object.keys(found).map((variant) => [variant, []])));
+      expect(byTheme).toEqual(Object.fromEntries(Object.keys(byTheme).map((variant) => [variant, []])));
     },
   );
 }

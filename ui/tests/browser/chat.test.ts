@@ -141,10 +141,10 @@ describe("an answer", () => {
   });
 
   test.each([
-    ["Cut this short.", "cut", "cut", "length limit"],
+    ["Cut this short.", "truncated", "cut", "length limit"],
     ["This fails.", "failed", "failed", "ran out of memory"],
     ["Are older messages gone?", "complete", "left-out", "3 older messages (412 tokens) no longer fit"],
-    ["Say that the context is full.", "cut", "cut", "The context is full"],
+    ["Say that the context is full.", "truncated", "cut", "The context is full"],
   ])("shows how it ended: %s", async (question, state, note, text) => {
     const { page } = await open();
     await pace(page, 0);
@@ -306,9 +306,9 @@ test("announces an answer that ends at once, and none that was there before", as
         fakeHost: { send: (...args: unknown[]) => Promise<unknown>; generating: Map<number, unknown> };
       }
     ).fakeHost;
-    const begin = host.send.bind(host);
+    const originalSend = host.send.bind(host);
     host.send = async (...args) => {
-      const sent = await begin(...args);
+      const sent = await originalSend(...args);
       while (host.generating.size > 0) await new Promise((resolve) => setTimeout(resolve));
       return sent;
     };

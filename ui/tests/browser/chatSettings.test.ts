@@ -38,7 +38,7 @@ test("a new conversation begins with the settings that were chosen, and remember
   await page.getByTestId("chat-settings-prompt").fill("Be brief.");
   await page.keyboard.press("Tab");
   await send(page, "What is the capital of France?");
-  await lastAnswer(page, "cut");
+  await lastAnswer(page, "truncated");
   const shown = await facts(page);
   expect(shown).toContain("Temperature 0.9");
   expect(shown).toContain("Length limit 5 tokens");
@@ -109,7 +109,7 @@ test("texts are added, changed and removed one by one", async () => {
   await group(page, "length");
   const stops = knob(page, "stop");
   const items = () =>
-    stops.getByTestId("text-item").evaluateAll((all) => all.map((one) => (one as HTMLInputElement).value));
+    stops.getByTestId("text-item").evaluateAll((all) => all.map((input) => (input as HTMLInputElement).value));
   for (const text of ["END", "\\nUser:", "END", "late"]) {
     await stops.getByTestId("text-add").fill(text);
     await page.keyboard.press("Enter");
@@ -129,7 +129,7 @@ test("texts are added, changed and removed one by one", async () => {
   await group(page, "dry");
   const breakers = knob(page, "dryBreakers");
   const shown = () =>
-    breakers.getByTestId("text-item").evaluateAll((all) => all.map((one) => (one as HTMLInputElement).value));
+    breakers.getByTestId("text-item").evaluateAll((all) => all.map((input) => (input as HTMLInputElement).value));
   expect(await shown()).toEqual(["\\n", ":", '"', "*"]);
   for (let left = 4; left > 0; left--) {
     await breakers.getByTestId("text-remove").first().click();
@@ -149,11 +149,11 @@ test("a token is biased by its text or its id, or banned", async () => {
   await page.getByTestId("chat-settings-toggle").click();
   await page.getByTestId("chat-settings-advanced").check();
   await group(page, "bans");
-  const fresh = page.getByTestId("bias-new");
+  const newBias = page.getByTestId("bias-new");
   const problem = () => knob(page, "logitBias").getByRole("alert").textContent();
   const type = async (token: string, bias: string) => {
-    await fresh.getByTestId("bias-token").fill(token);
-    await fresh.getByTestId("bias-amount").fill(bias);
+    await newBias.getByTestId("bias-token").fill(token);
+    await newBias.getByTestId("bias-amount").fill(bias);
     await page.keyboard.press("Enter");
   };
   await type(" Paris", "2000");
@@ -162,7 +162,7 @@ test("a token is biased by its text or its id, or banned", async () => {
   expect(await problem()).toBe("Token: enter its text.");
   await type(" Paris", "-1.5");
   await expect.poll(() => page.getByTestId("bias").count()).toBe(1);
-  await fresh.getByTestId("bias-by").selectOption("id");
+  await newBias.getByTestId("bias-by").selectOption("id");
   await type("x", "ban");
   expect(await problem()).toBe("Token: Not a number.");
   await type("7", "ban");

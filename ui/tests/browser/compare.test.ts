@@ -89,7 +89,7 @@ test("both answers stop together", async () => {
   await page.getByTestId("send").waitFor();
 });
 
-test("up to four models and settings answer, and the preferred one goes on", async () => {
+test("up to four models and settings are compared, and the conversation continues with the preferred answer", async () => {
   const { page, errors } = await open();
   await pace(page, 0);
   await page.getByTestId("new-conversation").click();
@@ -137,7 +137,7 @@ test("a blind comparison does not show that a model is loaded", async () => {
   await loading.waitFor();
   expect((await loading.getByTestId("progress").textContent())?.trim()).toMatch(/^Preparing/);
   expect(await loading.getByRole("progressbar").count()).toBe(0);
-  expect(await page.getByTestId("pair").textContent()).not.toMatch(/Qwen3|reading the file/);
+  expect(await page.getByTestId("pair").textContent()).not.toMatch(/Qwen3|opening the file|reading weights/);
   await pace(page, 0);
   await expect.poll(() => page.getByTestId("vote").count()).toBe(3);
   expect(errors).toEqual([]);
@@ -149,11 +149,11 @@ test("an answer that is not blind shows the stage of a load below the name of it
   await send(page, "What is the capital of France?");
   const answer = await lastAnswer(page, "loading");
   expect(await answer.getByTestId("progress").textContent()).toContain(
-    "Loading SmolLM2 135M Instruct: reading the file",
+    "Loading SmolLM2 135M Instruct: opening the file",
   );
 });
 
-test("two contenders stay at least, and twins are pointed out", async () => {
+test("at least two compared answers stay, and identical ones are pointed out", async () => {
   const { page } = await open();
   await page.getByTestId("compare").click();
   await page.getByTestId("contender").first().click();
@@ -171,7 +171,7 @@ test("two contenders stay at least, and twins are pointed out", async () => {
   expect(await page.getByTestId("twins").count()).toBe(0);
 });
 
-test("a new conversation compares the same, and contenders that are all the same give one answer", async () => {
+test("a new conversation keeps the comparison, and identical choices give one answer", async () => {
   const { page, errors } = await open();
   await tryIt(page);
   await page.getByTestId("new-conversation").click();

@@ -11,18 +11,20 @@ test("a cut answer goes on in the same message", async () => {
   const { page, errors } = await open({ scene: "fresh" });
   await pace(page, 0);
   await send(page, "Cut this short.");
-  const cut = await lastAnswer(page, "cut");
+  const truncated = await lastAnswer(page, "truncated");
   const [id, text, tokens] = [
-    await cut.getAttribute("data-id"),
+    await truncated.getAttribute("data-id"),
     await shownText(page),
-    Number((await cut.getByTestId("stats").getAttribute("title"))?.match(/^\d+/)?.[0]),
+    Number((await truncated.getByTestId("stats").getAttribute("title"))?.match(/^\d+/)?.[0]),
   ];
   await page.getByTestId("continue").click();
-  const whole = await lastAnswer(page, "complete");
-  expect(await whole.getAttribute("data-id")).toBe(id);
+  const fullAnswer = await lastAnswer(page, "complete");
+  expect(await fullAnswer.getAttribute("data-id")).toBe(id);
   expect(await shownText(page)).toBe(`${text} That is all.`);
   expect(await answers(page).count()).toBe(1);
-  expect(Number((await whole.getByTestId("stats").getAttribute("title"))?.match(/^\d+/)?.[0])).toBeGreaterThan(tokens);
+  expect(Number((await fullAnswer.getByTestId("stats").getAttribute("title"))?.match(/^\d+/)?.[0])).toBeGreaterThan(
+    tokens,
+  );
   expect(errors).toEqual([]);
 });
 

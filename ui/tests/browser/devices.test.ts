@@ -77,7 +77,7 @@ test("a failed check shows the reason at its device", async () => {
       checkDevice: () =>
         Promise.reject({
           code: "workerDied",
-          message: "The worker ended while the device was checked. Check it again.",
+          reason: { area: "detail", detail: "The worker ended while the device was checked. Check it again." },
         }),
     }),
   );
@@ -89,13 +89,13 @@ test("a failed check shows the reason at its device", async () => {
 
 test("one click chooses another build, and another returns to the fastest", async () => {
   const { page } = await settings("two-gpus");
-  const why = () => page.getByTestId("build-why").textContent();
+  const reason = () => page.getByTestId("build-why").textContent();
   const chat = () => page.getByTestId("choice-device").textContent();
-  expect(await why()).toBe("Automatic uses CUDA: measured fastest.");
+  expect(await reason()).toBe("Automatic uses CUDA: measured fastest.");
   await page.getByTestId("build-auto").focus();
   await page.keyboard.press("ArrowRight");
   await page.keyboard.press("ArrowRight");
-  await expect.poll(why).toBe("Chosen by you, for chat and training.");
+  await expect.poll(reason).toBe("Chosen by you, for chat and training.");
   await expect.poll(chat).toContain("RTX 4070 (Vulkan)");
   expect(
     await page.getByRole("radiogroup", { name: "Backend" }).getByRole("radio", { name: "Vulkan (SPIR-V)" }).isChecked(),
@@ -107,7 +107,7 @@ test("one click chooses another build, and another returns to the fastest", asyn
     );
   await expect.poll(planned).toBe("vulkan");
   await row(page, "gpu1").getByTestId("use-for-training").click();
-  await expect.poll(why).toBe("Chosen by you, for chat; training uses the fastest.");
+  await expect.poll(reason).toBe("Chosen by you, for chat; training uses the fastest.");
   await page.getByTestId("build-auto").check();
   await expect.poll(chat).toContain("RTX 4070 (CUDA)");
   await expect.poll(planned).toBe(null);
@@ -143,7 +143,7 @@ test("understands settings with an old device id, a missing device and a missing
 test("a GPU on which every build mismatches is not used and can be checked again", async () => {
   const { page } = await settings("wrong-gpu");
   expect(await row(page, "gpu0").getByTestId("device-problem").textContent()).toContain(
-    "a sample learns otherwise, by 12.4 %",
+    "the loss of a sample run is off by 12.4 %",
   );
   expect(await ways(page, "gpu0")).toEqual([["portable", "Portable (Vulkan) Failed the check"]]);
   expect(await row(page, "gpu0").getByTestId("backend-mismatch").count()).toBe(0);

@@ -6,7 +6,10 @@ import { answers, drawn, open, openConversation, pace, useBrowser } from "./wind
 
 useBrowser();
 
-/** Goes to another view and back, the first as a link or the tray does: the focus stays in the field until that is gone. */
+/**
+ * Goes to another view and back, the first as a link or the tray does: the focus stays in the field
+ * until that is gone.
+ */
 async function leave(page: Page): Promise<void> {
   await page.getByTestId("view-settings").dispatchEvent("click");
   await page.getByTestId("settings-page-general").waitFor();

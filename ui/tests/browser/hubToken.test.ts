@@ -82,7 +82,7 @@ test.each([
 
 test.each([
   ["en", "Unlock it and try again"],
-  ["de", "Der Schlüsselbund des Systems konnte nicht verwendet werden."],
+  ["de", "Der Schlüsselbund des Systems ist gesperrt oder verweigert den Zugriff."],
 ])("a locked keychain is a sentence in %s", async (language, words) => {
   const { page, errors } = await sources({ keychain: "locked" }, language);
   await field(page).fill("hf_secret");

@@ -40,7 +40,7 @@ test.each(["de", "es", "zh-CN", "ar-XB"])("%s fits wide and narrow windows", asy
   expect(errors).toEqual([]);
 });
 
-test("a chosen language is shown at once, with its numbers, and errors have a headline in it", async () => {
+test("a chosen language is shown at once, and errors are in it", async () => {
   const { page, errors } = await settings("", "general");
   await page.getByTestId("language").selectOption("de");
   // The label may break at soft hyphens.
@@ -51,7 +51,7 @@ test("a chosen language is shown at once, with its numbers, and errors have a he
   await page.getByTestId("view-chat").click();
   await page.getByTestId("composer").fill("/refuse");
   await page.getByTestId("send").click();
-  await expect.poll(() => page.getByTestId("toast").textContent()).toContain("Es läuft bereits eine andere Antwort.");
+  await expect.poll(() => page.getByTestId("toast").textContent()).toContain("Hier wird noch eine Antwort erzeugt.");
   await page.getByTestId("view-settings").click();
   await page.getByTestId("language").selectOption("en");
   await expect.poll(() => page.getByTestId("view-settings").textContent()).toContain("Settings");

@@ -41,7 +41,7 @@ async function window(scene = ""): Promise<{ page: Page; errors: string[] }> {
   return opened;
 }
 
-const openLinks = (page: Page, ...links: Link[]) => page.evaluate((given) => fakeHost.openLinks(...given), links);
+const openLinks = (page: Page, ...links: Link[]) => page.evaluate((args) => fakeHost.openLinks(...args), links);
 const requests = (page: Page) => page.evaluate(() => fakeHost.requests);
 const downloads = (page: Page) => page.evaluate(async () => (await fakeHost.downloads()).length);
 const dialog = (page: Page) => page.getByTestId("opened-link");
@@ -60,7 +60,7 @@ test.each([
   ],
   [OLLAMA, "qwen3", ["From: registry.ollama.ai", "Model: qwen3", "Tag: 0.6b"]],
   [WEB, "poet.gguf", ["From: example.org:8443", "File: poet.gguf"]],
-])("a link to a model says where it comes from, and does nothing before one agrees (%#)", async (link, name, facts) => {
+])("a link to a model shows its source and does nothing before it is confirmed (%#)", async (link, name, facts) => {
   const { page, errors } = await window();
   const before = await requests(page);
   await openLinks(page, link);
@@ -87,7 +87,7 @@ test("who agrees to a repository sees its variants, and downloads by hand", asyn
 });
 
 test.each([VARIANT, OLLAMA, WEB])(
-  "who agrees to one file sees whether it fits, and downloads by hand (%#)",
+  "a confirmed link to a file shows its fit and does not start the download (%#)",
   async (link) => {
     const { page, errors } = await window();
     // A repository that is open gives way.
@@ -133,7 +133,7 @@ test.each([
   expect(errors).toEqual([]);
 });
 
-test("links wait for each other: equal ones once, a few at most", async () => {
+test("links are confirmed one at a time, without duplicates and up to a limit", async () => {
   const { page, errors } = await window();
   const many = [1, 2, 3, 4, 5, 6, 7].map((id): Link => ({ type: "conversation", id }));
   await openLinks(page, WEB, WEB, ...many);

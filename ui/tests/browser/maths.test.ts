@@ -5,7 +5,10 @@ import { lastAnswer, open, openConversation, pace, send, useBrowser } from "./wi
 
 useBrowser();
 
-/** Milliseconds of the longest time in which the page did nothing else; the whole attack took minutes. */
+/**
+ * Milliseconds of the longest time in which the page did nothing else; the whole attack took
+ * minutes.
+ */
 const STALL_LIMIT = 5_000;
 
 /** Begins to watch for times in which the page does not answer. */

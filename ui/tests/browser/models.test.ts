@@ -85,13 +85,13 @@ describe("on this machine", () => {
     await card(page, "own-download").getByTestId("card-template").click();
     await card(page, "own-download").getByTestId("template-none").waitFor();
     await page.evaluate(
-      `fakeHost.chatTemplate = () => Promise.reject({ code: "fileInvalid", message: "/x.gguf: its chat template has 300000 bytes, and Hearth shows up to 262144." })`,
+      `fakeHost.chatTemplate = () => Promise.reject({ code: "fileInvalid", reason: { area: "models", type: "templateTooLong", path: "/x.gguf", length: 300000, limit: 262144 } })`,
     );
     await card(page, "file-lm").getByTestId("card-details").click();
     await card(page, "file-lm").getByTestId("card-template").click();
     await expect
       .poll(() => card(page, "file-lm").getByTestId("template-problem").textContent())
-      .toContain("300000 bytes");
+      .toContain("300,000 bytes");
     expect(errors).toEqual([]);
   });
 
@@ -206,7 +206,7 @@ describe("discover", () => {
     await onHost(page, (host) => (host.unreachable = true));
     await page.getByTestId("hub-query").fill("gemma");
     await page.getByTestId("hub-search").click();
-    await expect.poll(() => page.getByTestId("hub-failed").textContent()).toContain("cannot be reached");
+    await expect.poll(() => page.getByTestId("hub-failed").textContent()).toContain("the server was not found");
     await onHost(page, (host) => (host.unreachable = false));
     await page.getByTestId("hub-again").click();
     await page.getByTestId("hub-results").waitFor();
@@ -266,7 +266,9 @@ describe("discover", () => {
     await page.getByTestId("hub-result").click();
     await expect.poll(() => page.getByTestId("gated-note").textContent()).toContain("hf auth login");
     await page.getByTestId("check-variant").click();
-    await expect.poll(() => page.getByTestId("check-variant-failed").textContent()).toContain("accepted its terms");
+    await expect
+      .poll(() => page.getByTestId("check-variant-failed").textContent())
+      .toContain("accept the model's terms");
   });
 
   test("an address is downloaded in place of a search", async () => {
@@ -288,7 +290,9 @@ describe("discover", () => {
     expect((await onHost(page, (host) => host.requests)).at(-1)).toBe("inspect ollama://qwen3:4b");
     await query.fill("https://example.com/page.html");
     await query.press("Enter");
-    await expect.poll(() => page.getByTestId("toast").last().textContent()).toContain("There is no model at");
+    await expect
+      .poll(() => page.getByTestId("toast").last().textContent())
+      .toContain("is no model that Hearth can download");
   });
 
   test("offline asks nothing, and one click goes online", async () => {
@@ -336,7 +340,7 @@ describe("downloads", () => {
     await pace(page, 1);
     await expect.poll(() => state("fails-halfway")).toBe("failed");
     expect(await page.getByTestId("announcer").textContent()).toContain(
-      "fails-halfway-1B Q4_K_M failed. The connection was closed",
+      "fails-halfway-1B Q4_K_M could not be downloaded",
     );
     await download(page, "fails-halfway").getByTestId("retry-download").click();
     await expect.poll(() => state("fails-halfway")).toBe("done");
@@ -347,7 +351,7 @@ describe("downloads", () => {
     await expect.poll(() => download(page, "fails-halfway").count()).toBe(0);
   });
 
-  test("one whose server does not promise to resume says so", async () => {
+  test("a download that may not resume says so", async () => {
     const { page } = await models("downloads", "downloads");
     const row = download(page, "own-model.gguf");
     expect(await row.getByTestId("download-restarts").textContent()).toContain("may start from the beginning");
@@ -455,13 +459,13 @@ test("the hub's address, other programs and folders are settings", async () => {
   expect(errors).toEqual([]);
 });
 
-test("every speed that was not measured with the model itself is called expected", async () => {
+test("a speed that was not measured with the model is labeled as expected", async () => {
   const { page } = await models("discover");
   const speed = page.getByTestId("catalog-model").first().locator(".speed");
   expect(await speed.getAttribute("title")).toMatch(/^Expected speed, from a /);
 });
 
-test("nothing is wider than a narrow window, whatever its name", async () => {
+test("long names do not overflow a narrow window", async () => {
   const { page, errors } = await open({ scene: "discover", width: 480, height: 900 });
   await pace(page, 0);
   const overflow = () =>

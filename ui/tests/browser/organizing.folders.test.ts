@@ -9,7 +9,7 @@ useBrowser();
 const folder = (page: Page, name: string): Locator =>
   page.getByTestId("folder").filter({ has: page.getByTestId("folder-toggle").filter({ hasText: name }) });
 
-const titles = (where: Locator): Promise<string[]> => where.getByTestId("open-conversation").allTextContents();
+const titles = (scope: Locator): Promise<string[]> => scope.getByTestId("open-conversation").allTextContents();
 
 async function create(page: Page, name: string): Promise<void> {
   await page.getByTestId("new-folder").click();
@@ -19,9 +19,9 @@ async function create(page: Page, name: string): Promise<void> {
 }
 
 async function menu(page: Page, name: string, id: string): Promise<void> {
-  const found = folder(page, name);
-  await found.getByTestId("folder-toggle").hover();
-  await found.getByTestId("folder-menu").click();
+  const target = folder(page, name);
+  await target.getByTestId("folder-toggle").hover();
+  await target.getByTestId("folder-menu").click();
   await page.getByTestId(id).click();
 }
 
@@ -40,7 +40,7 @@ test("a conversation is moved into a folder by its menu, and the folder stays op
   expect(await page.evaluate(() => document.activeElement?.textContent)).toContain("Kitchen");
   await move(page, "Rye bread", "Kitchen");
   await expect
-    .poll(() => titles(folder(page, "Kitchen")).then((all) => all.map((one) => one.trim())))
+    .poll(() => titles(folder(page, "Kitchen")).then((all) => all.map((title) => title.trim())))
     .toEqual(["Rye bread, 80 % hydration"]);
   expect(await page.getByTestId("open-conversation").filter({ hasText: "Rye bread" }).count()).toBe(1);
   expect(await folder(page, "Kitchen").getByTestId("folder-count").textContent()).toContain("1 conversation");

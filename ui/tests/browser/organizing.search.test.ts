@@ -14,8 +14,8 @@ async function tag(page: Page, title: string, ...tags: string[]): Promise<void> 
   await item(page, title).hover();
   await item(page, title).getByTestId("conversation-menu").click();
   await page.getByTestId("edit-tags").click();
-  for (const one of tags) {
-    await page.getByTestId("tag-new").fill(one);
+  for (const tag of tags) {
+    await page.getByTestId("tag-new").fill(tag);
     await page.keyboard.press("Enter");
   }
   await expect.poll(() => page.getByTestId("own-tag").count()).toBeGreaterThanOrEqual(tags.length);
@@ -38,7 +38,7 @@ test("tags are added, suggested, removed and shown in the list", async () => {
       page
         .getByTestId("tag-suggestion")
         .allTextContents()
-        .then((all) => all.map((one) => one.trim())),
+        .then((all) => all.map((text) => text.trim())),
     )
     .toEqual(["work"]);
   await page.getByTestId("tag-suggestion").click();
@@ -63,7 +63,7 @@ test("a tag that is clicked filters; the query is combined with the filter", asy
     await page
       .getByTestId("filter-chip")
       .allTextContents()
-      .then((all) => all.map((one) => one.trim())),
+      .then((all) => all.map((text) => text.trim())),
   ).toEqual(["#work"]);
   await page.getByTestId("search").fill("heating");
   // The question and the answer.

@@ -11,7 +11,7 @@ const compose = async (page: Page, text: string) => {
   await page.getByTestId("composer").press("Enter");
 };
 const queued = (page: Page) => page.getByTestId("queued").locator("span").allTextContents();
-const asked = (page: Page) => page.locator("[data-role=user] .bubble").allTextContents();
+const questions = (page: Page) => page.locator("[data-role=user] .bubble").allTextContents();
 
 describe("a queued message", () => {
   test("is sent once the answer is complete, one after the other", async () => {
@@ -28,7 +28,7 @@ describe("a queued message", () => {
     await page.getByTestId("queue").waitFor({ state: "detached" });
     await lastAnswer(page, "complete");
     // The first is out of sight, and not on the page.
-    expect((await asked(page)).slice(-2)).toEqual(["What is the capital of France?", "And of Spain?"]);
+    expect((await questions(page)).slice(-2)).toEqual(["What is the capital of France?", "And of Spain?"]);
     expect(errors).toEqual([]);
   });
 
@@ -44,7 +44,7 @@ describe("a queued message", () => {
     await page.getByTestId("queue-send").click();
     await page.getByTestId("queue").waitFor({ state: "detached" });
     await lastAnswer(page, "complete");
-    expect(await asked(page)).toEqual(["Tell me a long story.", "What is the capital of France?"]);
+    expect(await questions(page)).toEqual(["Tell me a long story.", "What is the capital of France?"]);
     expect(errors).toEqual([]);
   });
 
@@ -72,13 +72,13 @@ describe("a queued message", () => {
     await answers(page).last().getByText("Paragraph 1.").waitFor();
     await compose(page, "What is the capital of France?");
     await openConversation(page, "Haiku about a kettle");
-    const before = await asked(page);
+    const before = await questions(page);
     expect(await page.getByTestId("queue").count()).toBe(0);
     await pace(page, 0);
     await page.locator(".busy").waitFor({ state: "detached" });
-    expect(await asked(page)).toEqual(before);
+    expect(await questions(page)).toEqual(before);
     await openConversation(page, "Borrow checker");
-    await expect.poll(() => asked(page).then((all) => all.at(-1))).toBe("What is the capital of France?");
+    await expect.poll(() => questions(page).then((all) => all.at(-1))).toBe("What is the capital of France?");
     await lastAnswer(page, "complete");
   });
 });

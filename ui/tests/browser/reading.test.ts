@@ -82,10 +82,10 @@ describe("long code", () => {
     const answer = await lastAnswer(page, "complete");
     expect(await answer.locator("pre").first().textContent()).toContain("line_40 = 40");
     await reopen(page);
-    const again = answers(page).last();
-    expect(await again.locator("pre").first().textContent()).not.toContain("line_21");
-    await again.getByTestId("fold-code").click();
-    expect(await again.locator("pre").first().textContent()).toContain("line_40 = 40");
+    const reopened = answers(page).last();
+    expect(await reopened.locator("pre").first().textContent()).not.toContain("line_21");
+    await reopened.getByTestId("fold-code").click();
+    expect(await reopened.locator("pre").first().textContent()).toContain("line_40 = 40");
     await reopen(page);
     expect(await answers(page).last().locator("pre").first().textContent()).toContain("line_40 = 40");
     await answers(page).last().getByTestId("fold-code").click();
@@ -182,7 +182,7 @@ describe("an answer", () => {
 });
 
 describe("find in the conversation", () => {
-  const counted = (page: Page) => page.getByTestId("find-count").textContent();
+  const matchCount = (page: Page) => page.getByTestId("find-count").textContent();
   const marked = (page: Page, name: string) =>
     page.evaluate(
       (key) => [...((CSS as unknown as { highlights: Map<string, Set<Range>> }).highlights.get(key) ?? [])].map(String),
@@ -194,19 +194,19 @@ describe("find in the conversation", () => {
     await openConversation(page, "Borrow checker");
     await page.keyboard.press("Control+f");
     await page.keyboard.type("ITERATOR");
-    await expect.poll(() => counted(page)).toBe("1 of 2");
+    await expect.poll(() => matchCount(page)).toBe("1 of 2");
     await expect.poll(() => marked(page, "find")).toEqual(["iterator", "iterator"]);
     expect(await marked(page, "find-current")).toEqual(["iterator"]);
     await page.keyboard.press("Enter");
-    await expect.poll(() => counted(page)).toBe("2 of 2");
+    await expect.poll(() => matchCount(page)).toBe("2 of 2");
     await page.keyboard.press("Enter");
-    await expect.poll(() => counted(page)).toBe("1 of 2");
+    await expect.poll(() => matchCount(page)).toBe("1 of 2");
     await page.keyboard.press("Shift+Enter");
-    await expect.poll(() => counted(page)).toBe("2 of 2");
+    await expect.poll(() => matchCount(page)).toBe("2 of 2");
     await page.getByTestId("find-text").fill("a shared borrow of");
     await expect.poll(() => marked(page, "find-current")).toEqual(["a shared borrow of"]);
     await page.getByTestId("find-text").fill("nowhere");
-    await expect.poll(() => counted(page)).toBe("No matches");
+    await expect.poll(() => matchCount(page)).toBe("No matches");
     await page.keyboard.press("Escape");
     expect(await page.getByTestId("find").count()).toBe(0);
     expect(await marked(page, "find")).toEqual([]);
@@ -231,12 +231,12 @@ describe("find in the conversation", () => {
     await page.getByTestId("message").first().waitFor();
     await page.keyboard.press("Control+f");
     await page.getByTestId("find-text").fill("heating");
-    await expect.poll(() => counted(page), { timeout: 60_000 }).toMatch(/^[\d,]+ of [\d,]+$/);
+    await expect.poll(() => matchCount(page), { timeout: 60_000 }).toMatch(/^[\d,]+ of [\d,]+$/);
     for (let i = 0; i < 3; i++) {
-      const before = await counted(page);
+      const before = await matchCount(page);
       await page.keyboard.press(i === 1 ? "Shift+Enter" : "Enter");
-      await expect.poll(() => counted(page)).not.toBe(before);
-      await expect.poll(() => marked(page, "find-current").then((found) => found.length)).toBe(1);
+      await expect.poll(() => matchCount(page)).not.toBe(before);
+      await expect.poll(() => marked(page, "find-current").then((matches) => matches.length)).toBe(1);
       const visible = () =>
         page.evaluate(() => {
           const range = [

@@ -1,4 +1,5 @@
-// A test must not see what an earlier one left: what a page can observe is the same after the reset as in a new context.
+// A test must not see what an earlier one left: what a page can observe is the same after the reset
+// as in a new context.
 
 import type { Browser, BrowserContext, Page } from "playwright-core";
 import { afterAll, beforeAll, expect, inject, test } from "vitest";
@@ -137,10 +138,10 @@ async function dirty(context: BrowserContext, page: Page): Promise<void> {
   await context.setOffline(true);
 }
 
-test("a page that was reset is as a new one", async () => {
-  const fresh = await ReusedPage.open(browser, inject("address"), {});
-  const expected = await observed(fresh.context, fresh.page);
-  await fresh.close();
+test("a reset page has the state of a new page", async () => {
+  const newPage = await ReusedPage.open(browser, inject("address"), {});
+  const expected = await observed(newPage.context, newPage.page);
+  await newPage.close();
   const reused = await ReusedPage.open(browser, inject("address"), {});
   await dirty(reused.context, reused.page);
   expect(await reused.reset({})).toBe(true);

@@ -1,5 +1,5 @@
-// A page that the tests of a file use in turn. Its reset makes it the page of a new context, in less than half the time:
-// the cache keeps the page's files.
+// A page that the tests of a file use in turn. Its reset makes it the page of a new context, in
+// less than half the time: the cache keeps the page's files.
 
 import type { Browser, BrowserContext, CDPSession, Page } from "playwright-core";
 import { EMPTY, openWindow, PERMISSIONS, screen, STEP_LIMIT, type WindowOptions } from "../../scripts/browser.mjs";
@@ -22,7 +22,7 @@ const LASTING = {
 /** Keys that stay down until they are released. */
 const HELD_KEYS = ["Alt", "Control", "Meta", "Shift"];
 
-type Listener = (...given: unknown[]) => void;
+type Listener = (...args: unknown[]) => void;
 interface Emitter {
   eventNames(): (string | symbol)[];
   listeners(event: string | symbol): Listener[];
@@ -56,7 +56,10 @@ export class ReusedPage {
     return new ReusedPage(address, context, page, await context.newCDPSession(page));
   }
 
-  /** Makes the page one of a new context, but for its cache. Returns false if that needs a new context. */
+  /**
+   * Makes the page one of a new context, but for its cache. Returns false if that needs a new
+   * context.
+   */
   async reset(options: WindowOptions): Promise<boolean> {
     // A page that does not answer, such as one that crashed, is not reused.
     return this.tryReset(options).catch(() => false);
@@ -105,23 +108,23 @@ export class ReusedPage {
   }
 
   private spendBy(target: object, method: string): void {
-    const methods = target as Record<string, (...given: unknown[]) => unknown>;
+    const methods = target as Record<string, (...args: unknown[]) => unknown>;
     const original = methods[method];
     if (!original)
       throw new Error(`Playwright has no ${method} any more: see whether the reset covers what replaced it.`);
-    methods[method] = (...given) => {
+    methods[method] = (...args) => {
       this.spent = true;
-      return original.apply(target, given);
+      return original.apply(target, args);
     };
   }
 }
 
 /** Returns a function that removes the listeners which are added from now on. */
 function rememberListeners(emitter: Emitter): () => void {
-  const kept = new Map(emitter.eventNames().map((event) => [event, emitter.listeners(event)]));
+  const original = new Map(emitter.eventNames().map((event) => [event, emitter.listeners(event)]));
   return () => {
     for (const event of emitter.eventNames())
       for (const listener of emitter.listeners(event))
-        if (!kept.get(event)?.includes(listener)) emitter.off(event, listener);
+        if (!original.get(event)?.includes(listener)) emitter.off(event, listener);
   };
 }

@@ -251,7 +251,8 @@ test("shows a slow plan, a worker that does not answer, and a missing model", as
   await openSettings(none.page, "hardware");
   await none.page.evaluate(() =>
     Object.assign((window as unknown as { fakeHost: object }).fakeHost, {
-      devices: () => Promise.reject({ code: "workerDied", message: "The driver of the GPU crashed." }),
+      devices: () =>
+        Promise.reject({ code: "workerDied", reason: { area: "detail", detail: "The driver of the GPU crashed." } }),
     }),
   );
   await expect

@@ -9,7 +9,9 @@ const fromEnd = (page: Page) =>
 const kill = (page: Page) =>
   page.evaluate(() => (window as unknown as { fakeHost: { killWorker: () => void } }).fakeHost.killWorker());
 
-/** Waits until a thread that was opened is at its end: its rows are measured in the first frames. */
+/**
+ * Waits until a thread that was opened is at its end: its rows are measured in the first frames.
+ */
 async function isAtEnd(page: Page): Promise<void> {
   await expect.poll(() => fromEnd(page)).toBeLessThan(2);
   await stays(page);
@@ -114,15 +116,16 @@ async function openWith(
   page: Page,
   texts: Partial<Record<"user" | "assistant", [piece: string, times: number]>>,
 ): Promise<void> {
-  await page.evaluate((given) => {
-    interface Kept {
+  await page.evaluate((texts) => {
+    interface StoredConversation {
       title: string;
       messages: { role: string; parts: object[] }[];
     }
-    const { world } = (window as unknown as { fakeHost: { world: { conversations: Map<number, Kept> } } }).fakeHost;
-    const kept = [...world.conversations.values()].find(({ title }) => title.startsWith("Rye bread"));
-    for (const message of kept?.messages ?? []) {
-      const text = given[message.role as "user" | "assistant"];
+    const { world } = (window as unknown as { fakeHost: { world: { conversations: Map<number, StoredConversation> } } })
+      .fakeHost;
+    const conversation = [...world.conversations.values()].find(({ title }) => title.startsWith("Rye bread"));
+    for (const message of conversation?.messages ?? []) {
+      const text = texts[message.role as "user" | "assistant"];
       if (text) message.parts = [{ type: "text", text: text[0].repeat(text[1]) }];
     }
   }, texts);

@@ -70,7 +70,7 @@ describe("data", () => {
     await drop(page, "/home/you/broken.jsonl");
     const kinds = page.getByTestId("finding");
     await expect.poll(() => kinds.first().getAttribute("data-kind")).toBe("broken");
-    expect(await page.getByTestId("broken").textContent()).toContain("It is not UTF-8.");
+    expect(await page.getByTestId("broken").textContent()).toContain("it is not UTF-8, but probably");
     expect(await page.getByTestId("train").isDisabled()).toBe(true);
     await page.getByTestId("skip-broken").check();
     await expect.poll(() => page.getByTestId("train").isEnabled()).toBe(true);
@@ -142,13 +142,13 @@ describe("a run", () => {
     await expect.poll(() => page.getByTestId("announcer").textContent()).toContain("validation loss");
     await page.getByTestId("pause-run").click();
     await page.getByTestId("paused").waitFor();
-    const held = await step(page);
+    const heldStep = await step(page);
     // A check takes as long as sixty steps.
     await page.evaluate("fakeHost.checkDevice('cpu')");
     await drawn(page);
-    expect(await step(page)).toBe(held);
+    expect(await step(page)).toBe(heldStep);
     await page.getByTestId("resume-run").click();
-    await expect.poll(() => step(page)).toBeGreaterThan(held + 5);
+    await expect.poll(() => step(page)).toBeGreaterThan(heldStep + 5);
     await page.getByTestId("stop-run").click();
     await runIs(page, "stopped");
     expect(await page.getByTestId("verdict").textContent()).toMatch(/improve/i);

@@ -18,10 +18,13 @@ let browser: Browser;
 let isolated = false;
 let reused: ReusedPage | undefined;
 /** Whether the running test has the reused page. */
-let taken = false;
+let isTaken = false;
 const closing: (() => Promise<void>)[] = [];
 
-/** Starts a browser for the file. Its tests use one page in turn, or new contexts if they are about what a page keeps. */
+/**
+ * Starts a browser for the file. Its tests use one page in turn, or new contexts if they are about
+ * what a page keeps.
+ */
 export function useBrowser(pages: "reused" | "isolated" = "reused"): void {
   isolated = pages === "isolated";
   recordRendered();
@@ -29,33 +32,33 @@ export function useBrowser(pages: "reused" | "isolated" = "reused"): void {
     browser = await startBrowser();
   });
   afterEach(async () => {
-    taken = false;
+    isTaken = false;
     await Promise.all(closing.splice(0).map((close) => close()));
   });
   afterAll(() => browser.close());
 }
 
 /**
- * Opens the page on a scene; `errors` collects the console errors for the test to check. The fake host answers at once unless
- * the scene or the test sets a pace.
+ * Opens the page on a scene; `errors` collects the console errors for the test to check. The fake
+ * host answers at once unless the scene or the test sets a pace.
  */
 export async function open(options: WindowOptions = {}): Promise<{ page: Page; errors: string[] }> {
   const opened = await show(options);
-  await opened.page.evaluate((usual) => {
+  await opened.page.evaluate((defaults) => {
     const { fakeHost } = window as unknown as { fakeHost: { pace: number } };
-    if (fakeHost.pace === usual) fakeHost.pace = 0;
+    if (fakeHost.pace === defaults) fakeHost.pace = 0;
   }, USUAL_PACE);
   return opened;
 }
 
 async function show(options: WindowOptions): Promise<{ page: Page; errors: string[] }> {
   const address = inject("address");
-  if (isolated || taken) {
+  if (isolated || isTaken) {
     const { page, errors, close } = await openPage(browser, address, options);
     closing.push(close);
     return { page, errors };
   }
-  taken = true;
+  isTaken = true;
   if (!(await reused?.reset(options))) {
     await reused?.close();
     reused = await ReusedPage.open(browser, address, options);
@@ -64,9 +67,11 @@ async function show(options: WindowOptions): Promise<{ page: Page; errors: strin
   return { page, errors: await showPage(page, address, options) };
 }
 
-/** Opens the page on another scene or in another language, instead of the page that the test has. */
+/**
+ * Opens the page on another scene or in another language, instead of the page that the test has.
+ */
 export function reopen(options: WindowOptions): ReturnType<typeof open> {
-  taken = false;
+  isTaken = false;
   return open(options);
 }
 
@@ -101,7 +106,10 @@ export async function openConversation(page: Page, title: string): Promise<void>
   await page.getByTestId("message").first().waitFor();
 }
 
-/** Sets the milliseconds per token and step; `Infinity` holds the host's work, which a later pace continues. */
+/**
+ * Sets the milliseconds per token and step; `Infinity` holds the host's work, which a later pace
+ * continues.
+ */
 export async function pace(page: Page, ms: number): Promise<void> {
   await page.evaluate(
     (value) => Object.assign((window as unknown as { fakeHost: object }).fakeHost, { pace: value }),
@@ -109,7 +117,9 @@ export async function pace(page: Page, ms: number): Promise<void> {
   );
 }
 
-/** Waits until the page has drawn what it knows: a frame begins before it is drawn, so two of them. */
+/**
+ * Waits until the page has drawn what it knows: a frame begins before it is drawn, so two of them.
+ */
 export async function drawn(page: Page): Promise<void> {
   await page.evaluate(() => new Promise((resolve) => requestAnimationFrame(() => requestAnimationFrame(resolve))));
 }

@@ -13,12 +13,12 @@ test("a component affects the files that render it, and a module those of what i
     "src/lib/charts/CurveTable.svelte": ["look"],
     "src/lib/tune/RunPage.svelte": ["axe.tune"],
   };
-  const of = (...paths: string[]) => affected(paths, table);
-  expect(of("src/lib/charts/LossChart.svelte")).toEqual(["tune"]);
-  expect(of("src/lib/charts/rows.ts")).toContain("look");
-  expect(of("src/lib/charts/LossChart.svelte", "tests/browser/keys.test.ts")).toEqual(["keys", "tune"]);
-  expect(of("tests/browser/places/models.ts")).toEqual(["axe.models"]);
-  expect(of("tests/unit/curve.test.ts", "README.md")).toEqual([]);
+  const affectedBy = (...paths: string[]) => affected(paths, table);
+  expect(affectedBy("src/lib/charts/LossChart.svelte")).toEqual(["tune"]);
+  expect(affectedBy("src/lib/charts/rows.ts")).toContain("look");
+  expect(affectedBy("src/lib/charts/LossChart.svelte", "tests/browser/keys.test.ts")).toEqual(["keys", "tune"]);
+  expect(affectedBy("tests/browser/places/models.ts")).toEqual(["axe.models", "untranslated"]);
+  expect(affectedBy("tests/unit/curve.test.ts", "README.md")).toEqual([]);
 });
 
 test.each([

@@ -1,10 +1,12 @@
 import { expect, test } from "vitest";
-import type { AutoSelection, BuildReason, Device, DeviceCheck } from "../../src/lib/host";
+import type { AutoSelection, BuildReason, Device, DeviceCheck, Mismatch } from "../../src/lib/host";
 import { cpuReason, matchesDevice } from "../../src/lib/text/devices";
 import { bandwidth, buildOptions, prefillThroughput, buildLabel, autoBuildReason } from "../../src/lib/text/backends";
 
-const found = (speed: number): DeviceCheck => ({
-  mismatch: speed < 0 ? "Wrong." : null,
+const WRONG: Mismatch = { type: "losses", percent: "12.4" };
+
+const checkResult = (speed: number): DeviceCheck => ({
+  mismatch: speed < 0 ? WRONG : null,
   bytesPerSecond: Math.max(0, speed),
   stepSeconds: 0,
   layerSeconds: 0,
@@ -19,7 +21,7 @@ function device(kind: string, speeds: Record<string, number | null>, backend = "
   const all = Object.entries(speeds).map(([build, speed]) => ({
     build,
     backend: build === "cuda" ? "cuda" : backend,
-    check: speed === null ? null : found(speed),
+    check: speed === null ? null : checkResult(speed),
     largestBuffer: null,
   }));
   return {
@@ -31,7 +33,8 @@ function device(kind: string, speeds: Record<string, number | null>, backend = "
     memoryTotal: null,
     memoryFree: null,
     usable: true,
-    why: "",
+    status: { type: "unknown" },
+    driverProblem: null,
     driver: null,
     api: null,
     load: null,
@@ -60,7 +63,7 @@ test.each([
 });
 
 test("speeds are shown with few digits", () => {
-  const check: DeviceCheck = { ...found(0), bytesPerSecond: 1.93e12, macsPerSecond: 41.2e12 };
+  const check: DeviceCheck = { ...checkResult(0), bytesPerSecond: 1.93e12, macsPerSecond: 41.2e12 };
   expect([bandwidth(check), prefillThroughput(check)]).toEqual(["1.9 TB/s", "41 TMAC/s"]);
 });
 
@@ -71,7 +74,7 @@ test("a build is offered if it can use some GPU, and is wrong only if it is wron
   expect(offered()).toEqual([]);
   expect(offered(fast)).toEqual([
     ["cuda", null],
-    ["vulkan", "Wrong."],
+    ["vulkan", WRONG],
     ["portable", null],
   ]);
   expect(offered(fast, other)).toEqual([
@@ -79,7 +82,7 @@ test("a build is offered if it can use some GPU, and is wrong only if it is wron
     ["vulkan", null],
     ["portable", null],
   ]);
-  expect(offered(device("discrete", { portable: -1 }))).toEqual([["portable", "Wrong."]]);
+  expect(offered(device("discrete", { portable: -1 }))).toEqual([["portable", WRONG]]);
 });
 
 test.each<[BuildReason | null, string]>([

@@ -28,7 +28,7 @@ function contrast(a: string, b: string): number {
 }
 
 /** Text on its backgrounds (4.5 to 1), and the edges of controls (3 to 1). */
-const pairs: [front: string, grounds: string[], least: number][] = [
+const pairs: [front: string, grounds: string[], minRatio: number][] = [
   ["ink", ["paper", "raised", "sunk", "side", "bubble", "hit", "bad-soft", "warn-soft"], 4.5],
   ["soft", ["paper", "raised", "sunk", "side"], 4.5],
   ["ember-ink", ["paper", "raised", "ember-soft"], 4.5],
@@ -57,28 +57,28 @@ test("high contrast replaces every color", () => {
   for (const set of [0, 1]) expect([...(high[set]?.keys() ?? [])]).toEqual([...(sets[set]?.keys() ?? [])]);
 });
 
-/** Every pair with its least contrast, in light and dark. */
-const cases = (least: (normal: number) => number) =>
+/** Every pair with its minimum contrast, in light and dark. */
+const cases = (minRatio: (normal: number) => number) =>
   pairs.flatMap(([front, grounds, normal]) =>
     grounds.flatMap((ground) =>
-      [0, 1].map((set) => [["light", "dark"][set], front, ground, least(normal), set] as const),
+      [0, 1].map((set) => [["light", "dark"][set], front, ground, minRatio(normal), set] as const),
     ),
   );
 
 test.each(cases((normal) => normal))(
   "%s: %s on %s has a contrast of at least %s to 1",
-  (_, front, ground, least, set) => {
+  (_, front, ground, minRatio, set) => {
     const colors = sets[set];
-    expect(contrast(colors?.get(front) ?? "", colors?.get(ground) ?? "")).toBeGreaterThanOrEqual(least);
+    expect(contrast(colors?.get(front) ?? "", colors?.get(ground) ?? "")).toBeGreaterThanOrEqual(minRatio);
   },
 );
 
 // WCAG AAA for text; edges of controls as AA asks of text.
 test.each(cases((normal) => (normal >= 4.5 ? 7 : 4.5)))(
   "high contrast, %s: %s on %s has a contrast of at least %s to 1",
-  (_, front, ground, least, set) => {
+  (_, front, ground, minRatio, set) => {
     const colors = high[set];
-    expect(contrast(colors?.get(front) ?? "", colors?.get(ground) ?? "")).toBeGreaterThanOrEqual(least);
+    expect(contrast(colors?.get(front) ?? "", colors?.get(ground) ?? "")).toBeGreaterThanOrEqual(minRatio);
   },
 );
 

@@ -300,8 +300,8 @@ describe("a drawing", () => {
       let drawing: Drawing | null = null;
       try {
         drawing = draw(source, measure);
-      } catch (thrown) {
-        expect(thrown, `seed ${seed}: ${JSON.stringify(source)}`).toBeInstanceOf(NotDrawable);
+      } catch (error) {
+        expect(error, `seed ${seed}: ${JSON.stringify(source)}`).toBeInstanceOf(NotDrawable);
         continue;
       }
       drawn++;
@@ -331,12 +331,12 @@ describe("a drawing", () => {
       [LIMITS.steps, (n) => `sequenceDiagram\n${lines(n, (i) => `p${random(9)}->>p${random(9)}: ${i}`)}`],
     ];
     // The limits bound the time of a layout: larger diagrams are refused before the layout.
-    for (const [most, source] of sources) {
+    for (const [limit, source] of sources) {
       const measured = vi.fn(measure);
-      expect(draw(source(most), measured).marks.length).toBeGreaterThan(0);
+      expect(draw(source(limit), measured).marks.length).toBeGreaterThan(0);
       expect(measured).toHaveBeenCalled();
       measured.mockClear();
-      expect(() => draw(source(most + 1), measured)).toThrow(NotDrawable);
+      expect(() => draw(source(limit + 1), measured)).toThrow(NotDrawable);
       expect(measured).not.toHaveBeenCalled();
     }
   });
@@ -350,12 +350,12 @@ describe("the worker of diagrams", () => {
 
   test("draws one after the other, and each source once", async () => {
     const { workers, diagrams } = harness();
-    const [a, b, again] = [diagrams.draw("a"), diagrams.draw("b"), diagrams.draw("a")];
+    const [a, b, repeated] = [diagrams.draw("a"), diagrams.draw("b"), diagrams.draw("a")];
     workers.last.ready();
     expect(workers.jobs).toEqual(["a"]);
     workers.last.reply({ title: "A" });
     expect(await a).toEqual({ title: "A" });
-    expect(await again).toEqual({ title: "A" });
+    expect(await repeated).toEqual({ title: "A" });
     workers.last.reply(null);
     expect(await b).toBeNull();
     expect(workers.all.length).toBe(1);

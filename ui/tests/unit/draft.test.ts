@@ -45,7 +45,7 @@ test.each([
     "Speculative decoding with a draft model: 1 token drafted, 0 accepted. 0.97 times plain speed. 1 % of the steps verified a draft. It switched itself off: it cost more than it gained.",
   ],
   [
-    { kind: "own", gain: 1.04 },
+    { kind: "firstLayers", gain: 1.04 },
     "Speculative decoding with the model's own first layers: 1,024 tokens drafted, 614 accepted. About plain speed. 40 % of the steps verified a draft.",
   ],
   // NaN arrives as null.
@@ -69,13 +69,13 @@ test.each([
   [smol.id, library, { type: "cannotDraft", name: smol.name }],
   [lost.id, [...library, { ...lost, drafts: [] }], { type: "unreadable", name: lost.name }],
 ])("why a chosen draft model cannot be used: %s", (model, models, problem) => {
-  const found = draftProblem(
+  const actual = draftProblem(
     model === "auto" ? { type: "auto" } : { type: "model", model },
     { ...target, drafts: [small.id] },
     models,
   );
-  expect(found).toEqual(problem);
-  if (found) expect(draftProblemText(found)).toMatch(/N-gram lookup is used instead\..*Load settings\.$/);
+  expect(actual).toEqual(problem);
+  if (actual) expect(draftProblemText(actual)).toMatch(/N-gram lookup is used instead\..*Load settings\.$/);
 });
 
 test("models show their drafts and their targets", () => {
@@ -86,7 +86,8 @@ test("models show their drafts and their targets", () => {
 });
 
 test("every choice that drafts says that answers stay the same", () => {
-  for (const type of ["auto", "own"] as const) expect(draftHint({ type }, null)).toContain("Answers stay the same.");
+  for (const type of ["auto", "firstLayers"] as const)
+    expect(draftHint({ type }, null)).toContain("Answers stay the same.");
   expect(draftHint({ type: "model", model: small.id }, small.name)).toMatch(
     /^Qwen3 Draft 120M drafts .*Answers stay the same\./,
   );

@@ -2,7 +2,10 @@ import { readFileSync } from "node:fs";
 import { expect, test } from "vitest";
 import { exportKinds } from "../../src/lib/tune/exportKinds";
 
-/** The rows of `docs/QUANTS.md`: type, bits per weight, weights per block, and the type of other rows. */
+/**
+ * The rows of `docs/QUANTS.md`: type, bits per weight, weights per block, and the type of other
+ * rows.
+ */
 const table = new Map(
   readFileSync("../docs/QUANTS.md", "utf8")
     .split("\n")

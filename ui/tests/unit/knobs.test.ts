@@ -17,9 +17,9 @@ import { FakeHost } from "../../src/lib/host/fake";
 import { defaultChatSettings, type Model } from "../../src/lib/host";
 
 const model = async (): Promise<Model> => {
-  const found = (await new FakeHost(null).snapshot()).models.find(({ problem }) => problem === null);
-  if (!found) throw new Error("no model");
-  return found;
+  const usable = (await new FakeHost(null).snapshot()).models.find(({ problem }) => problem === null);
+  if (!usable) throw new Error("no model");
+  return usable;
 };
 
 const knobs = groups.flatMap((group) => group.knobs);
@@ -31,24 +31,24 @@ test("every sampling parameter has a knob, or is the temperature", () => {
 });
 
 test("a knob is set, differs from the default of the model, and is reset", async () => {
-  const of = (await model()).sampling;
+  const sampling = (await model()).sampling;
   for (const knob of knobs) {
-    const inherited = defaultOf(of, knob);
-    expect(differs(defaultChatSettings, of, knob)).toBe(false);
+    const inherited = defaultOf(sampling, knob);
+    expect(differs(defaultChatSettings, sampling, knob)).toBe(false);
     const other =
       knob.kind === "switch"
         ? !inherited
         : knob.kind === "number"
-          ? knob.most === inherited
-            ? knob.least
-            : knob.most
+          ? knob.max === inherited
+            ? knob.min
+            : knob.max
           : knob.kind === "texts"
             ? ["x"]
             : [{ id: 1, bias: null }];
     const set = withValue(defaultChatSettings, knob, other);
     expect(valueOf(set, knob)).toEqual(other);
-    expect([knob.key, differs(set, of, knob)]).toEqual([knob.key, true]);
-    if (inherited !== null) expect(differs(withValue(set, knob, inherited), of, knob)).toBe(false);
+    expect([knob.key, differs(set, sampling, knob)]).toEqual([knob.key, true]);
+    if (inherited !== null) expect(differs(withValue(set, knob, inherited), sampling, knob)).toBe(false);
     expect(withValue(set, knob, null)).toEqual(defaultChatSettings);
   }
 });
@@ -58,15 +58,15 @@ test("floats of 32 bits are the same as those that were typed", () => {
   expect(same(0.1, 0.2)).toBe(false);
   expect(same(Number.MAX_SAFE_INTEGER, Number.MAX_SAFE_INTEGER - 2)).toBe(false);
   expect(shown(9007199254740991)).toBe("9007199254740991");
-  expect(parse({ least: 0, most: 1 }, "0,5")).toEqual({ value: 0.5 });
+  expect(parse({ min: 0, max: 1 }, "0,5")).toEqual({ value: 0.5 });
 });
 
 test("texts are escaped and read back", () => {
   for (const text of ["", "\n", "\\n", "a\tb\\", "\r\n\\\\n", "ünï\u{1f600}"])
     expect(unescaped(escaped(text))).toBe(text);
   expect(escaped("\\\n")).toBe("\\\\\\n");
-  expect(textProblem({ key: "stop", bytes: 4 }, "ééé")).not.toBeNull();
-  expect(textProblem({ key: "bannedStrings", bytes: 4 }, "\ufffd")).not.toBeNull();
+  expect(textProblem({ key: "stop", maxBytes: 4 }, "ééé")).not.toBeNull();
+  expect(textProblem({ key: "bannedStrings", maxBytes: 4 }, "\ufffd")).not.toBeNull();
 });
 
 test("biases are typed and read back", () => {
@@ -91,15 +91,15 @@ test("biases are typed and read back", () => {
 });
 
 test("a group says why it has no effect", async () => {
-  const of = effective((await model()).sampling, defaultChatSettings);
-  expect(note("filters", of)).toBeNull();
-  expect(note("filters", { ...of, mirostat: true })).toContain("Mirostat");
-  expect(note("filters", { ...of, mirostat: true, temperature: 0 })).toContain("temperature 0");
-  expect(note("mirostat", { ...of, mirostat: true })).toContain("On");
-  expect(note("xtc", { ...of, xtcProbability: 1, xtcThreshold: 0.6 })).toContain("above 0.5");
-  expect(note("penalties", { ...of, repeatLastN: 0 })).toContain("window");
-  expect(note("dry", { ...of, dryMultiplier: 1, dryLastN: 0 })).toContain("window");
-  expect(note("dynatemp", { ...of, dynatempRange: 0.5 })).toBeNull();
-  expect(note("other", { ...of, temperature: 0 })).toContain("seed");
-  expect(note("bans", { ...of, temperature: 0 })).toBeNull();
+  const defaults = effective((await model()).sampling, defaultChatSettings);
+  expect(note("filters", defaults)).toBeNull();
+  expect(note("filters", { ...defaults, mirostat: true })).toContain("Mirostat");
+  expect(note("filters", { ...defaults, mirostat: true, temperature: 0 })).toContain("temperature 0");
+  expect(note("mirostat", { ...defaults, mirostat: true })).toContain("On");
+  expect(note("xtc", { ...defaults, xtcProbability: 1, xtcThreshold: 0.6 })).toContain("above 0.5");
+  expect(note("penalties", { ...defaults, repeatLastN: 0 })).toContain("window");
+  expect(note("dry", { ...defaults, dryMultiplier: 1, dryLastN: 0 })).toContain("window");
+  expect(note("dynatemp", { ...defaults, dynatempRange: 0.5 })).toBeNull();
+  expect(note("other", { ...defaults, temperature: 0 })).toContain("seed");
+  expect(note("bans", { ...defaults, temperature: 0 })).toBeNull();
 });

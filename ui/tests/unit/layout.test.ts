@@ -13,13 +13,13 @@ describe("rows of unknown height", () => {
       const place = () => layout.setRows(keys, (i) => estimate(keys[i] ?? 0));
       place();
       for (let step = 0; step < 60; step++) {
-        const what = random(3);
-        if (what === 0 && keys.length > 0) {
+        const operation = random(3);
+        if (operation === 0 && keys.length > 0) {
           const key = keys[random(keys.length)] ?? 0;
           const height = 10 + random(400);
           layout.measure(key, height);
           if (Math.abs((measured.get(key) ?? -1) - height) >= 0.5) measured.set(key, height);
-        } else if (what === 1) {
+        } else if (operation === 1) {
           keys = [
             ...keys.slice(0, random(keys.length + 1)),
             ...Array.from({ length: random(8) }, (_, i) => 1000 * step + i),

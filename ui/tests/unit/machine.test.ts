@@ -1,5 +1,6 @@
 import { expect, test } from "vitest";
 import type { Plan, PlannedDevice, LoadSettings } from "../../src/lib/host";
+import { detailed } from "../../src/lib/host/fake/problems";
 import { App } from "../../src/lib/stores/app.svelte";
 import { memoryText, verdictLabel, layersLabel, memoryParts } from "../../src/lib/text/devices";
 import { started } from "./started";
@@ -66,11 +67,11 @@ test.each([
 test("a moving slider requests one plan at a time and ends with the newest", async () => {
   const { app, host } = await started("two-gpus");
   let open = 0;
-  let most = 0;
+  let maxInFlight = 0;
   let requests = 0;
   const plan = host.plan.bind(host);
   host.plan = async (model: string, loadSettings: LoadSettings): Promise<Plan> => {
-    most = Math.max(most, ++open);
+    maxInFlight = Math.max(maxInFlight, ++open);
     requests += 1;
     const made = await plan(model, loadSettings);
     open -= 1;
@@ -79,7 +80,7 @@ test("a moving slider requests one plan at a time and ends with the newest", asy
   const moves = Array.from({ length: 25 }, (_, count) => count);
   for (const count of moves) app.planning.change({ gpuLayers: { type: "count", count } });
   await until(() => !app.planning.busy && app.planning.plan?.gpuLayers === 24);
-  expect([most, requests]).toEqual([1, 2]);
+  expect([maxInFlight, requests]).toEqual([1, 2]);
   expect(app.settings.value.gpuLayers).toEqual({ type: "auto" });
 });
 
@@ -98,9 +99,9 @@ test("a failed plan leaves its error and no plan of another model", async () => 
   const { app, host } = await started("two-gpus");
   await app.planning.refresh();
   expect(verdictLabel(app.planning.plan as Plan).text).toBe("Fits");
-  host.plan = () => Promise.reject({ code: "fileInvalid", message: "The file is corrupt." });
+  host.plan = () => Promise.reject(detailed("fileInvalid", "The file is corrupt."));
   await app.planning.refresh();
-  expect([app.planning.plan, app.planning.problem?.message]).toEqual([null, "The file is corrupt."]);
+  expect([app.planning.plan, app.planning.problem]).toEqual([null, detailed("fileInvalid", "The file is corrupt.")]);
 });
 
 test("a check shows its results, changes the automatic choice and is announced", async () => {
@@ -128,11 +129,11 @@ test("a poll that began before a check ended does not undo its results", async (
   const slow = new Promise<typeof before>((resolve) => (answer = () => resolve(before)));
   host.devices = () => slow;
   const look = app.machine.look();
-  host.checkDevice = async () => before.map((d) => ({ ...d, why: "Checked." }));
+  host.checkDevice = async () => before.map((d) => ({ ...d, name: "Checked" }));
   await app.machine.check("gpu0");
   answer();
   await look;
-  expect(app.machine.devices?.map((d) => d.why)).toEqual(["Checked.", "Checked."]);
+  expect(app.machine.devices?.map((d) => d.name)).toEqual(["Checked", "Checked"]);
 });
 
 test("a failed check keeps its error until the next one", async () => {
@@ -140,7 +141,7 @@ test("a failed check keeps its error until the next one", async () => {
   await app.machine.look();
   expect(await app.machine.check("0000:99:00.0")).toBe(false);
   expect(app.machine.checkProblem?.device).toBe("0000:99:00.0");
-  expect(app.machine.checkProblem?.problem.message).toContain("There is no device");
+  expect(app.machine.checkProblem?.problem.reason).toMatchObject({ type: "noSuchDevice", name: "0000:99:00.0" });
   expect(await app.machine.check("llvmpipe")).toBe(true);
   expect(app.machine.checkProblem).toBe(null);
 });

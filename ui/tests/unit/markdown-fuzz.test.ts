@@ -112,11 +112,11 @@ const PIECES = [
   "graph TD\nA-->B\n",
 ];
 
-function drawn(seed: number, most: number): string {
+function drawn(seed: number, maxLength: number): string {
   const random = randomSource(seed);
   // Few kinds of pieces a text, so that they meet more often.
   const kinds = Array.from({ length: 2 + random(12) }, () => PIECES[random(PIECES.length)] ?? "");
-  return Array.from({ length: 1 + random(most) }, () => kinds[random(kinds.length)]).join("");
+  return Array.from({ length: 1 + random(maxLength) }, () => kinds[random(kinds.length)]).join("");
 }
 
 const ELEMENTS =
@@ -169,11 +169,12 @@ describe("a random answer", () => {
       let blocks = reader.read("");
       for (let at = 0; at < text.length;)
         blocks = reader.read(text.slice(0, (at = Math.min(text.length, at + 1 + random(9)))));
-      const whole = new BlockReader().read(text);
-      // A link's definition counts only in the blocks that are read with it, so that their contents may differ.
+      const complete = new BlockReader().read(text);
+      // A link's definition counts only in the blocks that are read with it, so that their contents
+      // may differ.
       const own = (all: readonly Token[]) =>
         all.flatMap(({ type, raw }) => (type === "maths" || type === "note" ? raw : []));
-      expect(own(blocks), `seed ${seed}: ${JSON.stringify(text)}`).toEqual(own(whole));
+      expect(own(blocks), `seed ${seed}: ${JSON.stringify(text)}`).toEqual(own(complete));
     }
   });
 

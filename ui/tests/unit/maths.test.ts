@@ -9,10 +9,10 @@ import { FakeWorkers } from "./workers";
 
 /** The formulas in a text, displays in brackets. */
 function formulas(text: string): string[] {
-  const found: string[] = [];
+  const sources: string[] = [];
   const visit = (tokens: readonly Token[]) => {
     for (const token of tokens) {
-      if (token.type === "maths") found.push(token.display ? `[${token.text}]` : token.text);
+      if (token.type === "maths") sources.push(token.display ? `[${token.text}]` : token.text);
       else if (token.type === "list") for (const item of token.items) visit(item.tokens);
       else if (token.type === "table")
         for (const row of [token.header, ...token.rows]) for (const cell of row) visit(cell.tokens);
@@ -20,7 +20,7 @@ function formulas(text: string): string[] {
     }
   };
   visit(new BlockReader().read(text));
-  return found;
+  return sources;
 }
 
 test.each<[string, string[]]>([
@@ -61,8 +61,8 @@ test.each<[string, string[]]>([
   ["```\n$$\nx\n$$\n```", []],
   ["    $$x$$", []],
   ["$a `b$ c`", []],
-])("the formulas in %j are %j", (text, found) => {
-  expect(formulas(text)).toEqual(found);
+])("the formulas in %j are %j", (text, expected) => {
+  expect(formulas(text)).toEqual(expected);
 });
 
 function elements(tree: MathsElement): MathsElement[] {
@@ -190,9 +190,9 @@ describe("a formula", () => {
       "\\text{" + "word ".repeat(1500) + "}",
     ];
     for (const source of sources) {
-      const begun = performance.now();
+      const start = performance.now();
       formula(source.slice(0, MAX_SOURCE), true);
-      expect(performance.now() - begun, source.slice(0, 30)).toBeLessThan(4_000);
+      expect(performance.now() - start, source.slice(0, 30)).toBeLessThan(4_000);
     }
   });
 
@@ -206,9 +206,9 @@ describe("a formula", () => {
     ["has delimiters", `\\def\\a[#1]{${"#1".repeat(60)}}\\def\\b(#1){${"#1".repeat(60)}}\\b(\\a[${"x".repeat(1000)}])`],
   ])("whose macro %s is refused before it is large", (_, source) => {
     expect(source.length).toBeLessThan(MAX_SOURCE);
-    const begun = performance.now();
+    const start = performance.now();
     expect(formula(source, true)).toBeNull();
-    expect(performance.now() - begun).toBeLessThan(10_000);
+    expect(performance.now() - start).toBeLessThan(10_000);
   });
 
   test("keeps macros of its own", () => {
@@ -286,7 +286,7 @@ describe("the formulas of a page", () => {
   test("are typeset once, and shown at once when they are seen again", async () => {
     const { workers, formulas } = harness();
     expect(formulas.known(inline("a"))).toBeUndefined();
-    const [a, again, display] = [
+    const [a, repeated, display] = [
       formulas.typeset(inline("a")),
       formulas.typeset(inline("a")),
       formulas.typeset({ source: "a", display: true }),
@@ -294,7 +294,7 @@ describe("the formulas of a page", () => {
     workers.last.ready();
     workers.last.reply(tree);
     expect(await a).toBe(tree);
-    expect(await again).toBe(tree);
+    expect(await repeated).toBe(tree);
     expect(formulas.known(inline("a"))).toBe(tree);
     expect(formulas.known({ source: "a", display: true })).toBeUndefined();
     workers.last.reply(null);
@@ -306,20 +306,20 @@ describe("the formulas of a page", () => {
 
   test("are not typeset any more once all answers that wait for them were left", async () => {
     const { workers, formulas } = harness();
-    const [one, other] = [new AbortController(), new AbortController()];
-    const first = formulas.typeset(inline("first"), one.signal);
-    void formulas.typeset(inline("left"), one.signal);
-    void formulas.typeset(inline("shared"), one.signal);
-    const shared = formulas.typeset(inline("shared"), other.signal);
+    const [firstReader, secondReader] = [new AbortController(), new AbortController()];
+    const first = formulas.typeset(inline("first"), firstReader.signal);
+    void formulas.typeset(inline("left"), firstReader.signal);
+    void formulas.typeset(inline("shared"), firstReader.signal);
+    const shared = formulas.typeset(inline("shared"), secondReader.signal);
     workers.last.ready();
-    one.abort();
+    firstReader.abort();
     workers.last.reply(tree);
     workers.last.reply(tree);
     expect([await first, await shared]).toEqual([tree, tree]);
     expect(workers.jobs).toEqual([inline("first"), inline("shared")]);
-    const again = formulas.typeset(inline("left"), other.signal);
+    const repeated = formulas.typeset(inline("left"), secondReader.signal);
     workers.last.reply(tree);
-    expect(await again).toBe(tree);
+    expect(await repeated).toBe(tree);
   });
 
   test("are kept up to a size", async () => {
@@ -331,9 +331,9 @@ describe("the formulas of a page", () => {
       await made;
     }
     expect(formulas.known(inline("69"))).toBe(large);
-    const kept = Array.from({ length: 70 }, (_, i) => formulas.known(inline(String(i)))).filter(Boolean);
-    expect(kept.length * size(large)).toBeLessThanOrEqual(500_000);
-    expect(kept.length).toBeGreaterThan(50);
+    const cached = Array.from({ length: 70 }, (_, i) => formulas.known(inline(String(i)))).filter(Boolean);
+    expect(cached.length * size(large)).toBeLessThanOrEqual(500_000);
+    expect(cached.length).toBeGreaterThan(50);
   });
 
   test("are shown as their source if one is too slow, and the others are not", async () => {
@@ -370,10 +370,10 @@ describe("the formulas of a page", () => {
   test("draw a limited number of nodes in one answer", () => {
     const room = new Room();
     const all = Array.from({ length: 200 }, () => ({}));
-    const given = () => all.filter((formula) => room.take(formula, 1_000)).length;
-    expect(given()).toBe(50);
+    const accepted = () => all.filter((formula) => room.take(formula, 1_000)).length;
+    expect(accepted()).toBe(50);
     // Formulas that are drawn again need no more room.
-    expect(given()).toBe(50);
+    expect(accepted()).toBe(50);
     room.release(all[0] as object);
     expect(room.take(all[150] as object, 1_000)).toBe(true);
     expect(room.take(all[151] as object, 1_000)).toBe(false);

@@ -1,4 +1,5 @@
-// Messages: every language has each of them, with the same inputs, and nothing that is shown is left out.
+// Messages: every language has each of them, with the same inputs, and nothing that is shown is
+// left out.
 
 import { readdirSync, readFileSync } from "node:fs";
 import { locales } from "$messages-runtime";
@@ -24,7 +25,7 @@ function inputs(message: Message): string[] {
   return [
     ...new Set(
       message.flatMap(({ declarations }) =>
-        declarations.filter((one) => one.startsWith("input ")).map((one) => one.slice(6)),
+        declarations.filter((declaration) => declaration.startsWith("input ")).map((one) => one.slice(6)),
       ),
     ),
   ].sort();

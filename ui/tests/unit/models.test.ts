@@ -2,6 +2,7 @@ import { describe, expect, test, vi } from "vitest";
 import type { Download, Host, HostEvent, HubModel, ModelUpdate } from "../../src/lib/host";
 import { FakeHost } from "../../src/lib/host/fake";
 import { qwen } from "../../src/lib/host/fake/models";
+import { detailed } from "../../src/lib/host/fake/problems";
 import { App } from "../../src/lib/stores/app.svelte";
 import { Updates } from "../../src/lib/stores/updates.svelte";
 import { unmatchedText } from "../../src/lib/text/adapters";
@@ -128,19 +129,19 @@ describe("labels", () => {
 });
 
 describe("the search of the hub", () => {
-  const found = (id: string) => ({ id }) as HubModel;
+  const hubModel = (id: string) => ({ id }) as HubModel;
 
   test("ignores an answer that is late", async () => {
     const { app, host } = await started();
-    const answers: ((found: HubModel[]) => void)[] = [];
+    const answers: ((models: HubModel[]) => void)[] = [];
     host.searchHub = () => new Promise((resolve) => answers.push(resolve));
     app.hub.query = "old";
     const old = app.hub.search();
     app.hub.query = "new";
     const late = app.hub.search();
-    answers[1]?.([found("new")]);
+    answers[1]?.([hubModel("new")]);
     await late;
-    answers[0]?.([found("old")]);
+    answers[0]?.([hubModel("old")]);
     await old;
     expect(app.hub.results.map(({ id }) => id)).toEqual(["new"]);
   });
@@ -267,7 +268,7 @@ describe("updates of models", () => {
 
   test("that nothing tells of are unknown with the reason", async () => {
     const { app, host } = await started("discover");
-    host.serverStates.set(source, { type: "unknown", why: "It was downloaded by an earlier version." });
+    host.serverStates.set(source, { type: "unknown", problem: detailed("download", "No answer.") });
     await app.updates.check();
     expect([app.updates.available, app.updates.unknown]).toEqual([0, 1]);
   });
@@ -275,7 +276,7 @@ describe("updates of models", () => {
   test("can be asked for again after a failure", async () => {
     const { app, host } = await started("discover");
     host.unreachable = true;
-    await expect(app.updates.check()).rejects.toMatchObject({ code: "network" });
+    await expect(app.updates.check()).rejects.toMatchObject({ code: "download" });
     host.unreachable = false;
     await app.updates.check();
     expect(app.updates.available).toBe(1);

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import type { Download, Host, HostEvent, Message, Run } from "../../src/lib/host";
+import type { Download, Host, Message, Run } from "../../src/lib/host";
 import { Notifications } from "../../src/lib/stores/notifications";
 
 function notifier() {
@@ -10,7 +10,6 @@ function notifier() {
       host: { notify: async (title: string, body: string) => void shown.push([title, body]) } as unknown as Host,
       wanted: () => state.wanted,
       title: () => "A chat",
-      run: (id) => ({ id, name: "My run", state: { type: state.run } }) as unknown as Run,
     },
     () => state.now,
   );
@@ -24,7 +23,10 @@ function notifier() {
       type: "downloadsChanged",
       downloads: types.map((type, id) => ({ id, name: `File ${id}`, state: { type } }) as unknown as Download),
     });
-  const ended = () => notifications.handle({ type: "runEnded", run: 3, message: "" } as HostEvent);
+  const ended = () => {
+    const run = { id: 3, name: "My run", state: { type: state.run } } as unknown as Run;
+    return notifications.handle({ type: "runEnded", run });
+  };
   return { shown, state, message, downloads, ended };
 }
 

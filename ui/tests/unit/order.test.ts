@@ -2,6 +2,7 @@
 
 import { describe, expect, test } from "vitest";
 import { FakeHost } from "../../src/lib/host/fake";
+import { detailed } from "../../src/lib/host/fake/problems";
 import type { Host, HostEvent, Message, Sent } from "../../src/lib/host";
 import { Announcements } from "../../src/lib/stores/announcements.svelte";
 import { App } from "../../src/lib/stores/app.svelte";
@@ -11,14 +12,14 @@ import { joined, plain, textOf } from "../../src/lib/text/parts";
 import { started, tell } from "./started";
 
 /** A reply that the test gives. */
-function held<T>(): { reply: Promise<T>; give: (value: T) => void; fail: (problem: unknown) => void } {
+function deferred<T>(): { reply: Promise<T>; give: (value: T) => void; fail: (problem: unknown) => void } {
   let give: (value: T) => void = () => {};
   let fail: (problem: unknown) => void = () => {};
   const reply = new Promise<T>((resolve, reject) => ([give, fail] = [resolve, reject]));
   return { reply, give, fail };
 }
 
-const refused = { code: "store", message: "The disk is full." };
+const refused = detailed("store", "The disk is full.");
 const soon = () => new Promise((resolve) => setTimeout(resolve));
 
 const message = (id: number, change: Partial<Message> = {}): Message => ({
@@ -31,14 +32,14 @@ const message = (id: number, change: Partial<Message> = {}): Message => ({
   createdAt: 0,
   model: null,
   stats: null,
-  leftOut: null,
+  dropped: null,
   adapters: [],
   comparison: null,
   better: false,
   rating: null,
   settings: null,
   edited: false,
-  own: null,
+  overrides: null,
   ...change,
 });
 
@@ -57,7 +58,7 @@ describe("a name", () => {
     const { app, host } = await started();
     const [run] = app.runs.all;
     if (!run) throw new Error("The scene has no run.");
-    const { reply, give } = held<void>();
+    const { reply, give } = deferred<void>();
     host.renameRun = () => reply;
     const renaming = app.runs.rename(run.id, "New name");
     const now = { ...run, name: "New name", updatedAt: 7, state: { type: "stopped" } } as unknown as typeof run;
@@ -70,8 +71,9 @@ describe("a name", () => {
   test("is the one that the app made of it", async () => {
     const { app, host } = await started();
     host.renameConversation = async (id) => {
-      const found = app.conversations.get(id);
-      if (found) tell(app, { type: "conversationChanged", conversation: { ...found, title: "Two words" }, leaf: null });
+      const conversation = app.conversations.get(id);
+      if (conversation)
+        tell(app, { type: "conversationChanged", conversation: { ...conversation, title: "Two words" }, leaf: null });
     };
     await app.conversations.rename(2, "Two \u202e words");
     expect(app.conversations.title(2)).toBe("Two words");
@@ -83,7 +85,7 @@ describe("a reply that is older than an event", () => {
     const host = new FakeHost(null);
     const app = new App(host);
     const snapshot = await host.snapshot();
-    const { reply, give } = held<typeof snapshot>();
+    const { reply, give } = deferred<typeof snapshot>();
     host.snapshot = () => reply;
     const starting = app.start();
     await soon();
@@ -159,7 +161,7 @@ describe("a reply that is older than an event", () => {
   ])("does not replace the list of %s", async (name, command, load, event, shown) => {
     const { app, host } = await started(name === "prompts" ? "organized" : "downloads");
     const old = await (host[command] as () => Promise<unknown>).call(host);
-    const { reply, give } = held<unknown>();
+    const { reply, give } = deferred<unknown>();
     Object.assign(host, { [command]: () => reply });
     const loading = load(app);
     tell(app, event([] as never));
@@ -172,7 +174,7 @@ describe("a reply that is older than an event", () => {
     const { app, host } = await started();
     const old = await host.runs();
     const [removed, changed] = old as [(typeof old)[0], (typeof old)[0]];
-    const { reply, give } = held<typeof old>();
+    const { reply, give } = deferred<typeof old>();
     host.runs = () => reply;
     const loading = app.runs.load();
     tell(app, { type: "runRemoved", id: removed.id });
@@ -186,7 +188,7 @@ describe("a reply that is older than an event", () => {
   test("does not open a conversation that was deleted meanwhile", async () => {
     const { app, host } = await started();
     const opened = await host.openConversation(2);
-    const { reply, give } = held<typeof opened>();
+    const { reply, give } = deferred<typeof opened>();
     host.openConversation = () => reply;
     const opening = app.open(2);
     tell(app, { type: "conversationRemoved", id: 2 });
@@ -199,7 +201,7 @@ describe("a reply that is older than an event", () => {
   test("switches no branch of a conversation that was left", async () => {
     const { app, host } = await started();
     const opened = await host.openConversation(2);
-    const { reply, give } = held<typeof opened>();
+    const { reply, give } = deferred<typeof opened>();
     host.openConversation = (id) => (id === 2 ? reply : FakeHost.prototype.openConversation.call(host, id));
     const selected: number[] = [];
     host.selectLeaf = async (id) => (selected.push(id), opened);
@@ -214,8 +216,8 @@ describe("a reply that is older than an event", () => {
   test("does not replace a conversation in the list", async () => {
     const { app, host } = await started();
     const send = host.send.bind(host);
-    host.send = async (...given) => {
-      const sent = await send(...given);
+    host.send = async (...args) => {
+      const sent = await send(...args);
       const listed = app.conversations.get(sent.conversation.id);
       if (listed)
         tell(app, { type: "conversationChanged", conversation: { ...listed, title: "Renamed meanwhile" }, leaf: null });
@@ -261,9 +263,9 @@ test("a reply that includes an event is not undone by it", async () => {
 test("changes of one thing reach the app in their order, whichever commands make them", async () => {
   const { app, host } = await started();
   await app.open(2);
-  const asked: string[] = [];
-  const replies = Array.from({ length: 6 }, () => held<void>());
-  const reply = (name: string) => replies[asked.push(name) - 1]!.reply;
+  const requests: string[] = [];
+  const replies = Array.from({ length: 6 }, () => deferred<void>());
+  const reply = (name: string) => replies[requests.push(name) - 1]!.reply;
   host.pinConversation = (_, pinned) => reply(`pin ${pinned}`);
   host.setTags = () => reply("tags");
   host.rateAnswer = (_, thumb) => reply(`rate ${thumb}`);
@@ -282,11 +284,11 @@ test("changes of one thing reach the app in their order, whichever commands make
   ];
   for (const [at, { give }] of replies.entries()) {
     await soon();
-    expect(asked.length).toBe(at + 1);
+    expect(requests.length).toBe(at + 1);
     give();
   }
   await Promise.all(changes);
-  expect(asked).toEqual(["pin true", "pin false", "tags", "rate up", "slider", "preset"]);
+  expect(requests).toEqual(["pin true", "pin false", "tags", "rate up", "slider", "preset"]);
   expect([app.thread.settings.maxTokens, (await host.openConversation(2)).settings.maxTokens]).toEqual([null, null]);
 });
 
@@ -294,7 +296,7 @@ describe("settings", () => {
   test("of two changes keep the one that was saved, whichever failed", async () => {
     const { app, host } = await started();
     const saved: (number | null)[][] = [];
-    const replies = [held<void>(), held<void>()];
+    const replies = [deferred<void>(), deferred<void>()];
     host.setSettings = (settings) => {
       saved.push([settings.threads, settings.textSize]);
       return replies[saved.length - 1]!.reply;
@@ -319,31 +321,31 @@ describe("settings", () => {
   test("of a conversation are saved in their order, and shown as they were saved last", async () => {
     const { app, host } = await started();
     await app.open(2);
-    const replies = [held<void>(), held<void>(), held<void>()];
-    const asked: (number | null)[] = [];
+    const replies = [deferred<void>(), deferred<void>(), deferred<void>()];
+    const requests: (number | null)[] = [];
     host.setConversationSettings = (_, { maxTokens }) => {
-      asked.push(maxTokens);
-      return replies[asked.length - 1]!.reply;
+      requests.push(maxTokens);
+      return replies[requests.length - 1]!.reply;
     };
     const changes = [1, 2, 3].map((maxTokens) =>
       app.try(() => app.thread.setSettings({ ...app.thread.settings, maxTokens })),
     );
     await soon();
-    expect(asked).toEqual([1]);
+    expect(requests).toEqual([1]);
     replies[0]!.give();
     replies[1]!.fail(refused);
     replies[2]!.fail(refused);
     expect(await Promise.all(changes)).toEqual([true, false, false]);
-    expect(asked).toEqual([1, 2, 3]);
+    expect(requests).toEqual([1, 2, 3]);
     expect(app.thread.settings.maxTokens).toBe(1);
   });
 
   test("that choose adapters are those that were saved last", async () => {
     const { app, host } = await started();
     await app.open(2);
-    const replies = [held<void>(), held<void>()];
-    let asked = 0;
-    host.setConversationAdapters = () => replies[asked++]!.reply;
+    const replies = [deferred<void>(), deferred<void>()];
+    let requests = 0;
+    host.setConversationAdapters = () => replies[requests++]!.reply;
     const changes = [1, 2].map((adapter) => app.try(() => app.thread.setAdapters([{ adapter, scale: 1 }])));
     replies[0]!.fail(refused);
     replies[1]!.give();
@@ -420,8 +422,8 @@ describe("an answer that grew while the page was loaded", () => {
     ["", "xy", "xy"],
     ["aaa", "aab", "aaab"],
     ["abc", "", "abc"],
-  ])("%j with %j is %j", (parts, tail, whole) => {
-    expect(joined(plain(parts), plain(tail))).toEqual(plain(whole));
+  ])("%j with %j is %j", (parts, tail, expected) => {
+    expect(joined(plain(parts), plain(tail))).toEqual(plain(expected));
   });
 
   test("has its thoughts apart", () => {
@@ -454,9 +456,9 @@ test("two messages sent at once keep the events of both", async () => {
     user: message(id, { conversation, role: "user", parts: plain("x"), state: { type: "complete" } }),
     answer: message(id + 1, { conversation, parent: id }),
   });
-  const replies = [held<Sent>(), held<Sent>()];
-  let asked = 0;
-  host.send = () => replies[asked++]!.reply;
+  const replies = [deferred<Sent>(), deferred<Sent>()];
+  let requests = 0;
+  host.send = () => replies[requests++]!.reply;
   const first = app.send("one");
   app.newConversation();
   const second = app.send("two");

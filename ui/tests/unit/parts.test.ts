@@ -68,11 +68,11 @@ test.each([
   ["characters", "Ninety-nine", 4, "Nine"],
   ["whole characters", "🎂🎂🎂", 3, "🎂"],
   ["fewer of short lines", "- a\n".repeat(100), 240, "- a\n".repeat(10).trim()],
-])("the beginning of a long text is %s", (_, text, most, begin) => {
-  expect(beginning(text, most)).toBe(begin);
+])("the beginning of a long text is %s", (_, text, maxLength, expected) => {
+  expect(beginning(text, maxLength)).toBe(expected);
 });
 
-test("of a long message each text of an answer is shown in part, and a person's as one", () => {
+test("a long answer is shortened per text part, a long user message as one text", () => {
   const parts: Part[] = [...plain(words), { type: "thinking", text: "Hm." }, ...plain(`${words} more`)];
   expect(shownText({ role: "assistant", parts }, 100)).toBe(`${words}\n\n${words}`);
   expect(shownText({ role: "user", parts }, 100)).toBe(words);

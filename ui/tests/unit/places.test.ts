@@ -1,13 +1,14 @@
 import { expect, test } from "vitest";
 import { places as chat } from "../browser/places/chat";
 import { places as conversations } from "../browser/places/conversations";
+import { places as failures } from "../browser/places/failures";
 import { places as models } from "../browser/places/models";
 import { places as settings } from "../browser/places/settings";
 import { places as tune } from "../browser/places/tune";
 import { caseIndex, VARIANTS } from "../browser/places/variants";
 
 test("every place has a name of its own, on one line", () => {
-  const names = [chat, conversations, models, settings, tune].flat().map(([name]) => name);
+  const names = [chat, conversations, failures, models, settings, tune].flat().map(([name]) => name);
   expect(new Set(names).size).toBe(names.length);
   for (const name of names) expect(name).toMatch(/^\S.*\S$/);
 });

@@ -35,17 +35,17 @@ test("an answer's preset, taken over, replaces the prompt of the preset before, 
   if (!preset) throw new Error("No preset.");
   const sings = await host.savePreset("Sings", { ...preset.values, systemPrompt: "Sing." });
   await app.presets.load();
-  for (const own of [null, "Mine."]) {
+  for (const systemPrompt of [null, "Mine."]) {
     app.newConversation();
     await app.presets.apply(sings.id);
-    if (own !== null) await app.thread.setSystemPrompt(own);
-    const contenders = [
-      { own: { model: null, preset: null }, adapters: [] },
-      { own: { model: null, preset }, adapters: [] },
+    if (systemPrompt !== null) await app.thread.setSystemPrompt(systemPrompt);
+    const compared = [
+      { overrides: { model: null, preset: null }, adapters: [] },
+      { overrides: { model: null, preset }, adapters: [] },
     ];
-    const [, answer] = (await app.thread.compare(contenders, "What is the capital of France?", [])).answers;
+    const [, answer] = (await app.thread.compare(compared, "What is the capital of France?", [])).answers;
     if (!answer) throw new Error("No answer.");
-    await app.useContender(answer, "Precise");
-    expect([app.thread.settings.preset, app.thread.systemPrompt]).toEqual([preset.id, own]);
+    await app.applyAnswer(answer, "Precise");
+    expect([app.thread.settings.preset, app.thread.systemPrompt]).toEqual([preset.id, systemPrompt]);
   }
 });

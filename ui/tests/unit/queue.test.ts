@@ -4,7 +4,7 @@ import { Queue, type Queued } from "../../src/lib/stores/queue.svelte";
 import { UnsentSaver } from "../../src/lib/stores/unsent";
 
 const saver = () => new UnsentSaver({ saveUnsent: async () => {} }, () => {});
-const answer = (type: "complete" | "stopped" | "cut", conversation = 1, comparison: number | null = null) =>
+const answer = (type: "complete" | "stopped" | "truncated", conversation = 1, comparison: number | null = null) =>
   ({ id: 7, conversation, comparison, role: "assistant", state: { type } }) as unknown as Message;
 
 test("only a complete answer sends the next, once", async () => {
@@ -23,7 +23,7 @@ test("only a complete answer sends the next, once", async () => {
   expect(sent.at(-1)).toEqual([1, null, "two"]);
 });
 
-test.each(["stopped", "cut"] as const)(
+test.each(["stopped", "truncated"] as const)(
   "after an answer that was %s, messages are held until they are sent by hand",
   async (type) => {
     const sent: string[] = [];

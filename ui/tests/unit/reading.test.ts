@@ -34,8 +34,8 @@ describe("footnotes", () => {
     ["[^1]: [^2]: inner", [["1", "paragraph"]]],
     ["[^ ]: no\n\n[^]: no\n\n[1]: https://example.com", []],
     ["```\n[^1]: code\n```", []],
-  ])("of %j are %j", (text, found) => {
-    expect(notes(text)).toEqual(found);
+  ])("of %j are %j", (text, expected) => {
+    expect(notes(text)).toEqual(expected);
   });
 
   describe("have numbers", () => {
@@ -252,8 +252,8 @@ describe("a search in a conversation", () => {
       message(1, "user", `Where? ${"word ".repeat(100)}here`),
       message(2, "assistant", `*Here* ${"word ".repeat(100)}and here`),
     ];
-    const counts = (most: number) => {
-      find.run(long, 0, () => most);
+    const counts = (maxLength: number) => {
+      find.run(long, 0, () => maxLength);
       return [find.hits.map(({ count }) => count), find.partial];
     };
     find.query = "here";
@@ -271,7 +271,7 @@ describe("a search in a conversation", () => {
         `Message ${i} says something about **bread** and *butter*, with \`code\`.`,
       ),
     );
-    const begun = performance.now();
+    const start = performance.now();
     find.query = "bread and butter";
     find.run(many, 0);
     let longest = 0;
@@ -281,7 +281,7 @@ describe("a search in a conversation", () => {
       longest = Math.max(longest, performance.now() - at);
     }
     expect(find.total).toBe(5_000);
-    expect(performance.now() - begun).toBeLessThan(20_000);
+    expect(performance.now() - start).toBeLessThan(20_000);
     expect(longest).toBeLessThan(200);
     find.query = "other";
     find.run(many, 0);

@@ -5,7 +5,7 @@ import { FakeWorkers } from "./workers";
 beforeEach(() => void vi.useFakeTimers());
 afterEach(() => void vi.useRealTimers());
 
-function harness(limits = { first: 100, again: 1_000 }) {
+function harness(limits = { first: 100, retry: 1_000 }) {
   const workers = new FakeWorkers<string>();
   return { workers, runner: new Runner<string, string>(workers.start, limits) };
 }
@@ -42,7 +42,7 @@ describe("a worker", () => {
   });
 
   test("tries no job again without a second limit", async () => {
-    const { workers, runner } = harness({ first: 100, again: 0 });
+    const { workers, runner } = harness({ first: 100, retry: 0 });
     const job = runner.run("a");
     workers.last.ready();
     vi.advanceTimersByTime(100);
@@ -75,7 +75,7 @@ describe("a worker", () => {
   });
 
   test("that was ended is not heard any more", async () => {
-    const { workers, runner } = harness({ first: 100, again: 0 });
+    const { workers, runner } = harness({ first: 100, retry: 0 });
     const [a, b] = [runner.run("a"), runner.run("b")];
     const [first] = workers.all;
     first?.ready();

@@ -101,14 +101,14 @@ describe("the table of actions", () => {
       expect(new Set(all).size).toBe(all.length);
       for (const key of all) expect(parseKey(key)).toBe(key);
       // Escape is the one key that cannot be chosen.
-      for (const key of all.filter((one) => one !== "Escape"))
+      for (const key of all.filter((key) => key !== "Escape"))
         for (const apple of [false, true]) expect([key, refusal(key, apple)]).toEqual([key, null]);
     }
   });
 });
 
 describe("the texts of actions", () => {
-  const at = (id: string) => actions.find((one) => one.id === id) ?? actions[0]!;
+  const at = (id: string) => actions.find((action) => action.id === id) ?? actions[0]!;
 
   test("follow the language, and words of both are found", () => {
     try {
@@ -213,9 +213,9 @@ describe("fuzzy search", () => {
   test("survives any text", () => {
     expect(fuzzy("stan", "İSTANBUL")?.at).toEqual([1, 2, 3, 4]);
     expect(fuzzy("a".repeat(200), "a".repeat(200))?.at.length).toBe(200);
-    const begun = performance.now();
+    const start = performance.now();
     for (let i = 0; i < 10_000; i++) fuzzy("qwertz uiop", `A conversation about the number ${i} and more`);
-    expect(performance.now() - begun).toBeLessThan(2000);
+    expect(performance.now() - start).toBeLessThan(2000);
   });
 });
 

@@ -1,5 +1,6 @@
 import { describe, expect, test } from "vitest";
 import type { HostEvent, Message } from "../../src/lib/host";
+import { detailed } from "../../src/lib/host/fake/problems";
 import { Live } from "../../src/lib/stores/live.svelte";
 import { Toasts } from "../../src/lib/stores/toasts.svelte";
 import { plain, textOf } from "../../src/lib/text/parts";
@@ -16,14 +17,14 @@ const message = (id: number, change: Partial<Message> = {}): Message => ({
   createdAt: 0,
   model: null,
   stats: null,
-  leftOut: null,
+  dropped: null,
   adapters: [],
   comparison: null,
   better: false,
   rating: null,
   settings: null,
   edited: false,
-  own: null,
+  overrides: null,
   ...change,
 });
 
@@ -92,9 +93,9 @@ describe("a conversation", () => {
 
   test.each(["open", "select"] as const)(
     "is not busy with an answer that ends while the host returns it: %s",
-    async (how) => {
+    async (call) => {
       const { app, host } = await started();
-      await app.open(how === "open" ? 2 : 1);
+      await app.open(call === "open" ? 2 : 1);
       const returned = await host.openConversation(1);
       const last = returned.messages.find(({ id }) => id === returned.leaf) as Message;
       const before: Message = { ...last, parts: plain("Ha"), state: { type: "streaming" } };
@@ -103,9 +104,9 @@ describe("a conversation", () => {
         new Promise(
           (resolve) =>
             (reply = () =>
-              resolve({ ...returned, messages: returned.messages.map((one) => (one === last ? before : one)) })),
+              resolve({ ...returned, messages: returned.messages.map((other) => (other === last ? before : other)) })),
         );
-      const loading = how === "open" ? app.open(1) : app.thread.select(last.id);
+      const loading = call === "open" ? app.open(1) : app.thread.select(last.id);
       tell(app, { type: "messageChanged", message: { ...last, parts: plain("Half."), state: { type: "complete" } } });
       await new Promise((resolve) => setTimeout(resolve));
       reply();
@@ -118,22 +119,22 @@ describe("a conversation", () => {
   test("that cannot be opened shows its problem", async () => {
     const { app } = await started();
     await app.open(777);
-    expect(app.thread.problem?.message).toContain("no longer exists");
+    expect(app.thread.problem).toMatchObject({ code: "notFound", reason: { type: "noConversation" } });
     await app.open(1);
     expect(app.thread.problem).toBeNull();
   });
 
   test("steps over the answers of a comparison as one version", async () => {
     const { app, host } = await started("fresh");
-    const own = { model: null, preset: null };
+    const overrides = { model: null, preset: null };
     const { conversation, answers } = await host.compare(
       null,
       null,
       "What is the capital of France?",
       [],
       [
-        { own, adapters: [] },
-        { own, adapters: [] },
+        { overrides, adapters: [] },
+        { overrides, adapters: [] },
       ],
       { settings: app.thread.settings, systemPrompt: null, folder: null, adapters: [] },
     );
@@ -142,7 +143,8 @@ describe("a conversation", () => {
     await app.open(conversation.id);
     expect(app.thread.versions(answer.id)).toEqual({ ids: [second, answer.id], index: 1 });
     await app.thread.vote(first, true);
-    for (const one of [first, second]) expect(app.thread.versions(one)).toEqual({ ids: [first, answer.id], index: 0 });
+    for (const version of [first, second])
+      expect(app.thread.versions(version)).toEqual({ ids: [first, answer.id], index: 0 });
     await app.thread.vote(first, false);
     await host.send(conversation.id, first, "And of Spain?");
     await app.open(conversation.id, second);
@@ -151,15 +153,15 @@ describe("a conversation", () => {
 
   test("that has continued keeps its branch when another compared answer is preferred", async () => {
     const { app, host } = await started("fresh");
-    const own = { model: null, preset: null };
+    const overrides = { model: null, preset: null };
     const { conversation, answers } = await host.compare(
       null,
       null,
       "What is the capital of France?",
       [],
       [
-        { own, adapters: [] },
-        { own, adapters: [] },
+        { overrides, adapters: [] },
+        { overrides, adapters: [] },
       ],
       { settings: app.thread.settings, systemPrompt: null, folder: null, adapters: [] },
     );
@@ -218,8 +220,8 @@ describe("a streaming answer", () => {
     live.grow(1, [], delta(1, "Hello"));
     expect(textOf(live.merge(message(1)).parts)).toBe("Hello");
     expect(live.busy.get(1)).toBe(1);
-    const whole = message(1, { parts: plain("Hello, you"), state: { type: "complete" } });
-    expect(live.merge(whole)).toBe(whole);
+    const complete = message(1, { parts: plain("Hello, you"), state: { type: "complete" } });
+    expect(live.merge(complete)).toBe(complete);
     expect(live.busy.size).toBe(0);
   });
 
@@ -285,7 +287,7 @@ test("at most three notes, without duplicates", () => {
 test("a setting that cannot be saved is reverted", async () => {
   const { app, host } = await started();
   host.setSettings = async () => {
-    throw { code: "store", message: "The disk is full." };
+    throw detailed("store", "The disk is full.");
   };
   expect(await app.try(() => app.settings.change({ threads: 4 }))).toBe(false);
   expect(app.settings.value.threads).toBeNull();
@@ -324,7 +326,7 @@ describe("what is being edited", () => {
 });
 
 describe("what failed", () => {
-  const fails = (code: string) => () => Promise.reject({ code, message: `It is ${code}.` });
+  const fails = (code: string) => () => Promise.reject(detailed(code, `It is ${code}.`));
 
   test("because a person cancelled it is a note, not a problem", async () => {
     const { app } = await started();

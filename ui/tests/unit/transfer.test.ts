@@ -70,16 +70,16 @@ test.each([
 });
 
 test("a backup says what is not in it, a restoration what is not restored, a deletion what stays", () => {
-  const leftOut = [
+  const skipped = [
     { reason: "name" as const, count: 2, example: "runs/1/a" },
     { reason: "notAFile" as const, count: 1, example: "runs/1/link" },
   ];
-  const written = { path: "/x.hearthbackup", bytes: 1000, files: 3, leftOut };
+  const written = { path: "/x.hearthbackup", bytes: 1000, files: 3, skipped };
   expect(backupSentences(written)[1]).toBe(
     "3 files are not in the backup: 2 have names that cannot be used (“runs/1/a”), 1 is a link or another special file (“runs/1/link”).",
   );
-  expect(backupSentences({ ...written, leftOut: [] })).toHaveLength(1);
-  const pending = { madeAt: 0, conversations: 1, files: 3, aside: "/aside", leftOut: leftOut.slice(0, 1) };
+  expect(backupSentences({ ...written, skipped: [] })).toHaveLength(1);
+  const pending = { madeAt: 0, conversations: 1, files: 3, aside: "/aside", skipped: skipped.slice(0, 1) };
   expect(restoreSentences(pending, 0)[1]).toBe(
     "2 files of the backup are not restored: 2 have names that cannot be used (“runs/1/a”).",
   );
@@ -105,7 +105,7 @@ test("files that only exports have are told from datasets", () => {
 
 test("pinned conversations come first, in their own group", () => {
   const now = Date.now();
-  const one = (id: number, pinned: boolean) => ({
+  const summary = (id: number, pinned: boolean) => ({
     id,
     title: "",
     createdAt: 0,
@@ -115,7 +115,7 @@ test("pinned conversations come first, in their own group", () => {
     folder: null,
     tags: [],
   });
-  const groups = grouped([one(1, false), one(2, true), one(3, false)], now);
+  const groups = grouped([summary(1, false), summary(2, true), summary(3, false)], now);
   expect(groups.map(({ name, conversations }) => [name, conversations.map(({ id }) => id)])).toEqual([
     ["Pinned", [2]],
     ["Today", [1, 3]],

@@ -35,7 +35,9 @@ test.each([
   ["1 2<1 3<1 4<1", [[2, 4]], 3, [[2, 4], [3]]],
   ["1 2<1", [], 2, [[2]]],
 ])("%s with %j together: the versions of %s are %j", (links, groups, id, versions) => {
-  expect(tree(links).versions(id, (one) => groups.find((group) => group.includes(one)) ?? [])).toEqual(versions);
+  expect(tree(links).versions(id, (message) => groups.find((group) => group.includes(message)) ?? [])).toEqual(
+    versions,
+  );
 });
 
 test.each<[string, [number, ...number[]], number]>([

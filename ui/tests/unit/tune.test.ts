@@ -34,9 +34,9 @@ test.each([
 
 test("a forecast estimates the time only from a run of the same model", async () => {
   const runs = await new FakeHost(null).runs();
-  const known = forecast(data(), settings({ epochs: 3 }), "smollm2-135m-instruct", runs);
-  expect(known.seconds).toBeCloseTo(((58_210 / 412) * 371 * 3) / 538, 6);
-  expect(forecastText("Smol", known)).toBe(
+  const actual = forecast(data(), settings({ epochs: 3 }), "smollm2-135m-instruct", runs);
+  expect(actual.seconds).toBeCloseTo(((58_210 / 412) * 371 * 3) / 538, 6);
+  expect(forecastText("Smol", actual)).toBe(
     "Trains Smol on 371 examples for 3 epochs and validates on 41 others. About 4 min 52 s, going by the last run.",
   );
   expect(forecastText("Smol", forecast(data(), settings(), "another", runs))).toContain(
@@ -139,11 +139,12 @@ test.each([2, 3, 4])("every order of %i answers is about equally frequent, and t
   const rounds = 4800;
   const seen = new Map<string, number>();
   for (let round = 0; round < rounds; round++) {
-    // Ids as a store gives them: the answers of a comparison follow each other, the next one's a few later.
+    // Ids as a store gives them: the answers of a comparison follow each other, the next one's a
+    // few later.
     const answers = Array.from({ length: count }, (_, at) => ({ message: { id: round * (count + 1) + at } }));
     const order = shuffled(answers);
     expect(shuffled(answers.toReversed().sort((a, b) => a.message.id - b.message.id))).toEqual(order);
-    const key = order.map((one) => answers.indexOf(one)).join();
+    const key = order.map((value) => answers.indexOf(value)).join();
     seen.set(key, (seen.get(key) ?? 0) + 1);
   }
   const orders = [1, 1, 2, 6, 24][count] ?? 1;
@@ -166,14 +167,14 @@ test("a conversation is busy until both of two answers have ended", () => {
     createdAt: 0,
     model: null,
     stats: null,
-    leftOut: null,
+    dropped: null,
     adapters: [],
     comparison: null,
     better: false,
     rating: null,
     settings: null,
     edited: false,
-    own: null,
+    overrides: null,
   });
   live.merge(answer(1, "waiting"));
   live.merge(answer(2, "waiting"));
@@ -206,20 +207,20 @@ test("a run begins with the system prompt of the model's chats", async () => {
   const host = new FakeHost(null);
   const app = new App(host, { schedule: (callback) => callback() });
   await app.start();
-  const asked: unknown[] = [];
+  const requests: unknown[] = [];
   const inspect = host.inspectDataset.bind(host);
-  host.inspectDataset = (...args) => (asked.push(args[5]), inspect(...args));
+  host.inspectDataset = (...args) => (requests.push(args[5]), inspect(...args));
   const [dataset] = await host.datasets();
   if (!dataset) throw new Error("no dataset");
   await app.tune.prepare(dataset);
-  const usual = app.models.all.find(({ id }) => id === app.preparation.model)?.systemPrompt;
-  expect([usual, app.preparation.newRun()?.settings.systemPrompt]).toEqual([usual, usual]);
-  expect(usual).toBeTruthy();
+  const modelPrompt = app.models.all.find(({ id }) => id === app.preparation.model)?.systemPrompt;
+  expect([modelPrompt, app.preparation.newRun()?.settings.systemPrompt]).toEqual([modelPrompt, modelPrompt]);
+  expect(modelPrompt).toBeTruthy();
   app.preparation.set("systemPrompt", null);
   app.preparation.set("rank", 8);
   app.preparation.reset();
   expect(app.preparation.newRun()?.settings.systemPrompt).toBe(null);
-  app.preparation.set("systemPrompt", usual ?? null);
+  app.preparation.set("systemPrompt", modelPrompt ?? null);
   expect(app.preparation.changes).toEqual({});
-  expect(asked).toEqual([usual, null, usual]);
+  expect(requests).toEqual([modelPrompt, null, modelPrompt]);
 });

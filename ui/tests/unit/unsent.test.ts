@@ -1,6 +1,7 @@
 import { expect, test } from "vitest";
 import type { UnsentChange } from "../../src/lib/host";
 import { FakeHost } from "../../src/lib/host/fake";
+import { detailed } from "../../src/lib/host/fake/problems";
 import { App } from "../../src/lib/stores/app.svelte";
 import { UnsentSaver } from "../../src/lib/stores/unsent";
 import { started } from "./started";
@@ -36,22 +37,26 @@ async function restarted(host: FakeHost): Promise<App> {
 
 test("drafts, files and queued messages outlive a restart, each in its conversation", async () => {
   const { app, host } = await started();
-  const [one, other] = app.conversations.all.map(({ id }) => id);
-  if (one === undefined || other === undefined) throw new Error("no conversations");
+  const [first, second] = app.conversations.all.map(({ id }) => id);
+  if (first === undefined || second === undefined) throw new Error("no conversations");
   app.drafts.set(null, "Not begun");
-  await app.open(one);
-  app.drafts.set(one, "Half a thought");
-  app.attachments.set(one, [file]);
-  app.queue.add(one, "Later", [file]);
-  await app.open(other);
-  await until(async () => (await host.openConversation(one)).unsent.queue.length === 1);
-  const again = await restarted(host);
-  expect(again.drafts.get(null)).toBe("Not begun");
-  await again.open(other);
-  expect([again.drafts.get(other), again.attachments.get(other), again.queue.of(other)]).toEqual(["", [], []]);
-  await again.open(one);
-  expect([again.drafts.get(one), again.attachments.get(one)]).toEqual(["Half a thought", [file]]);
-  expect([again.queue.of(one).map(({ text, files }) => ({ text, files })), again.queue.isHeld(one)]).toEqual([
+  await app.open(first);
+  app.drafts.set(first, "Half a thought");
+  app.attachments.set(first, [file]);
+  app.queue.add(first, "Later", [file]);
+  await app.open(second);
+  await until(async () => (await host.openConversation(first)).unsent.queue.length === 1);
+  const reopened = await restarted(host);
+  expect(reopened.drafts.get(null)).toBe("Not begun");
+  await reopened.open(second);
+  expect([reopened.drafts.get(second), reopened.attachments.get(second), reopened.queue.of(second)]).toEqual([
+    "",
+    [],
+    [],
+  ]);
+  await reopened.open(first);
+  expect([reopened.drafts.get(first), reopened.attachments.get(first)]).toEqual(["Half a thought", [file]]);
+  expect([reopened.queue.of(first).map(({ text, files }) => ({ text, files })), reopened.queue.isHeld(first)]).toEqual([
     [{ text: "Later", files: [file] }],
     true,
   ]);
@@ -59,14 +64,14 @@ test("drafts, files and queued messages outlive a restart, each in its conversat
 
 test("what was typed is newer than what a conversation opens with", async () => {
   const { app, host } = await started();
-  const [one, other] = app.conversations.all.map(({ id }) => id);
-  if (one === undefined || other === undefined) throw new Error("no conversations");
-  await app.open(one);
+  const [first, second] = app.conversations.all.map(({ id }) => id);
+  if (first === undefined || second === undefined) throw new Error("no conversations");
+  await app.open(first);
   host.saveUnsent = () => new Promise(() => {});
-  app.drafts.set(one, "Typed");
-  await app.open(other);
-  await app.open(one);
-  expect(app.drafts.get(one)).toBe("Typed");
+  app.drafts.set(first, "Typed");
+  await app.open(second);
+  await app.open(first);
+  expect(app.drafts.get(first)).toBe("Typed");
 });
 
 test("a message is sent before its draft is removed from the app", async () => {
@@ -107,8 +112,8 @@ test("changes during a save are saved together, the last one last", async () => 
 test("what could not be saved is told once and saved with the next change", async () => {
   const host = new SlowHost();
   const problems: unknown[] = [];
-  const saver = new UnsentSaver(host, (thrown) => problems.push(thrown));
-  host.failure = { code: "storeBusy", message: "Busy." };
+  const saver = new UnsentSaver(host, (error) => problems.push(error));
+  host.failure = detailed("store", "Busy.");
   saver.change(1, { text: "a", files: [file] });
   await host.answer();
   saver.change(1, { text: "ab" });
@@ -127,8 +132,8 @@ test("what could not be saved is told once and saved with the next change", asyn
 test("a conversation that is gone for good is no problem", async () => {
   const host = new SlowHost();
   const problems: unknown[] = [];
-  const saver = new UnsentSaver(host, (thrown) => problems.push(thrown));
-  host.failure = { code: "notFound", message: "Gone." };
+  const saver = new UnsentSaver(host, (error) => problems.push(error));
+  host.failure = detailed("notFound", "Gone.");
   saver.change(1, { text: "a" });
   await host.answer();
   expect(problems).toEqual([]);
@@ -137,14 +142,14 @@ test("a conversation that is gone for good is no problem", async () => {
 test("a failure of a conversation that is gone hides no later one", async () => {
   const host = new SlowHost();
   const problems: unknown[] = [];
-  const saver = new UnsentSaver(host, (thrown) => problems.push(thrown));
-  host.failure = { code: "storeBusy", message: "Busy." };
+  const saver = new UnsentSaver(host, (error) => problems.push(error));
+  host.failure = detailed("store", "Busy.");
   saver.change(5, { text: "a" });
   await host.answer();
-  host.failure = { code: "notFound", message: "Gone." };
+  host.failure = detailed("notFound", "Gone.");
   saver.retry();
   await host.answer();
-  host.failure = { code: "storeBusy", message: "Busy." };
+  host.failure = detailed("store", "Busy.");
   saver.change(6, { text: "b" });
   await host.answer();
   expect(problems.length).toBe(2);
@@ -174,7 +179,7 @@ test("a message that cannot be sent keeps all files, also too many", async () =>
   const files = (count: number) => Array.from({ length: count }, () => file);
   host.send = async () => {
     app.attachments.set(null, files(30));
-    throw { code: "busy", message: "Busy." };
+    throw detailed("busy", "Busy.");
   };
   app.attachments.set(null, files(40));
   await app.send("Hello");
@@ -195,8 +200,8 @@ test("after a reload, conversations show that their answers are being generated"
   await app.send("Tell me a long story.");
   const { id } = app.thread;
   if (id === null) throw new Error("no conversation");
-  const again = await restarted(host);
-  expect(again.thread.live.busy.has(id)).toBe(true);
+  const reopened = await restarted(host);
+  expect(reopened.thread.live.busy.has(id)).toBe(true);
   // An answer that ends before the app says that it is being generated has ended.
   const snapshot = host.snapshot.bind(host);
   host.snapshot = async () => {

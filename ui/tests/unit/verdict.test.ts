@@ -1,4 +1,5 @@
 import { expect, test } from "vitest";
+import type { Verification } from "../../src/lib/host";
 import { verdict, verificationText, type Scores } from "../../src/lib/tune/verdict";
 
 const scores = (
@@ -35,16 +36,18 @@ test("says by how much and what to do", () => {
 });
 
 test("an export of an adapter that changes nothing neither passes nor fails", () => {
-  const verified = {
+  const verified: Verification = {
     passed: true,
     learned: true,
     prompts: 4,
     divergence: 0,
     taught: 0.5,
     sameText: 4,
-    summary: "100.0 % of the training is retained.",
+    result: { type: "matches", retainedPercent: 100, same: 4, prompts: 4 },
   };
-  expect(verificationText(verified)).toEqual({ tone: "good", result: "Passed.", why: verified.summary });
+  const { tone, result, why } = verificationText(verified);
+  expect([tone, result]).toEqual(["good", "Passed."]);
+  expect(why).toContain("4 of 4 prompts");
   expect(verificationText({ ...verified, learned: false })).toEqual({
     tone: "plain",
     result: "",

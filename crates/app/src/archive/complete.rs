@@ -1,8 +1,8 @@
-//! Puts an extracted backup in place of the present data, when the app starts.
+//! Replaces the current data by an extracted backup when the app starts.
 //!
-//! First everything present is moved aside, then the backup's files to their places, each by a
-//! rename; the file [`PENDING`] says which of the two is in progress. A process killed at any point
-//! is continued by the next start, which calls [`complete`] before it opens the store.
+//! First the current data is moved aside, then the backup's files are moved into place, each by a
+//! rename. The file [`PENDING`] has the phase that is in progress. If the process is killed, the
+//! next start continues: it calls [`complete`] before it opens the store.
 
 use super::{FOLDERS, PENDING, STAGING};
 use crate::{
@@ -10,6 +10,7 @@ use crate::{
     wire::{PendingRestore, Problem, ProblemCode},
 };
 use hearth_formats::durable;
+use hearth_protocol::DataReason;
 use serde::{Deserialize, Serialize};
 use std::{
     fs, io,
@@ -21,7 +22,7 @@ use std::{
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct Pending {
     phase: Phase,
-    /// The folder in the data folder to which the present data is moved.
+    /// The folder in the data folder to which the current data is moved.
     aside: PathBuf,
     /// Whether the backup is in the second folder of [`STAGING`].
     #[serde(default)]
@@ -31,9 +32,9 @@ pub(super) struct Pending {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 enum Phase {
-    /// The present data is moved aside.
+    /// The current data is moved aside.
     Aside,
-    /// The backup's files are moved to their places.
+    /// The backup's files are moved into place.
     Place,
 }
 
@@ -53,24 +54,25 @@ impl Pending {
     }
 }
 
-/// An empty folder to extract a backup into, which the pending one is not in.
+/// Creates an empty staging folder for a backup, other than the folder of the pending one.
 pub(super) fn new_staging(data: &Path) -> Result<PathBuf, Problem> {
     let [first, second] = STAGING.map(|name| data.join(name));
     let staging = match pending(data) {
         Some(pending) if pending.staging(data) == first => second,
         _ => first,
     };
-    let created = remove_folder(&staging).and_then(|()| crate::permissions::create_private_folder(&staging));
-    created.map_err(|error| super::failed(&staging, &error))?;
+    remove_folder(&staging)
+        .and_then(|()| crate::permissions::create_private_folder(&staging))
+        .map_err(|error| super::failed(&staging, &error))?;
     Ok(staging)
 }
 
-/// Makes an extracted backup pending, in place of the one before.
+/// Makes an extracted backup pending. It replaces a backup that is pending already.
 pub(super) fn begin(data: &Path, pending: &Pending) -> Result<(), Problem> {
     save(data, pending).map_err(|error| super::failed(&data.join(PENDING), &error))?;
     for other in STAGING.map(|name| data.join(name)) {
         if other != pending.staging(data) {
-            // The next start would remove it.
+            // An error is ignored, because the next start removes the folder.
             let _ = remove_folder(&other);
         }
     }
@@ -92,25 +94,25 @@ pub(super) fn cancel(data: &Path) -> Result<(), Problem> {
     remove().map_err(|error| super::failed(data, &error))
 }
 
-/// Completes a pending restoration, and removes the remains of one that was not extracted
-/// completely. Call it before the store is opened, while its folder is locked.
+/// Completes a pending restoration, and removes the files of one that was not extracted completely.
+/// Must be called before the store is opened, while its folder is locked.
 ///
 /// # Errors
 /// A file cannot be moved; the next call continues.
 pub(crate) fn complete(data: &Path) -> Result<(), Problem> {
-    let done = match pending(data) {
+    let folder = || data.display().to_string();
+    let result = match pending(data) {
         Some(pending) => put_in_place(data, pending),
-        None if data.join(PENDING).exists() => Err(io::Error::other("its file cannot be read")),
+        None if data.join(PENDING).exists() => {
+            let (folder, name) = (folder(), PENDING.to_owned());
+            let reason = DataReason::RestoreUnreadable { folder, name };
+            return Err(Problem::new(ProblemCode::Store, reason));
+        }
         None => remove_staging(data),
     };
-    done.map_err(|error| Problem {
-        code: ProblemCode::Store,
-        message: format!(
-            "The restoration of a backup could not be completed in {}: {error}. Nothing is lost: the data from before \
-             is there or in a folder “hearth-set-aside-…” in it. Check that the folder is writable, then start Hearth \
-             again.",
-            data.display()
-        ),
+    result.map_err(|error| {
+        let (folder, detail) = (folder(), error.to_string());
+        Problem::new(ProblemCode::Store, DataReason::RestoreIncomplete { folder, detail })
     })
 }
 
@@ -118,13 +120,13 @@ fn put_in_place(data: &Path, mut pending: Pending) -> io::Result<()> {
     let aside = data.join(pending.aside.file_name().unwrap_or_default());
     let staging = pending.staging(data);
     if pending.phase == Phase::Aside && !staging.join(store::FILE).exists() {
-        // Its beginning failed, and its files were removed: nothing was moved yet.
+        // The extraction failed and its files were removed. Nothing was moved yet.
         durable::remove_file(&data.join(PENDING))?;
         return remove_staging(data);
     }
     if pending.phase == Phase::Aside {
         crate::permissions::create_private_folder(&aside)?;
-        for name in present() {
+        for name in replaced_entries() {
             rename(&data.join(&name), &aside.join(&name))?;
         }
         durable::sync_folder(&aside)?;
@@ -142,18 +144,18 @@ fn put_in_place(data: &Path, mut pending: Pending) -> io::Result<()> {
 }
 
 /// The entries of the data folder that a backup replaces.
-fn present() -> impl Iterator<Item = String> {
-    let endings = ["-wal", "-shm", ""]
+fn replaced_entries() -> impl Iterator<Item = String> {
+    let store_files = ["-wal", "-shm", ""]
         .iter()
-        .map(|ending| format!("{}{ending}", store::FILE));
-    endings.chain(FOLDERS.map(str::to_owned))
+        .map(|suffix| format!("{}{suffix}", store::FILE));
+    store_files.chain(FOLDERS.map(str::to_owned))
 }
 
-/// Renames, if the source exists: a rename before a kill is not repeated.
+/// Renames a file or folder if the source exists. A missing source was renamed before a kill.
 fn rename(from: &Path, to: &Path) -> io::Result<()> {
     match fs::rename(from, to) {
         Err(error) if error.kind() == io::ErrorKind::NotFound && !from.exists() => Ok(()),
-        renamed => renamed,
+        result => result,
     }
 }
 
@@ -164,7 +166,7 @@ fn remove_staging(data: &Path) -> io::Result<()> {
 fn remove_folder(folder: &Path) -> io::Result<()> {
     match fs::remove_dir_all(folder) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        removed => removed,
+        result => result,
     }
 }
 

@@ -1,10 +1,10 @@
-//! Checks a backup and extracts it beside the present data.
+//! Checks a backup and extracts it beside the current data.
 
 use super::{
     complete::{self, Pending},
     failed,
-    left_out::LeftOutCounts,
     manifest::{self, Entry, Manifest},
+    skipped_files::SkippedFileCounts,
     space::check_space,
 };
 use crate::{
@@ -14,9 +14,10 @@ use crate::{
     permissions,
     shared::Shared,
     store::{self, Restored, StoreError},
-    wire::{Event, LeftOutReason, PendingRestore, Problem, ProblemCode},
+    wire::{Event, PendingRestore, Problem, ProblemCode, SkippedFileReason},
 };
 use hearth_formats::{durable, hex};
+use hearth_protocol::{BackupDamage, DataReason, DiskContents, StoreFault};
 use sha2::{Digest, Sha256};
 use std::{
     fs::{self, File},
@@ -27,20 +28,20 @@ use zip::ZipArchive;
 
 type Archive = ZipArchive<BufReader<File>>;
 
-/// Extracts a backup. The present data stays until [`complete::complete`].
+/// Extracts a backup. The current data is kept until [`complete::complete`] replaces it.
 ///
 /// # Errors
 /// The archive is damaged, no backup, from a newer Hearth or not as Hearth writes it, the disk has
-/// too little room, or the extraction was cancelled; nothing was changed.
+/// too little space, or the extraction was cancelled. Nothing was changed.
 pub(super) fn extract(path: &Path, shared: &Shared, cancellable: &Cancellable) -> Result<PendingRestore, Problem> {
     let data = &shared.data;
     if !fs::metadata(path).map_err(|error| failed(path, &error))?.is_file() {
-        return Err(damaged(path, "it is not a file"));
+        return Err(damaged(path, BackupDamage::NotAFile));
     }
     let file = File::open(path).map_err(|error| failed(path, &error))?;
-    let mut archive = ZipArchive::new(BufReader::new(file)).map_err(|error| damaged(path, &error.to_string()))?;
+    let mut archive = ZipArchive::new(BufReader::new(file)).map_err(|error| unreadable(path, error))?;
     let manifest = read_manifest(path, &mut archive)?;
-    check_space(data, manifest.bytes(), "The backup")?;
+    check_space(data, manifest.bytes(), DiskContents::RestoredBackup)?;
     let staging = complete::new_staging(data)?;
     let extraction = Extraction {
         path,
@@ -49,14 +50,14 @@ pub(super) fn extract(path: &Path, shared: &Shared, cancellable: &Cancellable) -
         cancellable,
         done: 0,
         percent: Percent::new(manifest.bytes()),
-        left_out: LeftOutCounts::default(),
+        skipped: SkippedFileCounts::default(),
     };
-    let extracted = extraction.run(&mut archive, &manifest);
-    if extracted.is_err() {
-        // It would take up space.
+    let result = extraction.run(&mut archive, &manifest);
+    if result.is_err() {
+        // A partial copy takes up space.
         let _ = fs::remove_dir_all(&staging);
     }
-    extracted
+    result
 }
 
 /// The extraction of the files of a backup.
@@ -68,7 +69,7 @@ struct Extraction<'a> {
     /// Bytes written.
     done: u64,
     percent: Percent,
-    left_out: LeftOutCounts,
+    skipped: SkippedFileCounts,
 }
 
 impl Extraction<'_> {
@@ -81,28 +82,28 @@ impl Extraction<'_> {
         sync(self.staging).map_err(|error| failed(self.staging, &error))?;
         self.refuse_if_cancelled()?;
         let data = &self.shared.data;
-        let about = PendingRestore {
+        let restore = PendingRestore {
             made_at: manifest.made_at,
             conversations,
-            files: (manifest.files.len() as u32).saturating_sub(self.left_out.count()),
-            left_out: self.left_out.into_list(),
+            files: (manifest.files.len() as u32).saturating_sub(self.skipped.count()),
+            skipped: self.skipped.into_list(),
             aside: data
                 .join(format!("hearth-set-aside-{}", store::now()))
                 .display()
                 .to_string(),
         };
-        complete::begin(data, &Pending::new(about.clone(), self.staging))?;
-        Ok(about)
+        complete::begin(data, &Pending::new(restore.clone(), self.staging))?;
+        Ok(restore)
     }
 
-    /// Checks and prepares the extracted store. It may be someone else's.
+    /// Checks and prepares the extracted store, which is untrusted.
     fn prepare_store(&self, manifest: &Manifest) -> Result<u32, Problem> {
         let settings = self.shared.settings();
         let restored = Restored {
             old: Path::new(&manifest.data_folder),
             new: &self.shared.data,
             settings: &[
-                // The token of this machine is sent to this address.
+                // This machine's token is sent to this address.
                 ("hubEndpoint", to_json(&settings.hub_endpoint)),
                 ("offline", to_json(&settings.offline)),
                 // These folders are scanned without a request by the user.
@@ -110,63 +111,73 @@ impl Extraction<'_> {
             ],
         };
         store::prepare_restored(self.staging, &restored).map_err(|error| match error {
-            StoreError::Foreign(_) => damaged(self.path, &format!("its store is not as Hearth writes it. {error}")),
-            StoreError::Corrupt { detail, .. } => damaged(self.path, &format!("its store is corrupt ({detail})")),
+            StoreError::Foreign(fault) => damaged(self.path, BackupDamage::ForeignStore { fault }),
+            StoreError::OtherProgram { .. } => {
+                let fault = StoreFault::OtherProgram;
+                damaged(self.path, BackupDamage::ForeignStore { fault })
+            }
+            StoreError::Corrupt { detail, .. } => damaged(self.path, BackupDamage::CorruptStore { detail }),
             error => error.into(),
         })
     }
 
     fn refuse_if_cancelled(&self) -> Result<(), Problem> {
-        let checked = self.cancellable.check();
-        checked.map_err(|_| cancelled("The restoration was cancelled. Nothing was changed."))
+        let result = self.cancellable.check();
+        result.map_err(|_| cancelled(DataReason::RestoreCancelled))
     }
 
-    /// Extracts a file. One whose name this system does not allow is left out; the store is not.
+    /// Extracts a file. A file whose name this system does not allow is skipped.
     fn add(&mut self, archive: &mut Archive, file: &Entry) -> Result<(), Problem> {
         let mut entry = archive
             .by_name(&file.path)
-            .map_err(|error| damaged(self.path, &format!("{}: {error}", file.path)))?;
+            .map_err(|error| self.unreadable(file, error))?;
         if !manifest::is_possible_here(&file.path) {
-            self.left_out.add(LeftOutReason::Name, &file.path);
+            self.skipped.add(SkippedFileReason::Name, &file.path);
             return Ok(());
         }
         let target = self.staging.join(&file.path);
         let out = match create(&target) {
-            Err(error) if is_of_name(&error) => {
-                self.left_out.add(LeftOutReason::Name, &file.path);
+            Err(error) if is_name_error(&error) => {
+                self.skipped.add(SkippedFileReason::Name, &file.path);
                 return Ok(());
             }
-            created => created.map_err(|error| failed(&target, &error))?,
+            result => result.map_err(|error| failed(&target, &error))?,
         };
         self.copy(&mut entry, out, file, &target)
     }
 
     fn copy(&mut self, entry: &mut impl Read, mut out: File, file: &Entry, target: &Path) -> Result<(), Problem> {
-        let is_damaged = |why: String| damaged(self.path, &format!("{} {why}", file.path));
-        let (mut digest, mut left) = (Sha256::new(), file.bytes);
+        let (mut digest, mut remaining) = (Sha256::new(), file.bytes);
         let mut buffer = vec![0; 1 << 18];
         loop {
-            let read = entry
-                .read(&mut buffer)
-                .map_err(|error| is_damaged(format!("cannot be read: {error}")))?;
-            if read == 0 {
+            let count = entry.read(&mut buffer).map_err(|error| self.unreadable(file, error))?;
+            if count == 0 {
                 break;
             }
-            left = left
-                .checked_sub(read as u64)
-                .ok_or_else(|| is_damaged("is larger than its list of files says".to_owned()))?;
-            digest.update(&buffer[..read]);
-            out.write_all(&buffer[..read]).map_err(|error| failed(target, &error))?;
-            self.done += read as u64;
+            remaining = remaining.checked_sub(count as u64).ok_or_else(|| {
+                let name = file.path.clone();
+                damaged(self.path, BackupDamage::TooLarge { name })
+            })?;
+            digest.update(&buffer[..count]);
+            out.write_all(&buffer[..count])
+                .map_err(|error| failed(target, &error))?;
+            self.done += count as u64;
             if let Some(fraction) = self.percent.advance(self.done) {
                 self.shared.emit(Event::RestoreProgress { fraction });
             }
             self.refuse_if_cancelled()?;
         }
-        if left > 0 || hex(digest.finalize()) != file.sha256 {
-            return Err(is_damaged("has another hash than its list of files says".to_owned()));
+        if remaining > 0 || hex(digest.finalize()) != file.sha256 {
+            let name = file.path.clone();
+            return Err(damaged(self.path, BackupDamage::OtherHash { name }));
         }
         out.sync_all().map_err(|error| failed(target, &error))
+    }
+
+    /// The problem of a file in the archive.
+    fn unreadable(&self, file: &Entry, error: impl ToString) -> Problem {
+        let (name, detail) = (file.path.clone(), error.to_string());
+        damaged(self.path, BackupDamage::Unreadable { name, detail })
     }
 }
 
@@ -178,8 +189,8 @@ fn create(target: &Path) -> io::Result<File> {
 }
 
 /// Whether a file could not be created because of its name: the file system does not allow it, or
-/// does not distinguish it from another one, by case or by the form of a letter.
-fn is_of_name(error: &io::Error) -> bool {
+/// does not distinguish it from another one, by case or by Unicode normalization.
+fn is_name_error(error: &io::Error) -> bool {
     use io::ErrorKind::{AlreadyExists, InvalidFilename, InvalidInput, IsADirectory, NotADirectory};
     #[cfg(unix)]
     let is_encoding = error.raw_os_error() == Some(libc::EILSEQ);
@@ -193,38 +204,30 @@ fn is_of_name(error: &io::Error) -> bool {
 }
 
 fn read_manifest(path: &Path, archive: &mut Archive) -> Result<Manifest, Problem> {
-    let no_backup = || Problem {
-        code: ProblemCode::DataInvalid,
-        message: format!(
-            "{} is not a backup of Hearth. Choose a file that Hearth wrote as a backup.",
-            path.display()
-        ),
-    };
-    let entry = archive.by_name(manifest::FILE).map_err(|_| no_backup())?;
+    let display = || path.display().to_string();
+    let not_a_backup = || Problem::new(ProblemCode::DataInvalid, DataReason::NotABackup { path: display() });
+    let entry = archive.by_name(manifest::FILE).map_err(|_| not_a_backup())?;
     let mut text = Vec::new();
     entry
         .take(manifest::MAX_BYTES + 1)
         .read_to_end(&mut text)
-        .map_err(|error| damaged(path, &error.to_string()))?;
-    let manifest: Manifest = serde_json::from_slice(&text).map_err(|_| no_backup())?;
+        .map_err(|error| unreadable(path, error))?;
+    let manifest: Manifest = serde_json::from_slice(&text).map_err(|_| not_a_backup())?;
     if manifest.hearth_backup > manifest::VERSION {
-        return Err(Problem {
-            code: ProblemCode::DataInvalid,
-            message: format!(
-                "{} was written by a newer Hearth ({}). Install that one to restore it.",
-                path.display(),
-                manifest.version.chars().take(40).collect::<String>()
-            ),
-        });
+        let reason = DataReason::BackupNewer {
+            path: display(),
+            version: manifest.version.chars().take(40).collect(),
+        };
+        return Err(Problem::new(ProblemCode::DataInvalid, reason));
     }
     if manifest.has_valid_paths() {
         Ok(manifest)
     } else {
-        Err(damaged(path, "its list of files is not that of a backup"))
+        Err(damaged(path, BackupDamage::FileList))
     }
 }
 
-/// Syncs the entries of a folder and of those in it.
+/// Syncs a folder and its subfolders.
 fn sync(folder: &Path) -> io::Result<()> {
     for entry in fs::read_dir(folder)? {
         let entry = entry?;
@@ -235,12 +238,13 @@ fn sync(folder: &Path) -> io::Result<()> {
     durable::sync_folder(folder)
 }
 
-fn damaged(path: &Path, why: &str) -> Problem {
-    Problem {
-        code: ProblemCode::DataInvalid,
-        message: format!(
-            "The backup {} is damaged: {why}. Nothing was changed. Use another copy of it.",
-            path.display()
-        ),
-    }
+/// The problem of an archive.
+fn unreadable(path: &Path, error: impl ToString) -> Problem {
+    let detail = error.to_string();
+    damaged(path, BackupDamage::Archive { detail })
+}
+
+fn damaged(path: &Path, damage: BackupDamage) -> Problem {
+    let path = path.display().to_string();
+    Problem::new(ProblemCode::DataInvalid, DataReason::BackupDamaged { path, damage })
 }

@@ -1,7 +1,7 @@
 //! The manifest of a backup: `manifest.json`, the last entry of the archive.
 
 use super::FOLDERS;
-use crate::{device_name::is_device_name, presets, store, wire::LeftOutReason};
+use crate::{device_name::is_device_name, presets, store, wire::SkippedFileReason};
 use serde::{Deserialize, Serialize};
 use std::{
     collections::HashSet,
@@ -11,7 +11,7 @@ use std::{
 /// The entry of the manifest.
 pub(super) const FILE: &str = "manifest.json";
 
-/// The version that is written.
+/// The version of the format that is written.
 pub(super) const VERSION: u32 = 1;
 
 /// Most bytes of a manifest.
@@ -20,10 +20,10 @@ pub(super) const MAX_BYTES: u64 = 256 << 20;
 /// Most files of a backup.
 pub(super) const MAX_FILES: usize = 500_000;
 
-/// Most folders of a path, with its file.
+/// Most components of a path.
 const MAX_DEPTH: usize = 64;
 
-/// Most bytes of a path: an archive keeps the length in 16 bits.
+/// Most bytes of a path, because a ZIP archive stores its length in 16 bits.
 const MAX_PATH_BYTES: usize = 16 << 10;
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -42,7 +42,7 @@ pub(super) struct Manifest {
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Entry {
-    /// With `/`, in the archive and in the data folder.
+    /// The path in the archive and in the data folder, with `/`.
     pub path: String,
     pub bytes: u64,
     /// Hexadecimal.
@@ -74,41 +74,41 @@ pub(super) fn is_valid(path: &str) -> bool {
     refused(path).is_none()
 }
 
-/// The reason why no backup has a file with this path. `None` means that the path is valid.
-pub(super) fn refused(path: &str) -> Option<LeftOutReason> {
+/// The reason why a file with this path is skipped. `None` means that the path is valid.
+pub(super) fn refused(path: &str) -> Option<SkippedFileReason> {
     if path == store::FILE {
         return None;
     }
     let parts: Vec<&str> = path.split('/').collect();
     let is_name = |part: &&str| !matches!(*part, "" | "." | "..") && !part.contains('\0');
     if parts.len() < 2 || path.len() > MAX_PATH_BYTES || !FOLDERS.contains(&parts[0]) || !parts.iter().all(is_name) {
-        return Some(LeftOutReason::Name);
+        return Some(SkippedFileReason::Name);
     }
     if parts.len() > MAX_DEPTH {
-        return Some(LeftOutReason::TooDeep);
+        return Some(SkippedFileReason::TooDeep);
     }
-    let is_other = parts[0] == presets::FOLDER && !presets::is_file(&parts[1..]);
-    is_other.then_some(LeftOutReason::NotAPreset)
+    let is_no_preset = parts[0] == presets::FOLDER && !presets::is_file(&parts[1..]);
+    is_no_preset.then_some(SkippedFileReason::NotAPreset)
 }
 
-/// Whether no file in a folder with this path is in a backup.
+/// Whether a folder is so deep that its files are not in a backup.
 pub(super) fn is_too_deep(folder: &str) -> bool {
     folder.split('/').count() >= MAX_DEPTH
 }
 
-/// Whether this system has files with the names of a valid path. One of them may mean a device or
-/// another folder on it.
+/// Whether this system allows the names in a valid path. A name may denote a device or another
+/// folder.
 pub(super) fn is_possible_here(path: &str) -> bool {
     path.split('/').all(|part| {
         let mut components = Path::new(part).components();
-        let is_one = matches!(components.next(), Some(Component::Normal(name)) if name == part);
-        is_one && components.next().is_none() && (!cfg!(windows) || is_possible_on_windows(part))
+        let is_normal = matches!(components.next(), Some(Component::Normal(name)) if name == part);
+        is_normal && components.next().is_none() && (!cfg!(windows) || is_possible_on_windows(part))
     })
 }
 
 fn is_possible_on_windows(name: &str) -> bool {
-    let is_odd = |c: char| c.is_control() || r#"<>:"/\|?*"#.contains(c);
-    !name.contains(is_odd) && !name.ends_with(['.', ' ']) && !is_device_name(name)
+    let is_forbidden = |c: char| c.is_control() || r#"<>:"/\|?*"#.contains(c);
+    !name.contains(is_forbidden) && !name.ends_with(['.', ' ']) && !is_device_name(name)
 }
 
 #[cfg(test)]

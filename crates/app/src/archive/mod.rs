@@ -1,14 +1,14 @@
-//! Backup and restoration of everything that the user made, as one file: a ZIP archive of the
-//! store, the runs with their adapters, the datasets made here, the presets, and a manifest with
-//! their hashes. Models, caches and files outside the data folder are not in it.
+//! Backup and restoration of the user's data as one file: a ZIP archive of the store, the runs with
+//! their adapters, the datasets in the data folder, the presets, and a manifest with hashes. It
+//! does not contain models, caches and files outside of the data folder.
 //!
-//! A backup is checked and extracted next to the present data. The restoration is completed at the
+//! A backup is checked and extracted beside the current data. The restoration is completed at the
 //! next start of the app, before the store is opened ([`complete`]).
 
 mod complete;
 mod extract;
-mod left_out;
 mod manifest;
+mod skipped_files;
 mod space;
 mod write;
 
@@ -20,30 +20,28 @@ use crate::{
     data_work::Work,
     presets, relocation,
     shared::{Shared, is_unfinished},
-    wire::{DataPlace, PendingRestore, Problem, ProblemCode, WrittenBackup},
+    wire::{DataPlace, PendingRestore, Problem, ProblemCode, Run, WrittenBackup},
 };
-use std::path::{Path, PathBuf};
+use hearth_protocol::DataReason;
+use std::{
+    io,
+    path::{Path, PathBuf},
+};
 
-/// The folders of the data folder that a backup holds.
+/// The folders of the data folder that a backup contains.
 const FOLDERS: [&str; 3] = ["runs", "datasets", presets::FOLDER];
 
-/// Folders of an extracted backup, until it is in place: one may be pending while another one is
-/// extracted.
+/// Staging folders of extracted backups. There are two, because one backup may be pending while
+/// another one is extracted.
 const STAGING: [&str; 2] = ["hearth-restore", "hearth-restore-2"];
 
-/// The file that says that an extracted backup is complete and shall be put in place.
+/// The file that marks an extracted backup as complete and pending.
 const PENDING: &str = "hearth-restore.json";
 
-/// An answer that has ended and could not be saved would be missing in a backup.
+/// Refuses a backup while an ended answer is not saved, because the backup would not contain it.
 fn refuse_with_unsaved(shared: &Shared) -> Result<(), Problem> {
     if shared.live().values().any(|message| !is_unfinished(message)) {
-        Err(Problem {
-            code: ProblemCode::Busy,
-            message:
-                "An answer is not saved yet, so it would not be in the backup. Free some space on the disk, close the \
-             program that uses the store or wait for the import, then try again."
-                    .to_owned(),
-        })
+        Err(Problem::new(ProblemCode::Busy, DataReason::BackupWithUnsavedAnswer))
     } else {
         Ok(())
     }
@@ -84,8 +82,7 @@ impl App {
     }
 
     /// Checks and extracts a backup, with [`Event::RestoreProgress`](crate::wire::Event). It
-    /// replaces the present data at the next start, in place of a backup restored before; until
-    /// then nothing changes.
+    /// replaces the current data at the next start. A backup that is pending already is discarded.
     pub async fn restore_backup(&self, path: PathBuf) -> Result<PendingRestore, Problem> {
         let in_progress = self.shared.data_work.begin(Work::Restoration)?;
         let cancellable = self.shared.restorations.begin();
@@ -103,7 +100,7 @@ impl App {
         self.shared.restorations.cancel();
         self.shared
             .blocking(|shared| {
-                // Once the extraction has noticed.
+                // Waits until the extraction has stopped.
                 let _not_extracting = shared.data_work.begin_after_same(Work::Restoration)?;
                 complete::cancel(&shared.data)
             })
@@ -111,41 +108,31 @@ impl App {
     }
 }
 
-/// The files of an active run change while they would be copied.
+/// Refuses work during an active run, whose files change while they are copied.
 pub(crate) fn refuse_during_run(shared: &Shared) -> Result<(), Problem> {
     match shared.active_run() {
         None => Ok(()),
-        Some(run) => Err(Problem {
-            code: ProblemCode::Busy,
-            message: format!(
-                "The run “{}” is active. Stop it or wait until it is done, then try again.",
-                run.name
-            ),
-        }),
+        Some(Run { name, .. }) => Err(Problem::new(ProblemCode::Busy, DataReason::RunActive { name })),
     }
 }
 
-/// The next start of the present folder replaces its data.
+/// Refuses work while a restoration is pending, because the next start replaces the data.
 pub(crate) fn refuse_during_restoration(shared: &Shared) -> Result<(), Problem> {
     match complete::pending(&shared.data) {
         None => Ok(()),
-        Some(_) => Err(Problem {
-            code: ProblemCode::Busy,
-            message: "A backup is restored at the next start. Restart Hearth or cancel that first.".to_owned(),
-        }),
+        Some(_) => Err(Problem::new(ProblemCode::Busy, DataReason::RestorePending)),
     }
 }
 
 /// The problem of a file or folder at which a backup or a restoration failed.
-fn failed(path: &Path, error: &std::io::Error) -> Problem {
-    Problem {
-        code: match error.kind() {
-            std::io::ErrorKind::StorageFull => ProblemCode::DiskFull,
-            _ => ProblemCode::FileUnreadable,
-        },
-        message: format!(
-            "{} could not be read or written: {error}. Nothing was changed.",
-            path.display()
-        ),
-    }
+fn failed(path: &Path, error: &io::Error) -> Problem {
+    let code = match error.kind() {
+        io::ErrorKind::StorageFull => ProblemCode::DiskFull,
+        _ => ProblemCode::FileUnreadable,
+    };
+    let reason = DataReason::BackupFailed {
+        path: path.display().to_string(),
+        detail: error.to_string(),
+    };
+    Problem::new(code, reason)
 }

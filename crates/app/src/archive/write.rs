@@ -2,17 +2,18 @@
 
 use super::{
     FOLDERS, failed,
-    left_out::LeftOutCounts,
     manifest::{self, Entry, Manifest},
+    skipped_files::SkippedFileCounts,
     space::check_space,
 };
 use crate::{
-    export::unwritable,
+    export::Failure,
     shared::Shared,
     store,
-    wire::{LeftOutReason, Problem, ProblemCode, WrittenBackup},
+    wire::{Problem, ProblemCode, SkippedFileReason, WrittenBackup},
 };
 use hearth_formats::{durable, hex};
+use hearth_protocol::{DataReason, DiskContents};
 use sha2::{Digest, Sha256};
 use std::{
     fs::{self, File},
@@ -21,77 +22,75 @@ use std::{
 };
 use zip::{CompressionMethod, ZipWriter, result::ZipError, write::SimpleFileOptions};
 
-/// The copy of the store that is put into the archive, in the data folder, so that it is private.
+/// Name of the store's copy for the archive. It is in the data folder, so that it is private.
 const COPY: &str = "hearth.db-archive";
 
+/// Writes a backup of the data folder to `path`.
 pub(super) fn write(shared: &Shared, path: &Path) -> Result<WrittenBackup, Problem> {
     let folder = path.parent().and_then(|folder| fs::canonicalize(folder).ok());
     let data = fs::canonicalize(&shared.data).map_err(|error| failed(&shared.data, &error))?;
     if folder.as_ref().is_some_and(|folder| folder.starts_with(&data)) {
-        return Err(Problem {
-            code: ProblemCode::BadRequest,
-            message: "A backup inside Hearth's data folder would be lost with it. Choose another folder.".to_owned(),
-        });
+        return Err(Problem::new(ProblemCode::BadRequest, DataReason::BackupInDataFolder));
     }
-    let found = Found::read(&shared.data).map_err(|error| failed(&shared.data, &error))?;
+    let data_files = BackupFiles::list(&shared.data).map_err(|error| failed(&shared.data, &error))?;
     if let Some(folder) = &folder {
-        let store = fs::metadata(shared.store.path()).map_or(0, |about| about.len());
-        check_space(folder, found.bytes.saturating_add(store), "A backup of everything")?;
+        let store = fs::metadata(shared.store.path()).map_or(0, |metadata| metadata.len());
+        check_space(folder, data_files.bytes.saturating_add(store), DiskContents::NewBackup)?;
     }
     let copy = shared.data.join(COPY);
     durable::remove_file(&copy).map_err(|error| failed(&copy, &error))?;
-    let written = copy_store(shared, &copy).and_then(|()| {
-        let mut about = (0, LeftOutCounts::default());
+    let result = copy_store(shared, &copy).and_then(|()| {
+        let mut counts = (0, SkippedFileCounts::default());
         durable::write_file(path, |out| {
-            about = write_archive(shared, &copy, found, out)?;
-            Ok::<(), io::Error>(())
+            counts = write_archive(shared, &copy, data_files, out)?;
+            Ok::<(), Failure>(())
         })
-        .map_err(|error| unwritable(path, &error))?;
-        Ok(about)
+        .map_err(|failure| failure.into_problem(path))?;
+        Ok(counts)
     });
-    // It would take up space.
+    // The copy takes up space.
     let _ = fs::remove_file(&copy);
-    let (files, left_out) = written?;
+    let (files, skipped) = result?;
     Ok(WrittenBackup {
         files,
-        left_out: left_out.into_list(),
+        skipped: skipped.into_list(),
         path: path.display().to_string(),
-        bytes: fs::metadata(path).map_or(0, |about| about.len()),
+        bytes: fs::metadata(path).map_or(0, |metadata| metadata.len()),
     })
 }
 
 /// Copies the store, and checks that the copy can be restored.
 fn copy_store(shared: &Shared, copy: &Path) -> Result<(), Problem> {
     shared.store.copy_to(copy)?;
-    store::check_copy(copy).map_err(|error| Problem {
-        code: error.code(),
-        message: format!("No backup was written, because it could not be restored. {error}"),
+    store::check_copy(copy).map_err(|error| {
+        let cause = Problem::from(error);
+        Problem::new(cause.code, DataReason::BackupNotRestorable { cause: Box::new(cause) })
     })
 }
 
-/// Returns the number of files, and those that are not in it.
+/// Writes the archive. Returns the number of its files, and the counts of skipped ones.
 fn write_archive(
     shared: &Shared,
     copy: &Path,
-    found: Found,
+    data_files: BackupFiles,
     out: &mut BufWriter<File>,
-) -> io::Result<(u32, LeftOutCounts)> {
-    let Found {
-        files: found,
-        mut left_out,
+) -> Result<(u32, SkippedFileCounts), Failure> {
+    let BackupFiles {
+        files: paths,
+        mut skipped,
         ..
-    } = found;
+    } = data_files;
     let mut archive = ZipWriter::new(out);
     let mut files = vec![add(&mut archive, File::open(copy)?, store::FILE.to_owned())?];
-    for (name, path) in found {
+    for (name, path) in paths {
         match File::open(&path) {
             Ok(file) => files.push(add(&mut archive, file, name)?),
-            // Removed meanwhile.
+            // The file was removed meanwhile.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-                left_out.add(LeftOutReason::Unreadable, &name);
+                skipped.add(SkippedFileReason::Unreadable, &name);
             }
-            Err(error) => return Err(error),
+            Err(error) => return Err(error.into()),
         }
     }
     let count = files.len() as u32;
@@ -102,60 +101,64 @@ fn write_archive(
         data_folder: shared.data.to_string_lossy().into_owned(),
         files,
     };
-    let text = serde_json::to_vec_pretty(&manifest)?;
+    let text = serde_json::to_vec_pretty(&manifest).map_err(io::Error::from)?;
     if count as usize > manifest::MAX_FILES || text.len() as u64 > manifest::MAX_BYTES {
-        return Err(io::Error::other("the data folder has more files than a backup holds"));
+        return Err(too_many_files().into());
     }
     archive
         .start_file(manifest::FILE, options(manifest::FILE))
         .map_err(io_error)?;
     archive.write_all(&text)?;
     archive.finish().map_err(io_error)?;
-    Ok((count, left_out))
+    Ok((count, skipped))
+}
+
+fn too_many_files() -> Problem {
+    Problem::new(ProblemCode::FileUnreadable, DataReason::BackupOfTooManyFiles)
 }
 
 /// The files of the data folder for a backup, by their names in the archive.
 #[derive(Default)]
-struct Found {
+struct BackupFiles {
     files: Vec<(String, PathBuf)>,
-    /// Bytes of these.
+    /// Total size of the files in bytes.
     bytes: u64,
-    left_out: LeftOutCounts,
+    skipped: SkippedFileCounts,
 }
 
-impl Found {
-    fn read(data: &Path) -> io::Result<Self> {
-        let mut found = Self::default();
+impl BackupFiles {
+    fn list(data: &Path) -> io::Result<Self> {
+        let mut listed = Self::default();
         for folder in FOLDERS {
-            found.collect(&data.join(folder), folder)?;
+            listed.collect(&data.join(folder), folder)?;
         }
-        found.files.sort();
-        Ok(found)
+        listed.files.sort();
+        Ok(listed)
     }
 
-    /// Adds the regular files in a folder. Links are not followed; temporary files of writes that
-    /// were killed are not mentioned.
+    /// Adds the regular files in a folder. Links are not followed. Temporary files of interrupted
+    /// writes are ignored and not counted as skipped.
     fn collect(&mut self, folder: &Path, name: &str) -> io::Result<()> {
         let entries = match fs::read_dir(folder) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-                self.left_out.add(LeftOutReason::Unreadable, name);
+                self.skipped.add(SkippedFileReason::Unreadable, name);
                 return Ok(());
             }
             entries => entries?,
         };
         for entry in entries {
             let entry = entry?;
-            let own = match entry.file_name().into_string() {
-                Ok(own) => own,
-                Err(own) => {
-                    let path = format!("{name}/{}", own.to_string_lossy());
-                    self.left_out.add(LeftOutReason::Name, &path);
+            let file_name = match entry.file_name().into_string() {
+                Ok(file_name) => file_name,
+                Err(file_name) => {
+                    let path = format!("{name}/{}", file_name.to_string_lossy());
+                    self.skipped.add(SkippedFileReason::Name, &path);
                     continue;
                 }
             };
-            if !(own.starts_with('.') && own.ends_with(".part")) {
-                self.add(&entry, format!("{name}/{own}"))?;
+            if !(file_name.starts_with('.') && file_name.ends_with(".part")) {
+                self.add(&entry, format!("{name}/{file_name}"))?;
             }
         }
         Ok(())
@@ -165,18 +168,18 @@ impl Found {
         let kind = entry.file_type()?;
         if kind.is_dir() {
             return if manifest::is_too_deep(&name) {
-                self.left_out.add(LeftOutReason::TooDeep, &name);
+                self.skipped.add(SkippedFileReason::TooDeep, &name);
                 Ok(())
             } else {
                 self.collect(&entry.path(), &name)
             };
         }
         match manifest::refused(&name) {
-            _ if !kind.is_file() => self.left_out.add(LeftOutReason::NotAFile, &name),
-            Some(reason) => self.left_out.add(reason, &name),
+            _ if !kind.is_file() => self.skipped.add(SkippedFileReason::NotAFile, &name),
+            Some(reason) => self.skipped.add(reason, &name),
             None => {
-                // It may have been removed meanwhile.
-                self.bytes += entry.metadata().map_or(0, |about| about.len());
+                // The file may have been removed meanwhile.
+                self.bytes += entry.metadata().map_or(0, |metadata| metadata.len());
                 self.files.push((name, entry.path()));
             }
         }
@@ -184,7 +187,7 @@ impl Found {
     }
 }
 
-/// Adds a file.
+/// Adds a file to the archive. Returns its manifest entry.
 fn add<W: Write + Seek>(archive: &mut ZipWriter<W>, mut file: File, name: String) -> io::Result<Entry> {
     archive.start_file(name.as_str(), options(&name)).map_err(io_error)?;
     let (mut digest, mut bytes) = (Sha256::new(), 0);
@@ -192,10 +195,10 @@ fn add<W: Write + Seek>(archive: &mut ZipWriter<W>, mut file: File, name: String
     loop {
         match file.read(&mut buffer)? {
             0 => break,
-            read => {
-                digest.update(&buffer[..read]);
-                archive.write_all(&buffer[..read])?;
-                bytes += read as u64;
+            count => {
+                digest.update(&buffer[..count]);
+                archive.write_all(&buffer[..count])?;
+                bytes += count as u64;
             }
         }
     }
@@ -206,7 +209,8 @@ fn add<W: Write + Seek>(archive: &mut ZipWriter<W>, mut file: File, name: String
     })
 }
 
-/// Weights do not get smaller by compression.
+/// Options of a file in the archive. Only text and databases are compressed, because weights do not
+/// get smaller.
 fn options(name: &str) -> SimpleFileOptions {
     let method = match name.rsplit('.').next() {
         Some("db" | "json" | "jsonl" | "csv" | "txt" | "md" | "log") => CompressionMethod::Deflated,

@@ -2,18 +2,18 @@
 //! worker's events arrive. Each answer is a separate task.
 
 use super::{
-    lookup::Looked,
+    lookup::SelectionResult,
     request,
     selection::{died, not_ready},
 };
 use crate::{
-    chat::stats::{self, ThoughtClock},
+    chat::stats::{self, ThinkingTimer},
     convert,
     saving::{SAVE_RETRY_INTERVAL, Saved},
     shared::Shared,
     store::message,
     task::at,
-    wire::{CutReason, Event, Message, MessageState, Problem},
+    wire::{Event, Message, MessageState, Problem, TruncationReason},
 };
 use hearth_protocol::{
     self as protocol, Lease, LoadError, Model, ModelStatus, Part, Request, Responses, Summary, TextKind, append_text,
@@ -40,7 +40,7 @@ const SAVE_INTERVAL_PER_CHARACTER: Duration = Duration::from_micros(10);
 /// Whether an answer should end.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) enum Stop {
-    /// It should go on.
+    /// It should continue.
     #[default]
     No,
     /// As soon as the worker has cancelled it.
@@ -52,10 +52,10 @@ pub(super) enum Stop {
 /// The conditions that an answer waits for before it begins.
 pub(super) struct Wait {
     /// Its model, once that is looked up.
-    pub selection: oneshot::Receiver<Looked>,
+    pub selection: oneshot::Receiver<SelectionResult>,
     /// The end of a measurement.
     pub is_measuring: watch::Receiver<bool>,
-    /// Filled with the model that gives it.
+    /// The model that generates it, once chosen.
     pub model: Arc<OnceLock<Model>>,
 }
 
@@ -64,17 +64,18 @@ pub(super) struct Answer {
     shared: Arc<Shared>,
     /// The message up to now.
     message: Message,
-    /// The state in which it is left if it is stopped before it has grown: that before it was
-    /// continued.
-    before: MessageState,
-    /// Its tokens before it was continued.
-    tokens_before: u32,
+    /// Its final state if it is stopped before it gets new text: the state before it was continued.
+    previous_state: MessageState,
+    /// Its number of tokens before it was continued.
+    previous_tokens: u32,
     /// The parts to which its first text is appended, if they are not the parts of the message.
     so_far: Option<Vec<Part>>,
-    thought: ThoughtClock,
-    /// Bytes of its text.
+    thinking_timer: ThinkingTimer,
+    /// Bytes of its text and thinking.
     length: u32,
+    /// Tokens of the prompt from the prompt cache.
     cached: u32,
+    /// Time of the first new text.
     first_text: Option<Instant>,
     /// Time of the next save. `None` means that nothing is new.
     save_at: Option<Instant>,
@@ -85,15 +86,15 @@ pub(super) struct Answer {
 }
 
 impl Answer {
-    /// `before` is the state of an answer that is continued.
-    pub(super) fn new(shared: Arc<Shared>, message: Message, before: Option<MessageState>) -> Self {
+    /// `previous_state` is the state of an answer that is continued.
+    pub(super) fn new(shared: Arc<Shared>, message: Message, previous_state: Option<MessageState>) -> Self {
         let length = text_of(&message.parts).len() + thinking_of(&message.parts).len();
         Self {
             shared,
-            before: before.unwrap_or(MessageState::Stopped),
-            tokens_before: message.stats.as_ref().map_or(0, |stats| stats.tokens),
+            previous_state: previous_state.unwrap_or(MessageState::Stopped),
+            previous_tokens: message.stats.as_ref().map_or(0, |stats| stats.tokens),
             so_far: None,
-            thought: ThoughtClock::default(),
+            thinking_timer: ThinkingTimer::default(),
             message,
             length: u32::try_from(length).unwrap_or(u32::MAX),
             cached: 0,
@@ -105,14 +106,14 @@ impl Answer {
         }
     }
 
-    /// Gives the answer, and saves it.
-    pub(super) async fn give(mut self, wait: Wait, mut stop: watch::Receiver<Stop>) {
-        let begun = tokio::select! {
+    /// Generates the answer, and saves it.
+    pub(super) async fn run(mut self, wait: Wait, mut stop: watch::Receiver<Stop>) {
+        let started = tokio::select! {
             biased;
-            _ = wanted(&mut stop) => Err(MessageState::Stopped),
-            begun = self.begin(wait) => begun,
+            _ = next_stop(&mut stop) => Err(MessageState::Stopped),
+            started = self.start(wait) => started,
         };
-        match begun {
+        match started {
             Ok((lease, events)) => self.follow(lease, events, stop).await,
             Err(MessageState::Stopped) => {
                 let state = self.stopped();
@@ -126,16 +127,17 @@ impl Answer {
     fn stopped(&self) -> MessageState {
         match self.first_text {
             Some(_) => MessageState::Stopped,
-            None => self.before.clone(),
+            None => self.previous_state.clone(),
         }
     }
 
-    /// Waits for the model and sends the request. `Err` with the final state if it is not sent.
-    async fn begin(&mut self, mut wait: Wait) -> Result<(Lease, Responses), MessageState> {
+    /// Waits for the model and sends the request. Returns the final state as `Err` if it is not
+    /// sent.
+    async fn start(&mut self, mut wait: Wait) -> Result<(Lease, Responses), MessageState> {
         let failed = |problem| MessageState::Failed { problem };
         // An error means that it was stopped.
-        let looked = wait.selection.await.map_err(|_| MessageState::Stopped)?;
-        let mut selection = looked.map_err(failed)?;
+        let selection = wait.selection.await.map_err(|_| MessageState::Stopped)?;
+        let mut selection = selection.map_err(failed)?;
         let (selected, lease) = loop {
             let selected = selection.borrow_and_update().clone().ok_or(MessageState::Stopped)?;
             tokio::select! {
@@ -154,7 +156,7 @@ impl Answer {
         if self.message.state != MessageState::Waiting {
             self.change(MessageState::Waiting);
         }
-        // It is set once.
+        // An answer starts once, so the cell is empty.
         let _ = wait.model.set(selected.model);
         // An error means that the chat has ended.
         let _ = wait.is_measuring.wait_for(|is_measuring| !is_measuring).await;
@@ -169,7 +171,7 @@ impl Answer {
         Ok((lease, events))
     }
 
-    /// Waits until a model is loaded, and shows how far it is.
+    /// Waits until a model is loaded, and shows the progress.
     async fn ready(&mut self, model: &Model) -> Result<Lease, LoadError> {
         let mut status = model.status();
         let mut ready = pin!(model.ready());
@@ -192,16 +194,16 @@ impl Answer {
 
     /// Follows the worker until the answer has ended and is saved.
     async fn follow(mut self, lease: Lease, mut events: Responses, mut stop: watch::Receiver<Stop>) {
-        let end = loop {
+        let last_event = loop {
             tokio::select! {
                 biased;
-                wanted = wanted(&mut stop) => match wanted {
+                stop = next_stop(&mut stop) => match stop {
                     Stop::Now => break None,
                     _ => self.cancel(&mut events),
                 },
-                saved = saved(&mut self.saving) => {
-                    if !self.saved(saved) {
-                        // It cannot be saved, so continuing is useless.
+                result = save_result(&mut self.saving) => {
+                    if !self.handle_save_result(result) {
+                        // Text that cannot be saved is not worth generating.
                         self.cancel(&mut events);
                     }
                 }
@@ -215,7 +217,7 @@ impl Answer {
         let is_alive = lease.is_alive();
         // From here on the model is free: see `Running::has_ended`.
         drop((stop, lease));
-        match end {
+        match last_event {
             Some(protocol::Event::Finished(summary)) => self.finish(summary).await,
             Some(protocol::Event::Failed(problem)) => self.fail(problem, is_alive).await,
             _ => {
@@ -235,12 +237,12 @@ impl Answer {
             protocol::Event::Started {
                 prompt_tokens,
                 cached_tokens,
-                left_out,
+                dropped,
                 so_far,
             } => {
                 self.so_far = so_far;
                 self.cached = cached_tokens;
-                self.message.left_out = left_out;
+                self.message.dropped = dropped;
                 self.change(MessageState::Prefill {
                     done: cached_tokens,
                     total: prompt_tokens,
@@ -249,14 +251,14 @@ impl Answer {
             protocol::Event::Prefill { done, total } if self.first_text.is_none() => {
                 self.change(MessageState::Prefill { done, total });
             }
-            protocol::Event::Text { kind, text, tokens } => self.text(kind, text, tokens),
+            protocol::Event::Text { kind, text, tokens } => self.append(kind, text, tokens),
             protocol::Event::Folded => self.fold(),
             _ => {}
         }
     }
 
-    /// The answer grows. Returns when it began to.
-    fn grow(&mut self) -> Instant {
+    /// Shows the answer as streaming. Returns the time of the first text.
+    fn ensure_streaming(&mut self) -> Instant {
         match self.first_text {
             Some(first) => first,
             None => {
@@ -274,19 +276,19 @@ impl Answer {
         if self.has_failed {
             return;
         }
-        self.grow();
-        self.thought.fold();
+        self.ensure_streaming();
+        self.thinking_timer.fold();
         fold_text(&mut self.message.parts);
         self.shared.fold_live(&self.message);
         self.save_soon();
     }
 
-    fn text(&mut self, kind: TextKind, text: String, tokens: u32) {
+    fn append(&mut self, kind: TextKind, text: String, tokens: u32) {
         if self.has_failed {
             return;
         }
-        let first = self.grow();
-        self.thought.text(kind);
+        let first = self.ensure_streaming();
+        self.thinking_timer.record(kind);
         append_text(&mut self.message.parts, kind, &text);
         self.length = self
             .length
@@ -303,7 +305,7 @@ impl Answer {
             message: self.message.id,
             kind,
             text,
-            tokens: self.tokens_before.saturating_add(tokens),
+            tokens: self.previous_tokens.saturating_add(tokens),
             tokens_per_second,
         });
         self.save_soon();
@@ -314,7 +316,8 @@ impl Answer {
         self.save_at.get_or_insert_with(|| Instant::now() + interval);
     }
 
-    /// Begins to save the text up to now, unless that is in progress.
+    /// Starts a save of the text up to now. While another one is in progress, schedules it for
+    /// later.
     fn save(&mut self) {
         self.save_at = None;
         if self.saving.is_some() {
@@ -331,8 +334,8 @@ impl Answer {
 
     /// Schedules another save if another process locks the store. Any other error fails the answer,
     /// whose text stays in memory. Returns `false` if it failed.
-    fn saved(&mut self, saved: Result<Saved<()>, Problem>) -> bool {
-        match saved {
+    fn handle_save_result(&mut self, result: Result<Saved<()>, Problem>) -> bool {
+        match result {
             Ok(Saved::Done(())) => true,
             Ok(Saved::Locked) => {
                 self.save_at = Some(Instant::now() + SAVE_RETRY_INTERVAL);
@@ -347,11 +350,11 @@ impl Answer {
     }
 
     async fn finish(mut self, summary: Summary) {
-        let thinking = self.thought.seconds();
+        let thinking_seconds = self.thinking_timer.seconds();
         self.message.stats = Some(stats::from_summary(
             &summary,
             self.cached,
-            thinking,
+            thinking_seconds,
             self.message.stats.take(),
         ));
         self.shared.emit(Event::ContextUsed {
@@ -359,10 +362,10 @@ impl Answer {
             used: summary.context_used,
             total: summary.context,
         });
-        let state = match convert::ended(summary.reason) {
+        let state = match convert::final_state(summary.finish_reason) {
             // The context may be full before the worker sees the cancellation.
-            MessageState::Cut {
-                reason: CutReason::ContextFull,
+            MessageState::Truncated {
+                reason: TruncationReason::ContextFull,
             } if self.is_cancelled => self.stopped(),
             MessageState::Stopped => self.stopped(),
             state => state,
@@ -384,7 +387,7 @@ impl Answer {
     }
 
     async fn end(mut self, state: MessageState, tokens: Option<Vec<u32>>) {
-        // The last save must be the last.
+        // A save in progress would overwrite the final state.
         if let Some(saving) = &mut self.saving {
             let _ = saving.await;
         }
@@ -404,7 +407,7 @@ impl Answer {
 }
 
 /// The next request to end the answer. Never completes after the sender was dropped.
-async fn wanted(stop: &mut watch::Receiver<Stop>) -> Stop {
+async fn next_stop(stop: &mut watch::Receiver<Stop>) -> Stop {
     match stop.changed().await {
         Ok(()) => *stop.borrow_and_update(),
         Err(_) => pending().await,
@@ -412,30 +415,30 @@ async fn wanted(stop: &mut watch::Receiver<Stop>) -> Stop {
 }
 
 /// The result of the save in progress. Never completes without one.
-async fn saved(saving: &mut Option<JoinHandle<Result<Saved<()>, Problem>>>) -> Result<Saved<()>, Problem> {
+async fn save_result(saving: &mut Option<JoinHandle<Result<Saved<()>, Problem>>>) -> Result<Saved<()>, Problem> {
     let Some(handle) = saving else { return pending().await };
-    let saved = handle.await;
+    let result = handle.await;
     *saving = None;
     // A save that was aborted with the runtime needs no report.
-    saved.unwrap_or(Ok(Saved::Locked))
+    result.unwrap_or(Ok(Saved::Locked))
 }
 
 /// Saves a message in its final state and announces it. If another process locks the store, it is
 /// saved later. A message that cannot be saved is shown as failed, in full, while the app runs, and
 /// is saved once there is space.
-pub(super) async fn end(shared: &Arc<Shared>, mut last: Message, tokens: Option<Vec<u32>>) {
-    let message = last.clone();
+pub(super) async fn end(shared: &Arc<Shared>, mut message: Message, tokens: Option<Vec<u32>>) {
+    let last = message.clone();
     let saved = shared
         .blocking(move |shared| {
-            let saved = shared.save_ended(&message, tokens.as_deref())?;
-            let conversation = message.conversation;
+            let saved = shared.save_ended(&last, tokens.as_deref())?;
+            let conversation = last.conversation;
             match saved {
-                Saved::Locked => shared.show(message),
+                Saved::Locked => shared.show(last),
                 Saved::Done(()) => {
-                    // Behind what others announce of it, which may be older.
-                    if shared.announce_message(message.id).is_err() {
+                    // The announcer orders it after older states that are being announced.
+                    if shared.announce_message(last.id).is_err() {
                         shared.emit(Event::MessageChanged {
-                            message: Box::new(message),
+                            message: Box::new(last),
                         });
                     }
                     shared.announce_touched(conversation);
@@ -448,8 +451,8 @@ pub(super) async fn end(shared: &Arc<Shared>, mut last: Message, tokens: Option<
         Ok(Saved::Done(())) => {}
         Ok(Saved::Locked) => shared.save_later(),
         Err(problem) => {
-            last.state = MessageState::Failed { problem };
-            shared.show(last);
+            message.state = MessageState::Failed { problem };
+            shared.show(message);
         }
     }
 }

@@ -1,6 +1,5 @@
-//! Looking models up for answers, beside the commands of the chat: reading a model's file takes as
-//! long as its drive and its probe do, and neither a stop nor an answer of another model waits for
-//! them.
+//! Lookups of models for answers. They run next to the commands of the chat: reading a model's file
+//! may take long on a slow drive, and neither a stop nor an answer of another model waits for it.
 
 use super::{Target, selection::Selection};
 use crate::{lock::lock, shared::Shared, wire::Problem};
@@ -11,21 +10,21 @@ use std::{
 };
 use tokio::sync::{oneshot, watch};
 
-/// The selection that an answer waits for, or why it has no model.
-pub(super) type Looked = Result<watch::Receiver<Option<Selection>>, Problem>;
+/// The selection that an answer waits for, or the problem that leaves it without a model.
+pub(super) type SelectionResult = Result<watch::Receiver<Option<Selection>>, Problem>;
 
 /// A model to look up.
 pub(super) struct Lookup {
-    /// Its place among the commands that select a model.
+    /// Number of the command that needs it, see `Chat::order`.
     pub order: u64,
-    pub wanted: Wanted,
-    /// Of an answer.
-    pub reply: Option<oneshot::Sender<Looked>>,
+    pub query: LookupQuery,
+    /// The answer that waits for the model. `None` for [`LookupQuery::Selected`].
+    pub reply: Option<oneshot::Sender<SelectionResult>>,
 }
 
-/// Which model is looked up.
+/// The model to look up.
 #[derive(Debug, Clone)]
-pub(super) enum Wanted {
+pub(super) enum LookupQuery {
     /// The model of one answer alone.
     OfAnswer {
         /// The answer.
@@ -39,100 +38,105 @@ pub(super) enum Wanted {
         message: i64,
         conversation: i64,
     },
-    /// The selected one, by its id: its settings may have changed.
+    /// The selected model, by its id: its settings may have changed.
     Selected(String),
 }
 
-/// A model that was looked up.
+/// The result of a lookup.
 #[derive(Debug)]
-pub(super) enum Found {
+pub(super) enum LookupOutcome {
     /// The model of the answer or the conversation, or the selected model.
-    Own(Box<Target>),
+    Named(Box<Target>),
     /// The default model: neither the conversation nor the selection names one.
-    Chosen(Box<Target>),
-    /// The selected one answers; or it is no longer in the library.
-    Nothing,
+    Default(Box<Target>),
+    /// The selected model answers, or is no longer in the library.
+    KeepSelected,
 }
 
-/// One lookup of a model at a time, by the model's id, or `None` for the default one: a drive that
-/// does not answer holds one thread for each of its models.
+/// Locks by model id (`None` for the default model), which serialize the lookups of a model. So a
+/// drive that does not respond blocks at most one thread per model.
 #[derive(Clone, Default)]
-pub(super) struct Turns(Arc<Mutex<HashMap<Option<String>, Turn>>>);
+pub(super) struct ModelLocks(Arc<Mutex<HashMap<Option<String>, ModelLock>>>);
 
-type Turn = Arc<tokio::sync::Mutex<()>>;
+type ModelLock = Arc<tokio::sync::Mutex<()>>;
 
-impl Turns {
-    fn turn(&self, model: Option<String>) -> Turn {
+impl ModelLocks {
+    fn get(&self, model: Option<String>) -> ModelLock {
         lock(&self.0).entry(model).or_default().clone()
     }
 }
 
 impl Lookup {
     /// Whether its answer was stopped meanwhile.
-    pub fn is_unwanted(&self) -> bool {
+    pub fn is_cancelled(&self) -> bool {
         self.reply.as_ref().is_some_and(oneshot::Sender::is_closed)
     }
 
     /// Waits until its answer is stopped.
-    async fn unwanted(&mut self) {
+    async fn cancelled(&mut self) {
         match &mut self.reply {
             Some(reply) => reply.closed().await,
             None => future::pending().await,
         }
     }
 
-    /// Tells the answer.
-    pub fn reply(self, looked: Looked) {
+    /// Sends the selection to the answer.
+    pub fn reply(self, selection: SelectionResult) {
         if let Some(reply) = self.reply {
             // The answer may have been stopped since.
-            let _ = reply.send(looked);
+            let _ = reply.send(selection);
         }
     }
 
-    /// Looks it up. `has_selected`: whether a model is selected. `None` means that its answer was
-    /// stopped.
+    /// Looks the model up. `has_selected`: whether a model is selected. Returns `None` if the
+    /// answer was stopped.
     pub async fn look_up(
         mut self,
         shared: &Arc<Shared>,
         has_selected: bool,
-        turns: &Turns,
-    ) -> Option<(Self, Result<Found, Problem>)> {
-        let wanted = self.wanted.clone();
+        locks: &ModelLocks,
+    ) -> Option<(Self, Result<LookupOutcome, Problem>)> {
+        let query = self.query.clone();
         tokio::select! {
-            () = self.unwanted() => None,
-            found = wanted.look_up(shared, has_selected, turns) => Some((self, found)),
+            () = self.cancelled() => None,
+            outcome = query.look_up(shared, has_selected, locks) => Some((self, outcome)),
         }
     }
 }
 
-impl Wanted {
+impl LookupQuery {
     /// # Errors
     /// The model is no longer in the library, or its file cannot be read.
-    async fn look_up(self, shared: &Arc<Shared>, has_selected: bool, turns: &Turns) -> Result<Found, Problem> {
+    async fn look_up(
+        self,
+        shared: &Arc<Shared>,
+        has_selected: bool,
+        locks: &ModelLocks,
+    ) -> Result<LookupOutcome, Problem> {
         let id = match &self {
             Self::OfAnswer { model, .. } | Self::Selected(model) => Some(model.clone()),
             Self::OfConversation { conversation, .. } => {
                 let conversation = *conversation;
-                let own = shared.blocking(move |shared| Target::id_of_conversation(shared, conversation));
-                own.await?
+                let id = shared.blocking(move |shared| Target::id_of_conversation(shared, conversation));
+                id.await?
             }
         };
         if id.is_none() && has_selected {
-            return Ok(Found::Nothing);
+            return Ok(LookupOutcome::KeepSelected);
         }
-        let turn = turns.turn(id.clone()).lock_owned().await;
+        let guard = locks.get(id.clone()).lock_owned().await;
         shared
             .blocking(move |shared| {
                 // Held until the lookup ends, even if its receiver is gone.
-                let _turn = turn;
-                let own = |target| Found::Own(Box::new(target));
+                let _guard = guard;
+                let named = |target| LookupOutcome::Named(Box::new(target));
                 match (self, id) {
-                    (_, None) => Ok(Found::Chosen(Box::new(Target::choose(shared)?))),
-                    (Self::OfAnswer { .. }, Some(id)) => Target::of_answer(shared, &id).map(own),
-                    (Self::OfConversation { .. }, Some(id)) => Target::of_conversation(shared, &id).map(own),
+                    (_, None) => Ok(LookupOutcome::Default(Box::new(Target::choose(shared)?))),
+                    (Self::OfAnswer { .. }, Some(id)) => Target::of_answer(shared, &id).map(named),
+                    (Self::OfConversation { .. }, Some(id)) => Target::of_conversation(shared, &id).map(named),
                     (Self::Selected(_), Some(id)) => match shared.model(&id)? {
-                        Some(model) => Target::new(&model, shared).map(own),
-                        None => Ok(Found::Nothing),
+                        Some(model) => Target::new(&model, shared).map(named),
+                        None => Ok(LookupOutcome::KeepSelected),
                     },
                 }
             })

@@ -5,7 +5,7 @@ use super::{Target, selection};
 use crate::{
     shared::Shared,
     store::{measurement, now},
-    wire::{Event, Measurement, Problem, ProblemCode},
+    wire::{ChatReason, Event, Measurement, Problem, ProblemCode},
 };
 use hearth_protocol as protocol;
 use protocol::{Model, ModelInfo, Request};
@@ -15,7 +15,7 @@ use tokio::sync::{oneshot, watch};
 /// The reply to a measurement.
 pub(crate) type Reply = oneshot::Sender<Result<Measurement, Problem>>;
 
-/// Answers wait while this exists.
+/// A measurement in progress. Answers wait until it is dropped.
 pub(super) struct InProgress(watch::Sender<bool>);
 
 impl InProgress {
@@ -41,12 +41,13 @@ pub(super) async fn measure(
     reply: Reply,
 ) {
     let result = run(&shared, target, &model, cancelled).await;
-    // The model is free before the reply: the next request may arrive as soon as that does.
+    // Before the reply, so that a request in response to it finds the model free.
     drop(in_progress);
     // The receiver may have been dropped.
     let _ = reply.send(result);
 }
 
+/// Sends the request and returns the saved result.
 async fn run(
     shared: &Arc<Shared>,
     target: &Target,
@@ -75,6 +76,7 @@ async fn run(
     }
 }
 
+/// Saves a row with its results.
 async fn save(
     shared: &Arc<Shared>,
     row: measurement::Measurement,
@@ -88,11 +90,11 @@ async fn save(
         measured_at: now(),
         ..row
     };
-    let save = move |shared: &Shared| {
+    let write = move |shared: &Shared| {
         shared.store.write(|t| measurement::save(t, &row))?;
         Ok(row.into())
     };
-    shared.blocking(save).await
+    shared.blocking(write).await
 }
 
 /// The row of a measurement of this model, without its results.
@@ -120,8 +122,5 @@ fn identity(info: &ModelInfo) -> String {
 }
 
 fn stopped() -> Problem {
-    Problem {
-        code: ProblemCode::Cancelled,
-        message: "The measurement was cancelled. Nothing was saved.".to_owned(),
-    }
+    Problem::new(ProblemCode::Cancelled, ChatReason::MeasurementCancelled)
 }

@@ -19,11 +19,11 @@ pub(crate) use target::Target;
 use crate::{
     prompt_cache,
     shared::Shared,
-    wire::{LoadSettings, Message, MessageState, ModelState, Problem, ProblemCode},
+    wire::{ChatReason, LoadSettings, Message, MessageState, ModelState, Problem, ProblemCode},
 };
 use answer::{Answer, Stop, Wait};
 use hearth_protocol::{LoadRequest, Model, ModelStatus, Request};
-use lookup::{Found, Lookup, Turns, Wanted};
+use lookup::{Lookup, LookupOutcome, LookupQuery, ModelLocks};
 use selection::Selection;
 use std::{
     collections::HashMap,
@@ -43,8 +43,7 @@ pub(crate) enum Command {
     /// Continues this answer.
     Continue {
         message: Box<Message>,
-        /// Its state before.
-        before: MessageState,
+        previous_state: MessageState,
     },
     /// Stops the answers of a conversation.
     Stop {
@@ -72,29 +71,29 @@ pub(crate) enum Command {
     ShutDown(oneshot::Sender<()>),
 }
 
-/// A task of the chat has ended.
-enum Ended {
+/// The end of a task of the chat.
+enum TaskEnd {
     Answer(i64),
     Measurement,
-    Lookup(Lookup, Result<Found, Problem>),
+    Lookup(Lookup, Result<LookupOutcome, Problem>),
 }
 
 /// An answer that is waiting or in progress.
 struct Running {
     conversation: i64,
     stop: watch::Sender<Stop>,
-    /// The model that gives it, once that is loaded.
+    /// The model that generates it, once that is loaded.
     model: Arc<OnceLock<Model>>,
-    /// The model that it waits for, if that is not the selected one.
-    own: Option<watch::Sender<Option<Selection>>>,
+    /// The selection that it waits for, if that is not the chat's.
+    own_selection: Option<watch::Sender<Option<Selection>>>,
     task: JoinHandle<()>,
 }
 
 impl Running {
-    /// The model that gives it, or that it alone waits for. `None` means that it waits for the
-    /// selected one.
+    /// The model that generates it, or its own selection. `None` means that it waits for the
+    /// selected model.
     fn model(&self) -> Option<Model> {
-        let own = || Some(self.own.as_ref()?.borrow().as_ref()?.model.clone());
+        let own = || Some(self.own_selection.as_ref()?.borrow().as_ref()?.model.clone());
         self.model.get().cloned().or_else(own)
     }
 
@@ -110,61 +109,65 @@ struct Chat {
     selection: watch::Sender<Option<Selection>>,
     /// By message.
     answers: HashMap<i64, Running>,
-    turns: Turns,
-    /// Number of commands that select a model. A model that was looked up counts in the order of
-    /// its command, however long that took.
+    locks: ModelLocks,
+    /// Number of commands that looked up or selected a model. A lookup takes effect in the order of
+    /// its command, not of its completion.
     order: u64,
-    /// The last command that selected a model, or none.
-    selected_by: u64,
-    /// The last command that applied settings.
-    settings_of: u64,
-    /// Whether the selected model is looked up for that command.
+    /// Number of the last command that selected or unloaded a model.
+    selection_order: u64,
+    /// Number of the last command that applied settings.
+    settings_order: u64,
+    /// Whether the lookup of the selected model for that command is in progress.
     is_applying: bool,
-    /// Later answers of the selected model, which wait for that.
-    waiting: Vec<(Lookup, Found)>,
+    /// Completed lookups of later answers with the selected model, which wait for it.
+    deferred_lookups: Vec<(Lookup, LookupOutcome)>,
     /// Cancels the measurement in progress.
     cancel_measuring: Option<watch::Sender<bool>>,
     /// Whether a measurement is in progress, for which answers wait.
     is_measuring: watch::Sender<bool>,
-    ended: mpsc::UnboundedSender<Ended>,
+    task_end: mpsc::UnboundedSender<TaskEnd>,
 }
 
 /// Starts the chat task, which ends when the sender is dropped. Needs a tokio runtime.
 pub(crate) fn start(shared: Arc<Shared>) -> mpsc::UnboundedSender<Command> {
     let (send, commands) = mpsc::unbounded_channel();
-    let (ended, ends) = mpsc::unbounded_channel();
+    let (task_end, task_ends) = mpsc::unbounded_channel();
     let chat = Chat {
         selection: watch::Sender::new(None),
         shared,
         answers: HashMap::new(),
-        turns: Turns::default(),
+        locks: ModelLocks::default(),
         order: 0,
-        selected_by: 0,
-        settings_of: 0,
+        selection_order: 0,
+        settings_order: 0,
         is_applying: false,
-        waiting: Vec::new(),
+        deferred_lookups: Vec::new(),
         cancel_measuring: None,
         is_measuring: watch::Sender::new(false),
-        ended,
+        task_end,
     };
     tokio::spawn(selection::show(chat.shared.clone(), chat.selection.subscribe()));
-    tokio::spawn(chat.run(commands, ends));
+    tokio::spawn(chat.run(commands, task_ends));
     send
 }
 
 impl Chat {
-    async fn run(mut self, mut commands: mpsc::UnboundedReceiver<Command>, mut ends: mpsc::UnboundedReceiver<Ended>) {
+    async fn run(
+        mut self,
+        mut commands: mpsc::UnboundedReceiver<Command>,
+        mut task_ends: mpsc::UnboundedReceiver<TaskEnd>,
+    ) {
         loop {
             tokio::select! {
                 command = commands.recv() => match command {
                     Some(command) => self.handle_command(command).await,
                     None => return self.end().await,
                 },
-                Some(ended) = ends.recv() => self.handle_ended(ended),
+                Some(task_end) = task_ends.recv() => self.handle_task_end(task_end),
             }
             if !self.is_applying {
-                for (lookup, found) in mem::take(&mut self.waiting) {
-                    self.looked_up(lookup, Ok(found));
+                for (lookup, outcome) in mem::take(&mut self.deferred_lookups) {
+                    self.apply_lookup(lookup, Ok(outcome));
                 }
             }
             let is_busy = !self.answers.is_empty() || self.cancel_measuring.is_some();
@@ -176,9 +179,16 @@ impl Chat {
     async fn handle_command(&mut self, command: Command) {
         match command {
             Command::Answer(message) => self.answer(*message, None),
-            Command::Continue { message, before } => self.answer(*message, Some(before)),
+            Command::Continue {
+                message,
+                previous_state,
+            } => self.answer(*message, Some(previous_state)),
             Command::Stop { conversation, done } => {
-                for running in self.answers.values().filter(|it| it.conversation == conversation) {
+                for running in self
+                    .answers
+                    .values()
+                    .filter(|running| running.conversation == conversation)
+                {
                     running.stop.send_replace(Stop::Cancel);
                 }
                 let _ = done.send(());
@@ -217,32 +227,32 @@ impl Chat {
         }
     }
 
-    fn handle_ended(&mut self, ended: Ended) {
-        // Another one may have begun meanwhile: the same answer may be continued.
-        match ended {
-            Ended::Answer(id) => {
+    fn handle_task_end(&mut self, task_end: TaskEnd) {
+        // The same answer may have been continued, or another measurement started, meanwhile.
+        match task_end {
+            TaskEnd::Answer(id) => {
                 if self.answers.get(&id).is_some_and(Running::has_ended) {
                     self.answers.remove(&id);
                 }
             }
-            Ended::Lookup(lookup, found) => self.looked_up(lookup, found),
-            Ended::Measurement => drop(self.cancel_measuring.take_if(|cancel| cancel.is_closed())),
+            TaskEnd::Lookup(lookup, outcome) => self.apply_lookup(lookup, outcome),
+            TaskEnd::Measurement => drop(self.cancel_measuring.take_if(|cancel| cancel.is_closed())),
         }
     }
 
-    /// Begins an answer. Its model is the first of these that exists: the model that the message
-    /// names, the conversation's model, the selected model, the last answer's model. `before` is
-    /// the state of an answer that is continued.
-    fn answer(&mut self, message: Message, before: Option<MessageState>) {
+    /// Starts an answer. Its model is the first of these that exists: the model that the message
+    /// names, the conversation's model, the selected model, the last loaded model, the default
+    /// model. `previous_state` is the state of an answer that is continued.
+    fn answer(&mut self, message: Message, previous_state: Option<MessageState>) {
         self.stop_measuring();
         let (id, conversation) = (message.id, message.conversation);
         let (reply, selection) = oneshot::channel();
         let order = self.next_order();
         self.look_up(Lookup {
             order,
-            wanted: match message.own.as_ref().and_then(|own| own.model.clone()) {
-                Some(model) => Wanted::OfAnswer { message: id, model },
-                None => Wanted::OfConversation {
+            query: match message.overrides.as_ref().and_then(|overrides| overrides.model.clone()) {
+                Some(model) => LookupQuery::OfAnswer { message: id, model },
+                None => LookupQuery::OfConversation {
                     message: id,
                     conversation,
                 },
@@ -256,17 +266,17 @@ impl Chat {
             is_measuring: self.is_measuring.subscribe(),
             model: Arc::clone(&model),
         };
-        let (shared, ended) = (self.shared.clone(), self.ended.clone());
+        let (shared, task_end) = (self.shared.clone(), self.task_end.clone());
         let task = tokio::spawn(async move {
-            Answer::new(shared, message, before).give(wait, stopped).await;
+            Answer::new(shared, message, previous_state).run(wait, stopped).await;
             // The receiver ends with the runtime.
-            let _ = ended.send(Ended::Answer(id));
+            let _ = task_end.send(TaskEnd::Answer(id));
         });
         let running = Running {
             conversation,
             stop,
             model,
-            own: None,
+            own_selection: None,
             task,
         };
         self.answers.insert(id, running);
@@ -277,73 +287,73 @@ impl Chat {
         self.order
     }
 
-    /// Begins a lookup.
+    /// Starts a lookup.
     fn look_up(&self, lookup: Lookup) {
         let has_selected = self.selected().is_some();
-        let (shared, ended, turns) = (self.shared.clone(), self.ended.clone(), self.turns.clone());
+        let (shared, task_end, locks) = (self.shared.clone(), self.task_end.clone(), self.locks.clone());
         tokio::spawn(async move {
-            if let Some((lookup, found)) = lookup.look_up(&shared, has_selected, &turns).await {
+            if let Some((lookup, outcome)) = lookup.look_up(&shared, has_selected, &locks).await {
                 // The receiver ends with the runtime.
-                let _ = ended.send(Ended::Lookup(lookup, found));
+                let _ = task_end.send(TaskEnd::Lookup(lookup, outcome));
             }
         });
     }
 
-    /// A model was looked up.
-    fn looked_up(&mut self, lookup: Lookup, found: Result<Found, Problem>) {
+    /// Selects the model that was looked up, and tells the answer.
+    fn apply_lookup(&mut self, lookup: Lookup, outcome: Result<LookupOutcome, Problem>) {
         // A stopped answer selects no model.
-        if lookup.is_unwanted() {
+        if lookup.is_cancelled() {
             return;
         }
         let order = lookup.order;
-        let message = match lookup.wanted {
+        let message = match lookup.query {
             // Later settings are applied.
-            Wanted::Selected(_) if order < self.settings_of => return,
-            Wanted::Selected(_) => {
+            LookupQuery::Selected(_) if order < self.settings_order => return,
+            LookupQuery::Selected(_) => {
                 self.is_applying = false;
                 // A model whose file is gone stays loaded.
-                if let Ok(Found::Own(new)) = found
-                    && order > self.selected_by
+                if let Ok(LookupOutcome::Named(new)) = outcome
+                    && order > self.selection_order
                 {
                     self.reload(*new, order);
                 }
                 return;
             }
-            Wanted::OfAnswer { message, .. } | Wanted::OfConversation { message, .. } => message,
+            LookupQuery::OfAnswer { message, .. } | LookupQuery::OfConversation { message, .. } => message,
         };
-        let found = match found {
+        let outcome = match outcome {
             Err(problem) => return lookup.reply(Err(problem)),
-            Ok(found) => found,
+            Ok(outcome) => outcome,
         };
-        let is_alone = matches!(lookup.wanted, Wanted::OfAnswer { .. });
+        let is_per_answer = matches!(lookup.query, LookupQuery::OfAnswer { .. });
         let selected = self.selected().map(|selected| selected.target.id.clone());
-        let is_selected = match (&found, &selected) {
-            (Found::Own(own), Some(selected)) => !is_alone && own.id == *selected,
-            (Found::Nothing | Found::Chosen(_), selected) => selected.is_some(),
-            (Found::Own(_), None) => false,
+        let is_selected = match (&outcome, &selected) {
+            (LookupOutcome::Named(target), Some(selected)) => !is_per_answer && target.id == *selected,
+            (LookupOutcome::KeepSelected | LookupOutcome::Default(_), selected) => selected.is_some(),
+            (LookupOutcome::Named(_), None) => false,
         };
-        if is_selected && self.is_applying && order > self.settings_of {
-            return self.waiting.push((lookup, found));
+        if is_selected && self.is_applying && order > self.settings_order {
+            return self.deferred_lookups.push((lookup, outcome));
         }
-        match found {
+        match outcome {
             _ if is_selected => {}
             // The target may have the settings from before the change.
-            Found::Own(_) | Found::Chosen(_) if order < self.settings_of => {
-                let order = self.settings_of;
+            LookupOutcome::Named(_) | LookupOutcome::Default(_) if order < self.settings_order => {
+                let order = self.settings_order;
                 return self.look_up(Lookup { order, ..lookup });
             }
             // A later command has selected another model for new answers.
-            Found::Own(target) if is_alone || order < self.selected_by => {
-                let own = self.own_selection(*target);
-                let selection = own.subscribe();
+            LookupOutcome::Named(target) if is_per_answer || order < self.selection_order => {
+                let own_selection = self.new_selection(*target);
+                let selection = own_selection.subscribe();
                 if let Some(running) = self.answers.get_mut(&message) {
-                    running.own = Some(own);
+                    running.own_selection = Some(own_selection);
                 }
                 return lookup.reply(Ok(selection));
             }
-            Found::Own(target) | Found::Chosen(target) => drop(self.select(*target, order)),
+            LookupOutcome::Named(target) | LookupOutcome::Default(target) => drop(self.select(*target, order)),
             // It was unloaded meanwhile.
-            Found::Nothing => return self.look_up(lookup),
+            LookupOutcome::KeepSelected => return self.look_up(lookup),
         }
         lookup.reply(Ok(self.selection.subscribe()));
     }
@@ -356,8 +366,8 @@ impl Chat {
             .filter(|selected| selected.model.is_live())
     }
 
-    /// A selection for one answer. The selection for new answers does not change.
-    fn own_selection(&self, target: Target) -> watch::Sender<Option<Selection>> {
+    /// Creates a selection for one answer. The selection for new answers does not change.
+    fn new_selection(&self, target: Target) -> watch::Sender<Option<Selection>> {
         let model = self.shared.host.model(self.load_request(&target));
         watch::Sender::new(Some(Selection {
             target: Arc::new(target),
@@ -365,22 +375,23 @@ impl Chat {
         }))
     }
 
-    /// Selects a model for new answers, and those that wait for a model. `order`: of the command.
+    /// Selects a model for new answers and for those that wait for the selection. `order`: number
+    /// of the command.
     fn select(&mut self, target: Target, order: u64) -> Model {
-        self.selected_by = order;
+        self.selection_order = order;
         self.is_applying = false;
         let model = self.shared.host.model(self.load_request(&target));
         let selected = Selection {
             target: Arc::new(target),
             model: model.clone(),
         };
-        let before = self.selection.send_replace(Some(selected));
-        if let Some(Selection { model: before, .. }) = before.filter(|before| before.model != model) {
-            let is_loading = matches!(*before.status().borrow(), ModelStatus::Loading { .. });
-            let is_awaited = |running: &Running| running.model().as_ref() == Some(&before);
+        let previous = self.selection.send_replace(Some(selected));
+        if let Some(Selection { model: previous, .. }) = previous.filter(|previous| previous.model != model) {
+            let is_loading = matches!(*previous.status().borrow(), ModelStatus::Loading { .. });
+            let is_awaited = |running: &Running| running.model().as_ref() == Some(&previous);
             if is_loading && !self.answers.values().any(is_awaited) {
                 // No answer waits for it any more.
-                tokio::spawn(async move { before.unload().await });
+                tokio::spawn(async move { previous.unload().await });
             }
         }
         model
@@ -397,7 +408,7 @@ impl Chat {
 
     /// Unloads the selected model and stops its answers.
     async fn unload(&mut self) {
-        self.selected_by = self.next_order();
+        self.selection_order = self.next_order();
         self.is_applying = false;
         let selected = self.selection.send_replace(None);
         self.stop_measuring();
@@ -426,11 +437,11 @@ impl Chat {
     }
 
     /// Stops answers at once; their text up to now is saved.
-    async fn stop_answers(&mut self, which: impl Fn(&Running) -> bool) {
+    async fn stop_answers(&mut self, should_stop: impl Fn(&Running) -> bool) {
         let stopped: Vec<Running> = self
             .answers
-            .extract_if(|_, running| which(running))
-            .map(|(_, it)| it)
+            .extract_if(|_, running| should_stop(running))
+            .map(|(_, running)| running)
             .collect();
         for running in &stopped {
             running.stop.send_replace(Stop::Now);
@@ -441,25 +452,25 @@ impl Chat {
         }
     }
 
-    /// Looks the selected model up, loaded or loading, since the settings for it may have changed.
+    /// Looks up the selected model, if it is loaded or loading: its settings may have changed.
     fn apply_settings(&mut self) {
         // The limit needs no reload.
         let max_bytes = self.shared.settings().prompt_cache_limit;
         self.shared.host.broadcast(&Request::SetPromptCacheLimit { max_bytes });
         let order = self.next_order();
-        self.settings_of = order;
+        self.settings_order = order;
         let selected = self.selected();
         self.is_applying = selected.is_some();
         if let Some(selected) = selected {
             self.look_up(Lookup {
                 order,
-                wanted: Wanted::Selected(selected.target.id.clone()),
+                query: LookupQuery::Selected(selected.target.id.clone()),
                 reply: None,
             });
         }
     }
 
-    /// Reloads the selected model if it is this one and its settings have changed.
+    /// Reloads the selected model if it has the id of `new` and its settings have changed.
     fn reload(&mut self, new: Target, order: u64) {
         let Some(Selection { target, model }) = self.selected().filter(|selected| selected.target.id == new.id) else {
             return;
@@ -469,36 +480,31 @@ impl Chat {
         }
     }
 
-    /// Starts a measurement, or replies why it cannot start.
+    /// Starts a measurement, or replies with the problem that prevents it.
     fn measure(&mut self, reply: measuring::Reply) {
         let selected = self.selection.borrow().clone();
-        let (code, message) = match selected {
-            _ if self.cancel_measuring.as_ref().is_some_and(|cancel| !cancel.is_closed()) => (
-                ProblemCode::Busy,
-                "A measurement is already running. Wait until it is done.",
-            ),
-            _ if !self.answers.values().all(Running::has_ended) => (
-                ProblemCode::Busy,
-                "An answer is being generated, which would distort the measurement. Stop it, or wait until it is done.",
-            ),
+        let (code, reason) = match selected {
+            _ if self.cancel_measuring.as_ref().is_some_and(|cancel| !cancel.is_closed()) => {
+                (ProblemCode::Busy, ChatReason::Measuring)
+            }
+            _ if !self.answers.values().all(Running::has_ended) => {
+                (ProblemCode::Busy, ChatReason::AnsweringWhileMeasuring)
+            }
             Some(Selection { target, model }) if matches!(*model.status().borrow(), ModelStatus::Ready(_)) => {
                 let (cancel, cancelled) = watch::channel(false);
-                let (shared, ended) = (self.shared.clone(), self.ended.clone());
+                let (shared, task_end) = (self.shared.clone(), self.task_end.clone());
                 let in_progress = measuring::InProgress::new(self.is_measuring.clone());
                 tokio::spawn(async move {
                     measuring::measure(shared, &target, model, cancelled, in_progress, reply).await;
                     // The receiver ends with the runtime.
-                    let _ = ended.send(Ended::Measurement);
+                    let _ = task_end.send(TaskEnd::Measurement);
                 });
                 self.cancel_measuring = Some(cancel);
                 return;
             }
-            _ => (ProblemCode::NoModel, "No model is loaded. Load one, then measure it."),
+            _ => (ProblemCode::NoModel, ChatReason::NothingToMeasure),
         };
-        let _ = reply.send(Err(Problem {
-            code,
-            message: message.to_owned(),
-        }));
+        let _ = reply.send(Err(Problem::new(code, reason)));
     }
 
     /// Cancels the measurement.

@@ -3,18 +3,18 @@
 use crate::store::message::Message;
 use hearth_protocol::{self as protocol, Part, Role};
 
-/// A system prompt that the user wrote: trimmed, and `None` if it is blank.
-pub(crate) fn written(text: &str) -> Option<&str> {
+/// Trims a system prompt. Returns `None` if it is blank.
+pub(crate) fn trimmed(text: &str) -> Option<&str> {
     Some(text.trim()).filter(|text| !text.is_empty())
 }
 
-/// The system prompt, then the branch. Empty (failed) answers are left out and the user messages
-/// around them are joined, since many templates reject two turns of one role in a row.
+/// The system prompt, then the branch. Empty answers, which have failed, are omitted and the user
+/// messages around them joined, because many chat templates reject consecutive turns of one role.
 pub(crate) fn prompt(system: Option<&str>, branch: &[Message]) -> Vec<protocol::Message> {
     let mut turns: Vec<protocol::Message> = Vec::new();
     turns.extend(system.map(|text| protocol::Message::of_text(Role::System, text)));
     for message in branch {
-        if message.role == Role::Assistant && says_nothing(&message.parts) {
+        if message.role == Role::Assistant && is_empty_answer(&message.parts) {
             continue;
         }
         match turns.last_mut() {
@@ -28,8 +28,8 @@ pub(crate) fn prompt(system: Option<&str>, branch: &[Message]) -> Vec<protocol::
     turns
 }
 
-/// Whether an answer has neither text nor a call of a tool.
-fn says_nothing(parts: &[Part]) -> bool {
+/// Whether an answer has no parts other than blank text and thinking.
+fn is_empty_answer(parts: &[Part]) -> bool {
     !parts.iter().any(|part| match part {
         Part::Text { text } => !text.trim().is_empty(),
         part => !matches!(part, Part::Thinking { .. }),
@@ -38,7 +38,7 @@ fn says_nothing(parts: &[Part]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{prompt, written};
+    use super::{prompt, trimmed};
     use crate::store::message::{Message, State};
     use hearth_protocol::{self as protocol, Part, Role};
     use proptest::prelude::*;
@@ -56,14 +56,14 @@ mod tests {
             created_at: 0,
             model: None,
             stats: None,
-            left_out: None,
+            dropped: None,
             adapters: None,
             comparison: None,
             better: false,
             rating: None,
             settings: None,
             edited: false,
-            own: None,
+            overrides: None,
         }
     }
 
@@ -75,11 +75,11 @@ mod tests {
             message(Role::User, "two"),
             message(Role::Assistant, "half"),
         ];
-        let turns = prompt(written(" Be brief. "), &branch);
+        let turns = prompt(trimmed(" Be brief. "), &branch);
         let texts: Vec<String> = turns.iter().map(protocol::Message::text).collect();
         assert_eq!(texts, ["Be brief.", "one\n\ntwo", "half"]);
         assert_eq!(
-            prompt(written("  "), &branch[..1]).len(),
+            prompt(trimmed("  "), &branch[..1]).len(),
             1,
             "a blank system prompt is left out"
         );
@@ -92,12 +92,12 @@ mod tests {
                 .iter()
                 .map(|(user, text)| message(if *user { Role::User } else { Role::Assistant }, text))
                 .collect();
-            let shown = prompt(Some("system"), &branch);
-            prop_assert!(shown.windows(2).all(|pair| pair[0].role != pair[1].role));
-            prop_assert_eq!(shown[0].role, Role::System);
-            let all: String = turns.iter().map(|(_, text)| text.as_str()).collect();
-            let text: String = shown[1..].iter().map(protocol::Message::text).collect::<String>().replace('\n', "");
-            prop_assert_eq!(text, all);
+            let prompt = prompt(Some("system"), &branch);
+            prop_assert!(prompt.windows(2).all(|pair| pair[0].role != pair[1].role));
+            prop_assert_eq!(prompt[0].role, Role::System);
+            let expected: String = turns.iter().map(|(_, text)| text.as_str()).collect();
+            let text: String = prompt[1..].iter().map(protocol::Message::text).collect::<String>().replace('\n', "");
+            prop_assert_eq!(text, expected);
         }
     }
 }

@@ -16,39 +16,42 @@ use crate::{
 use hearth_protocol::{self as protocol, GenerateRequest, Prompt, Role, SamplingParams, Thinking};
 use std::hash::{BuildHasher, RandomState};
 
-/// The request of an answer by this model, and the settings that make it. A message with text is
-/// continued.
+/// The request of an answer by this model, and its settings. A message with text is continued.
 pub(super) fn build(
     shared: &Shared,
     target: &Target,
     message: &Message,
 ) -> Result<(GenerateRequest, AnswerSettings), Problem> {
     let adapters = adapters::for_worker(shared, &target.id, &message.adapters)?;
-    let (row, folder, trained, mut branch, ids) = shared.store.read(|t| {
+    let (row, folder, training_prompt, mut branch, ids) = shared.store.read(|t| {
         let row = conversation::get(t, message.conversation)?;
-        let trained = training_prompt::find(t, &message.adapters)?;
+        let training_prompt = training_prompt::find(t, &message.adapters)?;
         let branch = message.parent.map(|parent| rows::branch(t, parent)).transpose()?;
         Ok((
             row,
             folder::of_conversation(t, message.conversation)?,
-            trained,
+            training_prompt,
             branch.unwrap_or_default(),
             answer_tokens::get(t, message.id)?,
         ))
     })?;
-    // Messages that a full disk kept out of the store are part of the conversation, too.
+    // The disk may have been full, so that live messages are newer than their rows.
     shared.complete(&mut branch);
-    let own = presets::of_answer(&|id| presets::by_id(shared, id), row.as_ref(), message.own.as_ref());
-    let of_folder = folder.as_ref().and_then(|folder| folder.system_prompt.as_deref());
-    let system = match (own.system_prompt.as_deref().or(of_folder), &trained) {
-        (Some(own), _) => prompt::written(own),
+    let answer = presets::of_answer(
+        &|id| presets::by_id(shared, id),
+        row.as_ref(),
+        message.overrides.as_ref(),
+    );
+    let folder_prompt = folder.as_ref().and_then(|folder| folder.system_prompt.as_deref());
+    let system = match (answer.system_prompt.as_deref().or(folder_prompt), &training_prompt) {
+        (Some(text), _) => prompt::trimmed(text),
         (None, TrainingPrompt::Template) => None,
         (None, TrainingPrompt::Text(text)) => Some(text.as_str()),
-        (None, TrainingPrompt::Unknown) => target.system_prompt.as_deref().and_then(prompt::written),
+        (None, TrainingPrompt::Unknown) => target.system_prompt.as_deref().and_then(prompt::trimmed),
     };
-    let settings = over_folder(own.settings, folder.as_ref());
+    let settings = over_folder(answer.settings, folder.as_ref());
     let thinking = Thinking::from(settings.thinking);
-    let made_with = AnswerSettings {
+    let answer_settings = AnswerSettings {
         sampling: with_seed(settings.sampling.apply(defaults(shared, target))),
         max_tokens: settings.max_tokens,
         stop: settings.stop.unwrap_or_default(),
@@ -57,21 +60,21 @@ pub(super) fn build(
         json_schema: settings.json_schema,
     };
     let request = GenerateRequest {
-        prompt: with_beginning(prompt::prompt(system, &branch), message, ids),
-        sampling: made_with.sampling.clone(),
-        max_tokens: made_with.max_tokens,
-        stop: made_with.stop.clone(),
+        prompt: to_prompt(prompt::prompt(system, &branch), message, ids),
+        sampling: answer_settings.sampling.clone(),
+        max_tokens: answer_settings.max_tokens,
+        stop: answer_settings.stop.clone(),
         ignore_end: false,
         adapters,
         conversation: Some(message.conversation),
         thinking,
-        json_schema: made_with.json_schema.clone(),
+        json_schema: answer_settings.json_schema.clone(),
         on_battery: shared.on_battery.get(),
     };
-    Ok((request, made_with))
+    Ok((request, answer_settings))
 }
 
-/// A conversation's settings. Missing ones come from its folder.
+/// A conversation's settings, with missing ones taken from its folder.
 pub(super) fn settings(
     row: Option<&conversation::Conversation>,
     folder: Option<&folder::Folder>,
@@ -80,13 +83,13 @@ pub(super) fn settings(
     over_folder(own.unwrap_or_default(), folder)
 }
 
-/// These settings. Missing ones come from the folder.
+/// Settings, with missing ones taken from the folder.
 fn over_folder(own: ConversationSettings, folder: Option<&folder::Folder>) -> ConversationSettings {
-    let of_folder = from_json(folder.and_then(|folder| folder.settings.as_deref()));
-    own.or(of_folder.unwrap_or_default())
+    let folder_settings = from_json(folder.and_then(|folder| folder.settings.as_deref()));
+    own.or(folder_settings.unwrap_or_default())
 }
 
-/// The model's default parameters from its file or the catalog, overridden by the user's.
+/// The model's default parameters from its file or the catalog, overridden by the user's defaults.
 fn defaults(shared: &Shared, target: &Target) -> SamplingParams {
     let sampling = target.sampling.clone();
     match shared.settings().sampling.get(&target.id) {
@@ -95,8 +98,9 @@ fn defaults(shared: &Shared, target: &Target) -> SamplingParams {
     }
 }
 
-/// The prompt of an answer, or of its continuation.
-fn with_beginning(mut messages: Vec<protocol::Message>, message: &Message, ids: Vec<u32>) -> Prompt {
+/// The prompt of an answer, or of the continuation of `message` if that has parts. `ids` are its
+/// tokens so far.
+fn to_prompt(mut messages: Vec<protocol::Message>, message: &Message, ids: Vec<u32>) -> Prompt {
     if message.parts.is_empty() {
         return Prompt::Chat(messages);
     }
@@ -107,10 +111,10 @@ fn with_beginning(mut messages: Vec<protocol::Message>, message: &Message, ids: 
     Prompt::Continue { messages, ids }
 }
 
-/// The parameters with a seed, so that the answer can be made again. Greedy decoding needs none.
+/// The parameters with a seed, so that the answer can be reproduced. Greedy decoding needs none.
 fn with_seed(mut sampling: SamplingParams) -> SamplingParams {
     if sampling.temperature > 0.0 && sampling.seed.is_none() {
-        // Random keys of the standard library's hash maps; 53 bits, for the window.
+        // `RandomState` has random keys. JavaScript represents integers of 53 bits exactly.
         sampling.seed = Some(RandomState::new().hash_one(0) >> 11);
     }
     sampling

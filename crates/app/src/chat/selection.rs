@@ -3,7 +3,7 @@
 use super::Target;
 use crate::{
     shared::Shared,
-    wire::{Event, ModelState, Problem},
+    wire::{ChatReason, Event, ModelState, Problem},
 };
 use hearth_protocol::{LoadError, Model, ModelStatus, ProblemCode};
 use std::sync::Arc;
@@ -24,6 +24,7 @@ pub(super) fn state(selection: Option<&Selection>) -> ModelState {
     }
 }
 
+/// The state of a model with a status.
 fn state_of(selected: &Selection, status: &ModelStatus) -> ModelState {
     let model = selected.target.id.clone();
     match status {
@@ -69,14 +70,14 @@ pub(super) async fn show(shared: Arc<Shared>, mut selection: watch::Receiver<Opt
         };
         let mut status = selected.model.status();
         loop {
-            let now = status.borrow_and_update().clone();
-            if let ModelStatus::Died(problem) = &now {
+            let current = status.borrow_and_update().clone();
+            if let ModelStatus::Died(problem) = &current {
                 let problem = died(problem.clone());
                 shared.emit(Event::WorkerDied { problem });
             }
-            show(state_of(&selected, &now));
+            show(state_of(&selected, &current));
             tokio::select! {
-                // The selection holds the sender.
+                // The model in `selected` holds the sender.
                 _ = status.changed() => {}
                 changed = selection.changed() => match changed {
                     Ok(()) => break,
@@ -96,13 +97,12 @@ pub(super) fn not_ready(error: LoadError) -> Option<Problem> {
     }
 }
 
-/// The problem of a dead worker, with what to do.
-pub(super) fn died(mut problem: Problem) -> Problem {
-    problem.message += match problem.code {
-        ProblemCode::OutOfMemory => {
-            " Close other programs, or choose a shorter context or a smaller model, then send again."
-        }
-        _ => " Send again to restart it. If it happens again, choose a smaller model.",
+/// The problem of a dead worker, with advice for the user.
+pub(super) fn died(problem: Problem) -> Problem {
+    let (code, cause) = (problem.code, Box::new(problem));
+    let reason = match code {
+        ProblemCode::OutOfMemory => ChatReason::WorkerOutOfMemory { cause },
+        _ => ChatReason::WorkerDied { cause },
     };
-    problem
+    Problem::new(code, reason)
 }

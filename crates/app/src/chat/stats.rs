@@ -5,43 +5,48 @@ use crate::wire::Stats;
 use hearth_protocol::{DraftStats, Summary, TextKind};
 use tokio::time::Instant;
 
-/// Measures the time that an answer thinks.
+/// Measures the duration of an answer's thoughts.
 #[derive(Debug, Default)]
-pub(super) struct ThoughtClock {
-    began: Option<Instant>,
+pub(super) struct ThinkingTimer {
+    /// When the thought in progress began.
+    thought_start: Option<Instant>,
     /// When the text after the last thought began.
-    said: Option<Instant>,
+    text_start: Option<Instant>,
+    /// Duration of the completed thoughts.
     seconds: f64,
 }
 
-impl ThoughtClock {
+impl ThinkingTimer {
     /// Records a piece of text.
-    pub fn text(&mut self, kind: TextKind) {
+    pub fn record(&mut self, kind: TextKind) {
         match kind {
             TextKind::Thinking => {
-                self.began.get_or_insert_with(Instant::now);
-                self.said = None;
+                self.thought_start.get_or_insert_with(Instant::now);
+                self.text_start = None;
             }
             TextKind::Text => {
                 self.seconds = self.seconds();
-                self.began = None;
-                self.said.get_or_insert_with(Instant::now);
+                self.thought_start = None;
+                self.text_start.get_or_insert_with(Instant::now);
             }
         }
     }
 
     /// Records that the text since the last thought was a thought.
     pub fn fold(&mut self) {
-        self.seconds += self.said.take().map_or(0.0, |said| said.elapsed().as_secs_f64());
+        self.seconds += self
+            .text_start
+            .take()
+            .map_or(0.0, |start| start.elapsed().as_secs_f64());
     }
 
-    /// The seconds so far.
+    /// Duration of all thoughts so far, in seconds.
     pub fn seconds(&self) -> f64 {
-        self.seconds + self.began.map_or(0.0, |began| began.elapsed().as_secs_f64())
+        self.seconds + self.thought_start.map_or(0.0, |start| start.elapsed().as_secs_f64())
     }
 }
 
-/// The stats of an answer. `before` are those that it had when it was continued.
+/// The stats of an answer. `before` are its stats when it was continued.
 pub(super) fn from_summary(summary: &Summary, cached: u32, thinking_seconds: f64, before: Option<Stats>) -> Stats {
     let now = Stats {
         prompt_tokens: summary.prompt_tokens,

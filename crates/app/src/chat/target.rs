@@ -6,7 +6,7 @@ use crate::{
     model_lookup,
     shared::Shared,
     store::{conversation, folder},
-    wire::{DraftProblem, LoadSettings, Problem, ProblemCode},
+    wire::{ChatReason, DraftProblem, LoadSettings, Problem, ProblemCode},
 };
 use hearth_protocol::{DraftChoice, SamplingParams};
 use std::path::PathBuf;
@@ -19,7 +19,7 @@ pub(crate) struct Target {
     pub(super) path: PathBuf,
     pub(super) settings: LoadSettings,
     pub(super) draft: DraftChoice,
-    /// Why the chosen draft model is not used.
+    /// The problem of the chosen draft model, if it is not used.
     pub(super) draft_problem: Option<DraftProblem>,
     pub(super) system_prompt: Option<String>,
     pub(super) sampling: SamplingParams,
@@ -46,8 +46,8 @@ impl Target {
         })
     }
 
-    /// Id of the model that the conversation's settings name. `None` means that they name none.
-    /// Reads no file.
+    /// Id of the model in the conversation's settings. `None` means that none is set. Reads no
+    /// file.
     pub(super) fn id_of_conversation(shared: &Shared, id: i64) -> Result<Option<String>, Problem> {
         let (row, folder) = shared
             .store
@@ -55,30 +55,26 @@ impl Target {
         Ok(request::settings(row.as_ref(), folder.as_ref()).model)
     }
 
-    /// The model that the conversation's settings name.
+    /// The model in a conversation's settings.
     ///
     /// # Errors
     /// The model is no longer in the library, or its file cannot be read.
     pub(super) fn of_conversation(shared: &Shared, model: &str) -> Result<Self, Problem> {
-        let gone = "The model of this conversation is no longer in the library. Choose another one in the \
-                    conversation's settings.";
-        Self::of_library(shared, model, gone)
+        Self::of_library(shared, model, ChatReason::ConversationModelGone)
     }
 
-    /// The model that this answer names.
+    /// The model in an answer's overrides.
     ///
     /// # Errors
     /// The model is no longer in the library, or its file cannot be read.
     pub(super) fn of_answer(shared: &Shared, model: &str) -> Result<Self, Problem> {
-        let gone = "The model of this answer is no longer in the library. Choose another one to compare with.";
-        Self::of_library(shared, model, gone)
+        Self::of_library(shared, model, ChatReason::AnswerModelGone)
     }
 
-    fn of_library(shared: &Shared, id: &str, gone: &str) -> Result<Self, Problem> {
-        let model = shared.model(id)?.ok_or_else(|| Problem {
-            code: ProblemCode::NotFound,
-            message: gone.to_owned(),
-        })?;
+    fn of_library(shared: &Shared, id: &str, gone: ChatReason) -> Result<Self, Problem> {
+        let model = shared
+            .model(id)?
+            .ok_or_else(|| Problem::new(ProblemCode::NotFound, gone))?;
         Self::new(&model, shared)
     }
 
@@ -86,11 +82,7 @@ impl Target {
     pub(super) fn choose(shared: &Shared) -> Result<Self, Problem> {
         match model_lookup::next(shared)? {
             Some(model) => Self::new(&model, shared),
-            None => Err(Problem {
-                code: ProblemCode::NoModel,
-                message: "There is no model on this machine yet. Add a GGUF file under Models, then try again."
-                    .to_owned(),
-            }),
+            None => Err(Problem::new(ProblemCode::NoModel, ChatReason::NoModelYet)),
         }
     }
 }

@@ -1,5 +1,5 @@
-//! The system prompt that an adapter was trained under. A chat with the adapter uses the same,
-//! unless the conversation has its own.
+//! The system prompt that an adapter was trained with. A chat with the adapter uses it, too, unless
+//! the conversation has its own.
 
 use crate::{
     convert::from_json,
@@ -12,17 +12,17 @@ use rusqlite::Connection;
 pub(super) enum TrainingPrompt {
     /// No adapter, or one that was trained elsewhere.
     Unknown,
-    /// The chat template decided.
+    /// The default of the chat template.
     Template,
-    /// This text; it may be empty.
+    /// This text, perhaps an empty one.
     Text(String),
 }
 
 /// The training prompt of the first adapter that has a known one.
 pub(super) fn find(connection: &Connection, adapters: &[UsedAdapter]) -> rusqlite::Result<TrainingPrompt> {
     for used in adapters {
-        let id = adapter::get(connection, used.adapter)?.and_then(|adapter| adapter.run);
-        let Some(run) = id.map(|id| run::get(connection, id)).transpose()?.flatten() else {
+        let run_id = adapter::get(connection, used.adapter)?.and_then(|adapter| adapter.run);
+        let Some(run) = run_id.map(|id| run::get(connection, id)).transpose()?.flatten() else {
             continue;
         };
         let settings: TrainSettings = from_json(Some(&run.settings)).unwrap_or_default();

@@ -8,7 +8,7 @@ use hearth_protocol as protocol;
 use std::path::PathBuf;
 
 impl LoadSettings {
-    /// The load settings of the app's settings for a model of this id.
+    /// The load settings for the model with this id, from the app's settings.
     pub(crate) fn from_settings(settings: &wire::Settings, model: &str) -> Self {
         Self {
             threads: settings.threads,
@@ -21,7 +21,7 @@ impl LoadSettings {
         }
     }
 
-    /// The plan request of a model's file, with this draft.
+    /// The plan request for a model's file and a draft.
     pub(crate) fn plan(self, path: PathBuf, draft: protocol::DraftChoice) -> protocol::PlanRequest {
         protocol::PlanRequest {
             path,
@@ -36,7 +36,7 @@ impl LoadSettings {
         }
     }
 
-    /// The load request of a model's file, with this draft.
+    /// The load request for a model's file and a draft.
     pub(crate) fn load(
         self,
         path: PathBuf,

@@ -38,14 +38,14 @@ impl From<message::Message> for wire::Message {
             created_at: row.created_at,
             model: row.model.as_deref().map(title::shown),
             stats: row.stats,
-            left_out: row.left_out,
+            dropped: row.dropped,
             adapters: from_json(row.adapters.as_deref()).unwrap_or_default(),
             comparison: row.comparison,
             better: row.better,
             rating: from_json(row.rating.as_deref()),
             settings: from_json(row.settings.as_deref()),
             edited: row.edited,
-            own: from_json(row.own.as_deref()),
+            overrides: from_json(row.overrides.as_deref()),
         }
     }
 }
@@ -62,21 +62,21 @@ impl From<&wire::Message> for message::Message {
             created_at: message.created_at,
             model: message.model.clone(),
             stats: message.stats.clone(),
-            left_out: message.left_out,
+            dropped: message.dropped,
             adapters: to_json_unless_empty(&message.adapters),
             comparison: message.comparison,
             better: message.better,
             rating: message.rating.as_ref().map(to_json),
             settings: message.settings.as_ref().map(to_json),
             edited: message.edited,
-            own: message.own.as_ref().map(to_json),
+            overrides: message.overrides.as_ref().map(to_json),
         }
     }
 }
 
-/// Detail of the state `cut` in the store.
+/// Detail of the state `cut` in the store: the context is full.
 const CONTEXT_FULL: &str = "context_full";
-/// Detail of the state `cut` in the store.
+/// Detail of the state `cut` in the store: the maximum number of tokens is reached.
 const LENGTH: &str = "length";
 
 impl From<message::State> for wire::MessageState {
@@ -85,16 +85,15 @@ impl From<message::State> for wire::MessageState {
             message::State::Complete => Self::Complete,
             message::State::Unfinished => Self::Waiting,
             message::State::Stopped => Self::Stopped,
-            message::State::Cut(why) if why == CONTEXT_FULL => Self::Cut {
-                reason: wire::CutReason::ContextFull,
+            message::State::Truncated(reason) if reason == CONTEXT_FULL => Self::Truncated {
+                reason: wire::TruncationReason::ContextFull,
             },
-            message::State::Cut(_) => Self::Cut {
-                reason: wire::CutReason::Length,
+            message::State::Truncated(_) => Self::Truncated {
+                reason: wire::TruncationReason::Length,
             },
-            message::State::Failed(why) => Self::Failed {
-                problem: serde_json::from_str(&why).unwrap_or(wire::Problem {
-                    code: wire::ProblemCode::Internal,
-                    message: "The answer failed.".to_owned(),
+            message::State::Failed(json) => Self::Failed {
+                problem: serde_json::from_str(&json).unwrap_or_else(|_| {
+                    wire::Problem::new(wire::ProblemCode::Internal, wire::ChatReason::AnswerFailed)
                 }),
             },
         }
@@ -110,13 +109,13 @@ impl From<&wire::MessageState> for message::State {
             | wire::MessageState::Prefill { .. }
             | wire::MessageState::Streaming => Self::Unfinished,
             wire::MessageState::Stopped => Self::Stopped,
-            wire::MessageState::Cut {
-                reason: wire::CutReason::ContextFull,
-            } => Self::Cut(CONTEXT_FULL.to_owned()),
-            wire::MessageState::Cut {
-                reason: wire::CutReason::Length,
-            } => Self::Cut(LENGTH.to_owned()),
-            wire::MessageState::Failed { problem } => Self::Failed(serde_json::to_string(problem).unwrap_or_default()),
+            wire::MessageState::Truncated {
+                reason: wire::TruncationReason::ContextFull,
+            } => Self::Truncated(CONTEXT_FULL.to_owned()),
+            wire::MessageState::Truncated {
+                reason: wire::TruncationReason::Length,
+            } => Self::Truncated(LENGTH.to_owned()),
+            wire::MessageState::Failed { problem } => Self::Failed(problem.to_stored()),
         }
     }
 }
@@ -139,14 +138,14 @@ impl From<search::Hit> for wire::SearchHit {
 
 /// The models of the library.
 pub(crate) fn models(all: &[library::Model]) -> Vec<wire::Model> {
-    all.iter().map(|one| model(one, all)).collect()
+    all.iter().map(|each| model(each, all)).collect()
 }
 
 /// A model, with the models of the library that can draft for it.
 pub(crate) fn model(model: &library::Model, all: &[library::Model]) -> wire::Model {
     let (metadata, problem) = match &model.metadata {
         Ok(metadata) => (Some(metadata), None),
-        Err(why) => (None, Some(why.clone())),
+        Err(problem) => (None, Some(problem.clone())),
     };
     wire::Model {
         id: model.id.clone(),
@@ -196,14 +195,14 @@ pub(crate) fn to_json_unless_empty<T: Serialize>(list: &[T]) -> Option<String> {
 }
 
 /// The final state of a message.
-pub(crate) fn ended(reason: protocol::FinishReason) -> wire::MessageState {
+pub(crate) fn final_state(reason: protocol::FinishReason) -> wire::MessageState {
     match reason {
         protocol::FinishReason::Stop => wire::MessageState::Complete,
-        protocol::FinishReason::Length => wire::MessageState::Cut {
-            reason: wire::CutReason::Length,
+        protocol::FinishReason::Length => wire::MessageState::Truncated {
+            reason: wire::TruncationReason::Length,
         },
-        protocol::FinishReason::ContextFull => wire::MessageState::Cut {
-            reason: wire::CutReason::ContextFull,
+        protocol::FinishReason::ContextFull => wire::MessageState::Truncated {
+            reason: wire::TruncationReason::ContextFull,
         },
         protocol::FinishReason::Cancelled => wire::MessageState::Stopped,
     }

@@ -1,6 +1,6 @@
 //! Conversions of the wire types of fine-tuning.
 
-use super::{from_json, to_json};
+use super::from_json;
 use crate::{store::run, tune, wire};
 use hearth_protocol as protocol;
 
@@ -21,17 +21,18 @@ impl From<protocol::StepReport> for wire::RunPoint {
 
 impl From<run::State> for wire::RunState {
     fn from(state: run::State) -> Self {
-        let problem = |why: Option<&str>| from_json(why).unwrap_or_else(tune::closed);
+        let problem = |json: Option<&str>| from_json(json).unwrap_or_else(tune::closed);
         match state {
             run::State::Finished => Self::Finished,
             run::State::Stopped => Self::Stopped,
-            run::State::Failed(why) => Self::Failed {
-                problem: problem(Some(&why)),
+            run::State::Failed(json) => Self::Failed {
+                problem: from_json(Some(&json))
+                    .unwrap_or_else(|| wire::Problem::detail(wire::ProblemCode::Internal, json)),
             },
             // An active run is shown from memory, not from its row.
             run::State::Unfinished => Self::Interrupted { problem: problem(None) },
-            run::State::Interrupted(why) => Self::Interrupted {
-                problem: problem(why.as_deref()),
+            run::State::Interrupted(json) => Self::Interrupted {
+                problem: problem(json.as_deref()),
             },
         }
     }
@@ -46,8 +47,8 @@ impl From<&wire::RunState> for run::State {
             | wire::RunState::Paused { .. } => Self::Unfinished,
             wire::RunState::Finished => Self::Finished,
             wire::RunState::Stopped => Self::Stopped,
-            wire::RunState::Failed { problem } => Self::Failed(to_json(problem)),
-            wire::RunState::Interrupted { problem } => Self::Interrupted(Some(to_json(problem))),
+            wire::RunState::Failed { problem } => Self::Failed(problem.to_stored()),
+            wire::RunState::Interrupted { problem } => Self::Interrupted(Some(problem.to_stored())),
         }
     }
 }

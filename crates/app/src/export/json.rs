@@ -4,9 +4,9 @@
 //! the id of the last message of the selected branch, `settings` are the settings of new answers
 //! ([`ConversationSettings`]). `messages` are all nodes of the tree, parents before children, as
 //! the window gets them ([`Message`]): `id`, `parent` (an id or `null`), `role`, `parts`, `state`,
-//! `createdAt` (milliseconds since 1970), `model`, `stats`, `leftOut`, `adapters`, `comparison`
-//! (the id of the next answer of its comparison, in a ring), `better`, `rating`, `own` (the model
-//! and preset that were not the conversation's).
+//! `createdAt` (milliseconds since 1970), `model`, `stats`, `dropped`, `adapters`, `comparison`
+//! (the id of the next answer of its comparison, in a ring), `better`, `rating`,
+//! `overrides` (the model and preset that were not the conversation's).
 
 use crate::{
     import::hearth::VERSION,

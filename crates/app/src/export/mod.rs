@@ -17,6 +17,7 @@ use hearth_formats::{
     characters::{is_hidden, is_joiner},
     durable,
 };
+use hearth_protocol::DataReason;
 use std::{
     fs::{self, File},
     io::{self, BufWriter, Write},
@@ -24,8 +25,8 @@ use std::{
 };
 
 impl App {
-    /// Writes a conversation to a file, which is replaced atomically. `conversation`: `None` means
-    /// all.
+    /// Writes a conversation to a file, which is replaced atomically. `None` exports all
+    /// conversations.
     pub async fn export_conversations(
         &self,
         conversation: Option<i64>,
@@ -38,8 +39,13 @@ impl App {
     }
 }
 
-fn export(shared: &Shared, one: Option<i64>, format: ChatFormat, path: &Path) -> Result<ExportedChats, Problem> {
-    let ids: Vec<i64> = match one {
+fn export(
+    shared: &Shared,
+    conversation_id: Option<i64>,
+    format: ChatFormat,
+    path: &Path,
+) -> Result<ExportedChats, Problem> {
+    let ids: Vec<i64> = match conversation_id {
         Some(id) => vec![id],
         None => {
             let rows = shared.store.read(|t| conversation::list(t))?;
@@ -47,26 +53,23 @@ fn export(shared: &Shared, one: Option<i64>, format: ChatFormat, path: &Path) ->
         }
     };
     if ids.is_empty() {
-        return Err(Problem {
-            code: ProblemCode::NotFound,
-            message: "There are no conversations to export yet.".to_owned(),
-        });
+        return Err(Problem::new(ProblemCode::NotFound, DataReason::NothingToExport));
     }
-    let mut written = 0;
+    let mut count = 0;
     durable::write_file(path, |out| {
-        written = write_all(shared, &ids, one.is_some(), format, out)?;
+        count = write_all(shared, &ids, conversation_id.is_some(), format, out)?;
         Ok::<(), Failure>(())
     })
     .map_err(|failure| failure.into_problem(path))?;
     Ok(ExportedChats {
         path: path.display().to_string(),
-        conversations: written,
-        bytes: fs::metadata(path).map_or(0, |about| about.len()),
+        conversations: count,
+        bytes: fs::metadata(path).map_or(0, |metadata| metadata.len()),
     })
 }
 
-/// Writes conversations one at a time. Returns their number: one that is deleted meanwhile is left
-/// out, unless it is the only one.
+/// Writes conversations one at a time. Returns their number. A conversation that is deleted
+/// meanwhile is skipped, unless it is the only one.
 fn write_all(
     shared: &Shared,
     ids: &[i64],
@@ -74,28 +77,28 @@ fn write_all(
     format: ChatFormat,
     out: &mut BufWriter<File>,
 ) -> Result<u32, Failure> {
-    let mut written = 0;
-    let mut begun = false;
+    let mut count = 0;
+    let mut has_begun = false;
     for id in ids {
         let conversation = match conversations::open(shared, *id) {
             Err(problem) if problem.code == ProblemCode::NotFound && !is_one => continue,
-            opened => opened?,
+            result => result?,
         };
-        if !begun {
+        if !has_begun {
             let title = if is_one {
                 conversation.title.as_str()
             } else {
                 "Conversations"
             };
             begin(format, title, out)?;
-            begun = true;
+            has_begun = true;
         }
         match format {
-            ChatFormat::Json => json::write(out, &origin(shared, *id)?, &conversation, written == 0)?,
-            ChatFormat::Markdown => markdown::write(out, &conversation, written == 0)?,
+            ChatFormat::Json => json::write(out, &origin(shared, *id)?, &conversation, count == 0)?,
+            ChatFormat::Markdown => markdown::write(out, &conversation, count == 0)?,
             ChatFormat::Html => html::write(out, &conversation)?,
         }
-        written += 1;
+        count += 1;
     }
     match format {
         ChatFormat::Json => json::end(out)?,
@@ -103,7 +106,7 @@ fn write_all(
         ChatFormat::Markdown => {}
     }
     out.flush()?;
-    Ok(written)
+    Ok(count)
 }
 
 fn begin(format: ChatFormat, title: &str, out: &mut impl Write) -> io::Result<()> {
@@ -114,17 +117,16 @@ fn begin(format: ChatFormat, title: &str, out: &mut impl Write) -> io::Result<()
     }
 }
 
-/// The origin, which identifies a conversation in every import. A conversation gets it with its
-/// first export.
+/// The origin, which identifies a conversation in every import. It is created with the first
+/// export.
 fn origin(shared: &Shared, id: i64) -> Result<String, Problem> {
     let origin = shared.store.write(|t| conversation::origin(t, id))?;
     origin.ok_or_else(conversations::no_conversation)
 }
 
-/// The name that is suggested for the file of an export: of a title, without what file systems
-/// refuse.
+/// The suggested file name of an export: the title without characters that file systems refuse.
 pub fn file_name(title: &str) -> String {
-    /// Most characters, so that any file system takes it with an extension.
+    /// Most characters, so that every file system accepts the name with an extension.
     const MAX_LEN: usize = 60;
     let mapped = title.chars().map(|c| match c {
         '/' | '\\' | ':' | '*' | '?' | '"' | '<' | '>' | '|' => ' ',
@@ -143,8 +145,8 @@ pub fn file_name(title: &str) -> String {
     }
 }
 
-/// Why an export failed.
-enum Failure {
+/// The error of writing a file.
+pub(crate) enum Failure {
     Problem(Problem),
     Io(io::Error),
 }
@@ -162,7 +164,8 @@ impl From<Problem> for Failure {
 }
 
 impl Failure {
-    fn into_problem(self, path: &Path) -> Problem {
+    /// The problem of writing the file at `path`.
+    pub(crate) fn into_problem(self, path: &Path) -> Problem {
         match self {
             Self::Problem(problem) => problem,
             Self::Io(error) => unwritable(path, &error),
@@ -172,17 +175,15 @@ impl Failure {
 
 /// The problem of a file that cannot be written.
 pub(crate) fn unwritable(path: &Path, error: &io::Error) -> Problem {
-    Problem {
-        code: match error.kind() {
-            io::ErrorKind::StorageFull => ProblemCode::DiskFull,
-            _ => ProblemCode::FileUnreadable,
-        },
-        message: format!(
-            "{} could not be written: {error}. Choose another folder, or free some space. A file that was there \
-             before is unchanged.",
-            path.display()
-        ),
-    }
+    let code = match error.kind() {
+        io::ErrorKind::StorageFull => ProblemCode::DiskFull,
+        _ => ProblemCode::FileUnreadable,
+    };
+    let reason = DataReason::FileUnwritable {
+        path: path.display().to_string(),
+        detail: error.to_string(),
+    };
+    Problem::new(code, reason)
 }
 
 #[cfg(test)]

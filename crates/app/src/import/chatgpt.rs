@@ -41,7 +41,7 @@ pub(super) fn read(value: &Json) -> ImportedConversation {
     conversation
 }
 
-/// The user's custom instructions, a hidden message.
+/// The user's custom instructions, which are a hidden message.
 fn instructions(message: &Json) -> Option<String> {
     let content = message.get("content");
     (content.text("content_type") == Some("user_editable_context")).then(|| {
@@ -50,7 +50,7 @@ fn instructions(message: &Json) -> Option<String> {
     })
 }
 
-/// Role and parts; no parts for a hidden message.
+/// The role and parts of a message. A hidden message has no parts.
 fn contents(message: &Json) -> (Role, Vec<Part>) {
     let metadata = message.get("metadata");
     let content = message.get("content");
@@ -66,17 +66,17 @@ fn contents(message: &Json) -> (Role, Vec<Part>) {
     }
     let tool = author.text("name").unwrap_or("tool");
     match author.text("role") {
-        Some("user") => (Role::User, with_attachments(metadata, said(content))),
+        Some("user") => (Role::User, with_attachments(metadata, content_parts(content))),
         Some("assistant") => {
             let recipient = message.text("recipient").filter(|recipient| *recipient != "all");
             let parts = match recipient {
-                Some(name) => vec![call(message, name, content)],
-                None => said(content),
+                Some(name) => vec![tool_call(message, name, content)],
+                None => content_parts(content),
             };
             (Role::Assistant, parts)
         }
         Some("tool") => {
-            let parts = said(content);
+            let parts = content_parts(content);
             let result = Part::ToolResult {
                 id: message.text("id").unwrap_or_default().to_owned(),
                 name: tool.to_owned(),
@@ -84,12 +84,12 @@ fn contents(message: &Json) -> (Role, Vec<Part>) {
             };
             (Role::User, if parts.is_empty() { parts } else { vec![result] })
         }
-        _ => (Role::System, said(content)),
+        _ => (Role::System, content_parts(content)),
     }
 }
 
-fn call(message: &Json, name: &str, content: &Json) -> Part {
-    let text = hearth_protocol::text_of(&said(content));
+fn tool_call(message: &Json, name: &str, content: &Json) -> Part {
+    let text = hearth_protocol::text_of(&content_parts(content));
     Part::ToolCall {
         id: message.text("id").unwrap_or_default().to_owned(),
         name: name.to_owned(),
@@ -97,7 +97,7 @@ fn call(message: &Json, name: &str, content: &Json) -> Part {
     }
 }
 
-fn said(content: &Json) -> Vec<Part> {
+fn content_parts(content: &Json) -> Vec<Part> {
     match content.text("content_type") {
         Some("thoughts") => {
             let thoughts = content.list("thoughts").iter();
@@ -128,9 +128,9 @@ fn said(content: &Json) -> Vec<Part> {
 
 fn part(part: &Json) -> Option<Part> {
     match part {
-        Json::Text(said) => text(said),
+        Json::Text(content) => text(content),
         part => match (part.text("content_type"), part.text("text")) {
-            (_, Some(said)) => text(said),
+            (_, Some(content)) => text(content),
             (Some("image_asset_pointer"), _) => {
                 Some(placeholder("Image", part.text("asset_pointer").unwrap_or_default()))
             }
@@ -145,14 +145,15 @@ fn with_attachments(metadata: &Json, mut parts: Vec<Part>) -> Vec<Part> {
         let kind = file.text("mimeType").or(file.text("mime_type"));
         kind.is_some_and(|kind| kind.starts_with("image/"))
     };
-    // Pictures are parts as well.
+    // Images are also in the message's parts.
     for file in metadata.list("attachments").iter().filter(|file| !is_image(file)) {
         parts.extend(file.text("name").map(|name| placeholder("File", name)));
     }
     parts
 }
 
-/// Code in a fence that is longer than any in it; without a language it is the call of a tool.
+/// Fences code, with a fence that is longer than any in the code. Code without a language, and
+/// JSON, are a tool call and stay unchanged.
 fn fenced(language: Option<&str>, code: &str) -> String {
     match language {
         Some(language) if serde_json::from_str::<serde::de::IgnoredAny>(code).is_err() => {

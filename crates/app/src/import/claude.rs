@@ -50,7 +50,7 @@ pub(super) fn read(value: &Json) -> ImportedConversation {
     conversation
 }
 
-/// Id of the newest message, whose branch is selected if the export does not say.
+/// Id of the newest message. Its branch is selected if the export selects none.
 fn newest(messages: &[ImportedMessage]) -> Option<String> {
     let newest = messages
         .iter()

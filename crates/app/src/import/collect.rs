@@ -11,6 +11,7 @@ use super::{
     tree::{ImportedConversation, MAX_MESSAGES},
 };
 use crate::wire::{ImportFormat, Problem, ProblemCode, SkipReason};
+use hearth_protocol::DataReason;
 use std::path::Path;
 
 /// Most elements of an export.
@@ -19,16 +20,16 @@ const MAX_ELEMENTS: usize = 2_000_000;
 /// Most bytes of the messages of one conversation, if each message is a separate element.
 const MAX_PENDING: usize = MAX_ELEMENT;
 
-/// A conversation, or why it was left out, with its title if that could be read.
-pub(super) enum Found {
+/// A conversation of an export, or the reason for skipping it, with its title if known.
+pub(super) enum ImportItem {
     Conversation(ImportFormat, Box<ImportedConversation>),
     Skipped(SkipReason, Option<String>),
     /// It exceeds this limit of bytes or values.
     Exceeding(SkipReason, usize, Option<String>),
 }
 
-/// Receives what was found.
-pub(super) type Take<'a> = &'a mut dyn FnMut(Found) -> Result<(), Problem>;
+/// Receives an item.
+pub(super) type Take<'a> = &'a mut dyn FnMut(ImportItem) -> Result<(), Problem>;
 
 /// Collects conversations of one export.
 pub(super) struct Collector<'a> {
@@ -66,8 +67,8 @@ impl<'a> Collector<'a> {
         }
     }
 
-    /// Reads a document. Of several documents those whose first element is not recognized are
-    /// ignored: exports hold other files.
+    /// Reads a document. If there are several, a document is ignored if its first element is not
+    /// recognized, because exports contain other files.
     pub fn document(&mut self, document: Document<'_>, take: Take<'_>) -> Result<(), Problem> {
         let mut elements = Elements::new(document.stream);
         let mut is_first = true;
@@ -84,12 +85,12 @@ impl<'a> Collector<'a> {
             let mut bytes = match element.content {
                 Content::Bytes(bytes) => bytes,
                 Content::TooLarge(limit) => {
-                    take(Found::Exceeding(SkipReason::TooLarge, limit, None))?;
+                    take(ImportItem::Exceeding(SkipReason::TooLarge, limit, None))?;
                     continue;
                 }
                 Content::Broken if is_first && element.group == 0 => break,
                 Content::Broken => {
-                    take(Found::Skipped(SkipReason::Malformed, None))?;
+                    take(ImportItem::Skipped(SkipReason::Malformed, None))?;
                     continue;
                 }
             };
@@ -97,40 +98,42 @@ impl<'a> Collector<'a> {
                 Ok(value) => value,
                 Err(error) => {
                     take(match error {
-                        ParseError::Malformed => Found::Skipped(SkipReason::Malformed, None),
-                        ParseError::TooManyValues(limit) => Found::Exceeding(SkipReason::TooManyValues, limit, None),
+                        ParseError::Malformed => ImportItem::Skipped(SkipReason::Malformed, None),
+                        ParseError::TooManyValues(limit) => {
+                            ImportItem::Exceeding(SkipReason::TooManyValues, limit, None)
+                        }
                     })?;
                     continue;
                 }
             };
             let group = element.in_list.then_some(element.group);
             let size = bytes.len();
-            // The value has copies of its texts.
+            // Not needed any more: the value has copies of its texts.
             drop(bytes);
             if element.in_object {
                 is_first = false;
-                match whole(&value, document.name, self.data) {
-                    Some(found) => {
+                match conversation(&value, document.name, self.data) {
+                    Some(item) => {
                         split = element.group;
                         self.recognized = true;
-                        take(found)?;
+                        take(item)?;
                     }
-                    None if element.group == split => take(Found::Skipped(SkipReason::UnknownFormat, None))?,
-                    // It is the list of one conversation.
+                    None if element.group == split => take(ImportItem::Skipped(SkipReason::UnknownFormat, None))?,
+                    // The list belongs to a single conversation.
                     None => {
                         skipped = element.group;
-                        take(Found::Exceeding(SkipReason::TooLarge, MAX_ELEMENT, None))?;
+                        take(ImportItem::Exceeding(SkipReason::TooLarge, MAX_ELEMENT, None))?;
                     }
                 }
                 continue;
             }
-            let found = self.element(value, size, group, document.name, document.folder, take)?;
-            self.recognized |= found;
-            if !found && is_first && document.is_one_of_many {
+            let is_recognized = self.element(value, size, group, document.name, document.folder, take)?;
+            self.recognized |= is_recognized;
+            if !is_recognized && is_first && document.is_one_of_many {
                 break;
             }
-            if !found {
-                take(Found::Skipped(SkipReason::UnknownFormat, None))?;
+            if !is_recognized {
+                take(ImportItem::Skipped(SkipReason::UnknownFormat, None))?;
             }
             is_first = false;
         }
@@ -160,9 +163,9 @@ impl<'a> Collector<'a> {
             () => None,
         };
         let Some(source) = pending else {
-            if let Some(found) = whole(&value, name, self.data) {
+            if let Some(item) = conversation(&value, name, self.data) {
                 drop(value);
-                take(found)?;
+                take(item)?;
                 return Ok(true);
             }
             return self.wrapped(&value, name, take);
@@ -191,9 +194,15 @@ impl<'a> Collector<'a> {
     fn wrapped(&mut self, value: &Json, name: &str, take: Take<'_>) -> Result<bool, Problem> {
         let lists = value.entries().iter().map(|(_, value)| value.items());
         for list in lists {
-            if list.first().is_some_and(|item| whole(item, name, self.data).is_some()) {
+            if list
+                .first()
+                .is_some_and(|item| conversation(item, name, self.data).is_some())
+            {
                 for item in list {
-                    take(whole(item, name, self.data).unwrap_or(Found::Skipped(SkipReason::UnknownFormat, None)))?;
+                    take(
+                        conversation(item, name, self.data)
+                            .unwrap_or(ImportItem::Skipped(SkipReason::UnknownFormat, None)),
+                    )?;
                 }
                 return Ok(true);
             }
@@ -207,7 +216,7 @@ impl<'a> Collector<'a> {
             return Ok(());
         };
         if pending.bytes > MAX_PENDING {
-            return take(Found::Exceeding(
+            return take(ImportItem::Exceeding(
                 SkipReason::TooLarge,
                 MAX_PENDING,
                 pending.thread.text("title").map(str::to_owned),
@@ -217,17 +226,17 @@ impl<'a> Collector<'a> {
             Source::Jan(_) => (ImportFormat::Jan, jan::read(&pending.thread, &pending.messages)),
             Source::List(_) => (ImportFormat::OpenAi, openai::read_list(&pending.messages)),
         };
-        take(Found::Conversation(format, Box::new(conversation)))
+        take(ImportItem::Conversation(format, Box::new(conversation)))
     }
 }
 
-/// Recognizes an element that is a whole conversation.
-fn whole(value: &Json, name: &str, data: &Path) -> Option<Found> {
+/// Reads an element that is a whole conversation. `None` means that its format is unknown.
+fn conversation(value: &Json, name: &str, data: &Path) -> Option<ImportItem> {
     let (format, conversation) = match () {
         () if hearth::is(value) => match hearth::read(value, data) {
             Some(conversation) => (ImportFormat::Hearth, conversation),
             None => {
-                return Some(Found::Skipped(
+                return Some(ImportItem::Skipped(
                     SkipReason::Malformed,
                     value.text("title").map(str::to_owned),
                 ));
@@ -243,13 +252,10 @@ fn whole(value: &Json, name: &str, data: &Path) -> Option<Found> {
         () if sharegpt::is(value) => (ImportFormat::ShareGpt, sharegpt::read(value)),
         () => return None,
     };
-    Some(Found::Conversation(format, Box::new(conversation)))
+    Some(ImportItem::Conversation(format, Box::new(conversation)))
 }
 
 fn too_many() -> Problem {
-    Problem {
-        code: ProblemCode::DataInvalid,
-        message: "The export has more than 2 million entries, which is more than Hearth imports at once. Split it."
-            .to_owned(),
-    }
+    let limit = MAX_ELEMENTS as u64;
+    Problem::new(ProblemCode::DataInvalid, DataReason::ImportTooManyEntries { limit })
 }

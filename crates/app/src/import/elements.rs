@@ -67,7 +67,7 @@ impl<R: BufRead> Elements<R> {
         while !self.ended {
             let Some(byte) = self.peek()? else { break };
             match byte {
-                // Also a byte order mark.
+                // The last three bytes are a byte order mark.
                 b' ' | b'\t' | b'\n' | b'\r' | b',' | 0xef | 0xbb | 0xbf => self.consume(1)?,
                 b'[' if !self.in_list => {
                     self.consume(1)?;
@@ -152,19 +152,19 @@ impl<R: BufRead> Elements<R> {
     fn scalar(&mut self) -> io::Result<Option<Content>> {
         if self.peek()? == Some(b'"') {
             let (mut first, mut escaped) = (true, false);
-            let goes_on = move |byte| {
+            let continues = move |byte| {
                 let ends = !first && !escaped && byte == b'"';
                 escaped = !escaped && byte == b'\\';
                 first = false;
                 !ends
             };
-            return self.take_while(goes_on, true);
+            return self.take_while(continues, true);
         }
         self.take_while(|byte| !matches!(byte, b',' | b']' | b'\n' | b' '), false)
     }
 
-    /// Takes bytes while the scan goes on; `inclusive`: with the byte at which it stops. `None`
-    /// means that it is an object that is split: the items of its list come next.
+    /// Takes bytes while the scan continues, and with `inclusive` also the byte at which it stops.
+    /// `None` means that the element is an object that is split: the items of its list come next.
     fn take_while(&mut self, mut scan: impl Scan, inclusive: bool) -> io::Result<Option<Content>> {
         let (mut bytes, mut exceeded) = (Vec::new(), None);
         loop {
@@ -173,12 +173,12 @@ impl<R: BufRead> Elements<R> {
                 self.ended = true;
                 return Ok(Some(Content::Broken));
             }
-            let stop = buffer.iter().position(|byte| !scan.goes_on(*byte));
-            let taken = stop.map_or(buffer.len(), |at| at + usize::from(inclusive));
+            let stop = buffer.iter().position(|byte| !scan.continues(*byte));
+            let count = stop.map_or(buffer.len(), |offset| offset + usize::from(inclusive));
             if exceeded.is_none() {
-                bytes.extend_from_slice(&buffer[..taken]);
+                bytes.extend_from_slice(&buffer[..count]);
             }
-            self.consume(taken)?;
+            self.consume(count)?;
             let limit = if bytes.starts_with(hearth::BEGIN) {
                 MAX_HEARTH_ELEMENT
             } else {
@@ -198,7 +198,7 @@ impl<R: BufRead> Elements<R> {
         }
     }
 
-    /// Reads what follows the list of an object to its end. Returns `false` if it has none.
+    /// Reads the rest of an object after its list. Returns `false` if the object has no end.
     fn end_object(&mut self) -> io::Result<bool> {
         let mut rest = Nesting {
             depth: 1,
@@ -209,9 +209,9 @@ impl<R: BufRead> Elements<R> {
             if buffer.is_empty() {
                 return Ok(false);
             }
-            let stop = buffer.iter().position(|byte| !rest.goes_on(*byte));
-            let taken = stop.map_or(buffer.len(), |at| at + 1);
-            self.consume(taken)?;
+            let stop = buffer.iter().position(|byte| !rest.continues(*byte));
+            let count = stop.map_or(buffer.len(), |offset| offset + 1);
+            self.consume(count)?;
             if stop.is_some() {
                 return Ok(true);
             }
@@ -222,16 +222,17 @@ impl<R: BufRead> Elements<R> {
 /// Finds the end of an element.
 trait Scan {
     /// Returns `false` at the byte that ends it.
-    fn goes_on(&mut self, byte: u8) -> bool;
+    fn continues(&mut self, byte: u8) -> bool;
 
-    /// Where the items begin of the list that makes up most of it, if it is split there.
+    /// The offset of the items of the list that is more than half of the element, if the element is
+    /// split there.
     fn list(&self) -> Option<usize> {
         None
     }
 }
 
 impl<F: FnMut(u8) -> bool> Scan for F {
-    fn goes_on(&mut self, byte: u8) -> bool {
+    fn continues(&mut self, byte: u8) -> bool {
         self(byte)
     }
 }
@@ -246,9 +247,9 @@ struct Nesting {
     splits: bool,
     /// Number of bytes so far.
     at: usize,
-    /// Where the items begin of the last list of the object, and of its longest one before, with
-    /// its length.
+    /// Offset of the items of the object's last list, while it is open.
     last: Option<usize>,
+    /// Offset and length of the longest closed list.
     longest: Option<(usize, usize)>,
 }
 
@@ -264,7 +265,7 @@ impl Nesting {
 }
 
 impl Scan for Nesting {
-    fn goes_on(&mut self, byte: u8) -> bool {
+    fn continues(&mut self, byte: u8) -> bool {
         self.at += 1;
         if self.in_text {
             self.in_text = self.escaped || byte != b'"';
@@ -355,9 +356,9 @@ mod tests {
         let text = format!(r#"{{"a":[1],"b":"{}"}}{{}}"#, "x".repeat(50));
         case(&text, &[(1, false, "TooLarge(40)"), (2, false, "{}")]);
         // A conversation of Hearth may be larger.
-        let own = format!(r#"[{}"{}"}}]"#, str::from_utf8(hearth::BEGIN).unwrap(), "x".repeat(50));
-        let item = &own[1..own.len() - 1];
-        case(&own, &[(1, true, item)]);
+        let hearth_list = format!(r#"[{}"{}"}}]"#, str::from_utf8(hearth::BEGIN).unwrap(), "x".repeat(50));
+        let item = &hearth_list[1..hearth_list.len() - 1];
+        case(&hearth_list, &[(1, true, item)]);
         let long = format!("[{{\"a\":\"{}\"}},{{}}]", "x".repeat(50));
         case(&long, &[(1, true, "TooLarge(40)"), (1, true, "{}")]);
     }

@@ -11,20 +11,21 @@ use crate::wire;
 use hearth_protocol::{Part, Role};
 use std::path::{Component, Path};
 
-/// The key that marks a conversation; its value is the version.
+/// The key that marks a conversation. Its value is the version of the format.
 pub(crate) const MARK: &str = "hearthConversation";
 
 /// The first bytes of a conversation in the export. They identify one before it is parsed.
 pub(super) const BEGIN: &[u8] = b"{\"hearthConversation\":";
 
-/// The version that is written.
+/// The version of the format that the export writes.
 pub(crate) const VERSION: u32 = 1;
 
 pub(super) fn is(value: &Json) -> bool {
     value.get(MARK).as_number().is_some()
 }
 
-/// `data`: the data folder. Returns `None` if the version is newer or a message is malformed.
+/// Reads a conversation. `data` is the data folder. `None` means that the version is newer, or a
+/// message is malformed.
 pub(super) fn read(value: &Json, data: &Path) -> Option<ImportedConversation> {
     if value.get(MARK).as_number()? > f64::from(VERSION) {
         return None;
@@ -41,11 +42,11 @@ pub(super) fn read(value: &Json, data: &Path) -> Option<ImportedConversation> {
         ..ImportedConversation::default()
     };
     for message in value.list("messages") {
-        let mut whole = whole(message)?;
-        // They may be large.
+        let mut whole = read_message(message)?;
+        // Parts may be large, so they are moved.
         let parts = std::mem::take(&mut whole.parts);
         let parts = parts.into_iter().map(|part| without_path(part, data)).collect();
-        let read = ImportedMessage {
+        let imported = ImportedMessage {
             created_at: time(message.get("createdAt")),
             model: whole.model.clone(),
             ..ImportedMessage::new(
@@ -57,7 +58,7 @@ pub(super) fn read(value: &Json, data: &Path) -> Option<ImportedConversation> {
         };
         conversation.messages.push(ImportedMessage {
             whole: Some(Box::new(whole)),
-            ..read
+            ..imported
         });
     }
     Some(conversation)
@@ -65,12 +66,12 @@ pub(super) fn read(value: &Json, data: &Path) -> Option<ImportedConversation> {
 
 /// The settings of new answers; the defaults if there are none, or one is out of range.
 fn settings(value: &Json) -> wire::ConversationSettings {
-    let read: Option<wire::ConversationSettings> = serde_json::from_value(value.to_value()).ok();
-    read.filter(|settings| settings.check().is_ok()).unwrap_or_default()
+    let settings: Option<wire::ConversationSettings> = serde_json::from_value(value.to_value()).ok();
+    settings.filter(|settings| settings.check().is_ok()).unwrap_or_default()
 }
 
-/// A message; what an older Hearth did not write has its default.
-fn whole(message: &Json) -> Option<wire::Message> {
+/// Reads a message. Fields that an older Hearth did not write have their defaults.
+fn read_message(message: &Json) -> Option<wire::Message> {
     let default = wire::Message {
         id: 0,
         conversation: 0,
@@ -81,24 +82,33 @@ fn whole(message: &Json) -> Option<wire::Message> {
         created_at: 0,
         model: None,
         stats: None,
-        left_out: None,
+        dropped: None,
         adapters: Vec::new(),
         comparison: None,
         better: false,
         rating: None,
         settings: None,
         edited: false,
-        own: None,
+        overrides: None,
     };
     let mut fields = serde_json::to_value(default).ok()?;
     for (key, value) in message.entries().iter().rev() {
-        fields[key] = value.to_value();
+        fields[current_name(key)] = value.to_value();
     }
     serde_json::from_value(fields).ok()
 }
 
-/// Replaces a picture by a text unless its file is in the data folder: a file from elsewhere must
-/// not choose which files are read.
+/// The current name of a field that an older Hearth wrote under another name.
+fn current_name(key: &str) -> &str {
+    match key {
+        "leftOut" => "dropped",
+        "own" => "overrides",
+        key => key,
+    }
+}
+
+/// Replaces an image by a placeholder unless its file is in the data folder: an imported file must
+/// not select which files are read.
 fn without_path(part: Part, data: &Path) -> Part {
     match part {
         Part::Image { name, path, .. } if !is_inside(&path, data) => placeholder("Image", &name),

@@ -1,6 +1,6 @@
-//! Which conversation of the store an imported one is.
+//! Matches imported conversations with conversations of the store.
 //!
-//! What identifies a conversation in every import is its origin: its id in its program, or a digest
+//! A conversation is identified in every import by its origin: its id in its program, or a digest
 //! of its messages. Many programs number their conversations, so an id counts only if no two
 //! conversations can have it, or if the first messages agree.
 
@@ -36,8 +36,8 @@ pub(super) type Existing = HashMap<(Option<i64>, Key), Vec<i64>>;
 /// Most messages in [`KnownMessages`], about 100 bytes each.
 const MAX_KNOWN: usize = 500_000;
 
-/// The messages of the conversations that an import has come across, so that many elements of one
-/// conversation do not read it as many times.
+/// A cache of the messages of the conversations in an import, so that a conversation with several
+/// elements is read once.
 #[derive(Default)]
 pub(super) struct KnownMessages {
     by_conversation: HashMap<i64, Existing>,
@@ -48,7 +48,8 @@ pub(super) struct KnownMessages {
 }
 
 impl KnownMessages {
-    /// Forgets everything if others may have written since. Call it when a transaction begins.
+    /// Clears the cache if other code may have written since. Must be called when a transaction
+    /// begins.
     pub fn begin(&mut self, t: &Connection) {
         if self.changes != t.total_changes() || self.count > MAX_KNOWN {
             *self = Self::default();
@@ -64,11 +65,11 @@ impl KnownMessages {
     /// The messages of a conversation.
     pub fn existing(&mut self, t: &Connection, conversation: i64) -> rusqlite::Result<&mut Existing> {
         Ok(match self.by_conversation.entry(conversation) {
-            Entry::Occupied(known) => known.into_mut(),
-            Entry::Vacant(place) => {
+            Entry::Occupied(entry) => entry.into_mut(),
+            Entry::Vacant(entry) => {
                 let existing = existing(t, conversation)?;
                 self.count += existing.values().map(Vec::len).sum::<usize>();
-                place.insert(existing)
+                entry.insert(existing)
             }
         })
     }
@@ -79,9 +80,9 @@ impl KnownMessages {
     }
 
     /// Whether a conversation has one of these first messages, or none at all.
-    fn begins_with(&mut self, t: &Connection, conversation: i64, firsts: &[Key]) -> rusqlite::Result<bool> {
+    fn begins_with(&mut self, t: &Connection, conversation: i64, root_keys: &[Key]) -> rusqlite::Result<bool> {
         let existing = self.existing(t, conversation)?;
-        Ok(existing.is_empty() || firsts.iter().any(|key| existing.contains_key(&(None, *key))))
+        Ok(existing.is_empty() || root_keys.iter().any(|key| existing.contains_key(&(None, *key))))
     }
 }
 
@@ -103,18 +104,18 @@ impl Identity {
         messages: &mut KnownMessages,
     ) -> rusqlite::Result<Self> {
         let origin = origin(format, id, keys);
-        let firsts = firsts(tree, keys);
-        let first = Self::load(t, origin)?;
-        let is_same = match &first.known {
-            Some(known) if !is_unique(&first.origin) => messages.begins_with(t, known.id, &firsts)?,
+        let root_keys = root_keys(tree, keys);
+        let identity = Self::load(t, origin)?;
+        let is_same = match &identity.known {
+            Some(known) if !is_unique(&identity.origin) => messages.begins_with(t, known.id, &root_keys)?,
             _ => true,
         };
         if is_same {
-            return Ok(first);
+            return Ok(identity);
         }
-        // Another conversation of the same number.
-        let digest = firsts.first().map(hex).unwrap_or_default();
-        Self::load(t, format!("{}:{DIGEST}{digest}", first.origin))
+        // Another conversation with the same number.
+        let digest = root_keys.first().map(hex).unwrap_or_default();
+        Self::load(t, format!("{}:{DIGEST}{digest}", identity.origin))
     }
 
     fn load(t: &Connection, origin: String) -> rusqlite::Result<Self> {
@@ -153,7 +154,7 @@ fn is_unique(origin: &str) -> bool {
 }
 
 /// The digests of the messages without a parent.
-fn firsts(tree: &Tree, keys: &[Key]) -> Vec<Key> {
+fn root_keys(tree: &Tree, keys: &[Key]) -> Vec<Key> {
     let roots = tree.nodes.iter().zip(keys).filter(|(node, _)| node.parent.is_none());
     roots.map(|(_, key)| *key).collect()
 }
@@ -163,16 +164,16 @@ pub(super) fn key(role: Role, parts: &[Part]) -> Key {
     let mut digest = Sha256::new();
     digest.update(role.name());
     // Writing plain data to a digest never fails.
-    let _ = serde_json::to_writer(Digesting(&mut digest), parts);
+    let _ = serde_json::to_writer(DigestWriter(&mut digest), parts);
     let mut key = Key::default();
     key.copy_from_slice(&digest.finalize()[..16]);
     key
 }
 
 /// Writes into a digest.
-struct Digesting<'a>(&'a mut Sha256);
+struct DigestWriter<'a>(&'a mut Sha256);
 
-impl io::Write for Digesting<'_> {
+impl io::Write for DigestWriter<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.0.update(bytes);
         Ok(bytes.len())
@@ -186,7 +187,7 @@ impl io::Write for Digesting<'_> {
 fn existing(t: &Connection, conversation: i64) -> rusqlite::Result<Existing> {
     let mut existing = Existing::new();
     for mut row in message::of_conversation(t, conversation)? {
-        // Early versions saved the names of imports as they were.
+        // Early versions saved imported names unshortened.
         row.parts.iter_mut().for_each(title::shorten_names);
         existing
             .entry((row.parent, key(row.role, &row.parts)))

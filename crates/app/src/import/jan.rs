@@ -18,7 +18,7 @@ pub(super) fn is_message(value: &Json) -> bool {
         || (value.text("thread_id").is_some() && value.get("content").is_list() && value.text("role").is_some())
 }
 
-/// `thread`: [`Json::Null`] if only the messages were found.
+/// Reads a thread and its messages. `thread` is [`Json::Null`] if the export has only messages.
 pub(super) fn read(thread: &Json, messages: &[Json]) -> ImportedConversation {
     let assistant = thread.list("assistants").first().unwrap_or(&Json::Null);
     let id = thread
@@ -36,7 +36,7 @@ pub(super) fn read(thread: &Json, messages: &[Json]) -> ImportedConversation {
             .get("model")
             .text("id")
             .or(thread.get("model").text("id"))
-            // Every message gets a copy.
+            // Shortened, because every message gets a copy.
             .and_then(title::normalized),
         ..ImportedConversation::default()
     };
@@ -59,14 +59,14 @@ pub(super) fn read(thread: &Json, messages: &[Json]) -> ImportedConversation {
 }
 
 fn part(item: &Json) -> Option<Part> {
-    let said = item.get("text");
-    let said = said.as_text().or(said.text("value"));
+    let value = item.get("text");
+    let content = value.as_text().or(value.text("value"));
     match item.text("type").unwrap_or("text") {
-        "reasoning" => thinking(said?),
+        "reasoning" => thinking(content?),
         "image_url" => Some(placeholder(
             "Image",
             item.get("image_url").text("url").unwrap_or_default(),
         )),
-        _ => text(said?),
+        _ => text(content?),
     }
 }

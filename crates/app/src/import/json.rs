@@ -1,5 +1,5 @@
-//! JSON values from elsewhere: bounded in number and depth, objects in the order of the file, lone
-//! surrogates replaced.
+//! JSON values of imported files, bounded in number and depth. Objects keep the order of the file,
+//! and lone surrogates are replaced.
 
 use super::hearth;
 use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
@@ -9,10 +9,11 @@ use std::{borrow::Cow, cell::Cell, fmt};
 /// Most values of one element of a file: up to 90 bytes each.
 const MAX_VALUES: usize = 2_000_000;
 
-/// The same of a conversation of Hearth: its messages have about 40.
+/// Most values of a conversation of Hearth, whose messages have about 40 values each.
 const MAX_HEARTH_VALUES: usize = 8_000_000;
 
-/// The words of the error of an element with too many values, found again in serde's message.
+/// The error message of an element with too many values, by which it is recognized in serde's
+/// error.
 const TOO_MANY: &str = "too many values";
 
 /// A JSON value.
@@ -27,7 +28,7 @@ pub(super) enum Json {
     Object(Vec<(String, Json)>),
 }
 
-/// Why an element cannot be parsed.
+/// The reason why an element cannot be parsed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ParseError {
     /// It is not JSON, or is nested deeper than 128 levels.
@@ -42,9 +43,9 @@ impl Json {
     /// Parses one element. Lone surrogates and invalid UTF-8 become U+FFFD.
     pub fn parse(bytes: &mut [u8]) -> Result<Self, ParseError> {
         replace_lone_surrogates(bytes);
-        let (text, most) = if bytes.starts_with(hearth::BEGIN) {
-            // It may be large, and Hearth writes no invalid UTF-8: a copy could be three times as
-            // long.
+        let (text, max_values) = if bytes.starts_with(hearth::BEGIN) {
+            // The element may be large, and Hearth writes valid UTF-8, so it is not copied. A lossy
+            // copy could be three times as long.
             (
                 Cow::Borrowed(str::from_utf8(bytes).map_err(|_| ParseError::Malformed)?),
                 MAX_HEARTH_VALUES,
@@ -52,14 +53,14 @@ impl Json {
         } else {
             (String::from_utf8_lossy(bytes), MAX_VALUES)
         };
-        let left = Cell::new(most);
+        let remaining = Cell::new(max_values);
         let mut deserializer = serde_json::Deserializer::from_str(&text);
-        let parsed = Bounded(&left)
+        let result = Bounded(&remaining)
             .deserialize(&mut deserializer)
             .and_then(|value| deserializer.end().map(|()| value));
-        parsed.map_err(|error| {
+        result.map_err(|error| {
             if error.to_string().contains(TOO_MANY) {
-                ParseError::TooManyValues(most)
+                ParseError::TooManyValues(max_values)
             } else {
                 ParseError::Malformed
             }
@@ -68,8 +69,8 @@ impl Json {
 
     /// The value of a key; [`Json::Null`] if it has none or is no object.
     pub fn get(&self, key: &str) -> &Self {
-        let found = self.entries().iter().find(|(name, _)| name == key);
-        found.map_or(&NULL, |(_, value)| value)
+        let entry = self.entries().iter().find(|(name, _)| name == key);
+        entry.map_or(&NULL, |(_, value)| value)
     }
 
     /// The entries of an object; empty for other values.
@@ -136,7 +137,7 @@ impl Json {
         }
     }
 
-    /// The same value of serde's.
+    /// Converts the value to serde's.
     pub fn to_value(&self) -> Value {
         match self {
             Self::Null => Value::Null,
@@ -152,18 +153,18 @@ impl Json {
     }
 }
 
-/// Reads a value and counts down for each.
+/// Reads values and decrements the remaining number for each.
 struct Bounded<'a>(&'a Cell<usize>);
 
 impl<'de> DeserializeSeed<'de> for Bounded<'_> {
     type Value = Json;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Json, D::Error> {
-        let left = self.0.get();
-        if left == 0 {
+        let remaining = self.0.get();
+        if remaining == 0 {
             return Err(D::Error::custom(TOO_MANY));
         }
-        self.0.set(left - 1);
+        self.0.set(remaining - 1);
         deserializer.deserialize_any(self)
     }
 }
@@ -245,7 +246,7 @@ enum Surrogate {
     Low,
 }
 
-/// The surrogate whose escape begins at a place.
+/// The surrogate whose escape begins at an offset.
 fn surrogate(bytes: &[u8], at: usize) -> Option<Surrogate> {
     let digits = bytes.get(at..at + 6)?.strip_prefix(br"\u")?;
     let code = u16::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()?;

@@ -13,12 +13,12 @@ pub(super) fn is(value: &Json) -> bool {
 }
 
 pub(super) fn read(value: &Json) -> ImportedConversation {
-    let about = value.get("conv");
+    let metadata = value.get("conv");
     let mut conversation = ImportedConversation {
-        id: about.id("id").unwrap_or_default().into_owned(),
-        title: about.text("name").map(str::to_owned),
-        updated_at: time(about.get("lastModified")),
-        current: about.id("currNode").map(|id| id.into_owned()),
+        id: metadata.id("id").unwrap_or_default().into_owned(),
+        title: metadata.text("name").map(str::to_owned),
+        updated_at: time(metadata.get("lastModified")),
+        current: metadata.id("currNode").map(|id| id.into_owned()),
         ..ImportedConversation::default()
     };
     for message in value.list("messages") {

@@ -22,7 +22,7 @@ pub(super) fn is(value: &Json) -> bool {
         }
 }
 
-/// `name`: the file's, whose number identifies the conversation.
+/// Reads a conversation. `name` is the file name, whose number identifies the conversation.
 pub(super) fn read(value: &Json, name: &str) -> ImportedConversation {
     let mut conversation = ImportedConversation {
         id: name.trim_end_matches(".conversation.json").to_owned(),
@@ -39,11 +39,11 @@ pub(super) fn read(value: &Json, name: &str) -> ImportedConversation {
         }
     }
     let mut parent: Option<String> = None;
-    for (at, message) in value.list("messages").iter().enumerate() {
+    for (index, message) in value.list("messages").iter().enumerate() {
         let selected = message.get("currentlySelected").as_number().unwrap_or(0.0) as usize;
         let mut next = None;
         for (number, version) in message.list("versions").iter().enumerate() {
-            let id = format!("{at}.{number}");
+            let id = format!("{index}.{number}");
             if number == selected || next.is_none() {
                 next = Some(id.clone());
             }
@@ -63,12 +63,12 @@ fn read_version(version: &Json, id: String, parent: Option<String>) -> ImportedM
     };
     let mut parts: Vec<Part> = version.list("content").iter().filter_map(part).collect();
     for step in version.list("steps") {
-        let of_step = step.list("content").iter();
+        let step_items = step.list("content").iter();
         match step.get("style").text("type") {
             Some("thinking") => {
-                parts.extend(of_step.filter_map(|item| item.text("text")).filter_map(thinking));
+                parts.extend(step_items.filter_map(|item| item.text("text")).filter_map(thinking));
             }
-            _ => parts.extend(of_step.filter_map(part)),
+            _ => parts.extend(step_items.filter_map(part)),
         }
     }
     ImportedMessage {

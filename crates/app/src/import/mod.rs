@@ -31,7 +31,8 @@ use crate::{
     title,
     wire::{Event, ImportFormat, ImportReport, Problem, ProblemCode, SkipReason, Skipped},
 };
-use collect::{Collector, Found};
+use collect::{Collector, ImportItem};
+use hearth_protocol::DataReason;
 use identity::KnownMessages;
 use save::Saved;
 use source::Meter;
@@ -48,9 +49,9 @@ const HEARTH: &str = "hearth";
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(200);
 
 impl App {
-    /// Imports the conversations of an export: a file, a ZIP archive or a folder. What was imported
-    /// before is not imported again; known conversations get new messages. Progress arrives as
-    /// events. On an error the conversations up to there stay.
+    /// Imports the conversations of an export: a file, a ZIP archive or a folder. Messages that
+    /// were imported before are skipped; known conversations get new messages. Progress is sent as
+    /// events. After an error, the conversations imported so far are kept.
     pub async fn import_conversations(&self, path: PathBuf) -> Result<ImportReport, Problem> {
         let cancellable = self.shared.imports.begin();
         self.shared
@@ -62,18 +63,18 @@ impl App {
                     reported: Instant::now(),
                     messages: KnownMessages::default(),
                 };
-                let done = import.run(&path);
+                let result = import.run(&path);
                 let report = import.report;
                 if report.imported + report.extended > 0 {
                     shared.announce_conversations()?;
                 }
-                done.map_err(|problem| with_count(problem, report.imported))?;
+                result.map_err(|problem| with_count(problem, report.imported))?;
                 Ok(report)
             })
             .await
     }
 
-    /// Cancels the imports in progress; the conversations up to there stay.
+    /// Cancels the imports in progress. The conversations imported so far are kept.
     pub async fn cancel_import(&self) -> Result<(), Problem> {
         self.shared.imports.cancel();
         Ok(())
@@ -94,22 +95,22 @@ impl Import<'_> {
         let mut collector = Collector::new(&self.shared.data);
         let meter = self.meter;
         let visited = source::visit(path, meter, &mut |document| {
-            collector.document(document, &mut |found| self.take(found))
+            collector.document(document, &mut |item| self.take(item))
         })?;
-        collector.flush(&mut |found| self.take(found))?;
+        collector.flush(&mut |item| self.take(item))?;
         for _ in 0..visited.unreadable {
             self.skip(SkipReason::Unreadable, None, None);
         }
-        let says_why =
+        let has_known_format =
             |skipped: &Skipped| !matches!(skipped.reason, SkipReason::UnknownFormat | SkipReason::Unreadable);
-        if collector.recognized || self.report.skipped.iter().any(says_why) {
+        if collector.recognized || self.report.skipped.iter().any(has_known_format) {
             Ok(())
         } else {
             Err(not_an_export(path))
         }
     }
 
-    fn take(&mut self, found: Found) -> Result<(), Problem> {
+    fn take(&mut self, item: ImportItem) -> Result<(), Problem> {
         self.meter.import.check().map_err(|error| source::failed(&error))?;
         if self.reported.elapsed() >= PROGRESS_INTERVAL {
             self.reported = Instant::now();
@@ -117,10 +118,10 @@ impl Import<'_> {
                 fraction: self.meter.fraction(),
             });
         }
-        match found {
-            Found::Skipped(reason, title) => self.skip(reason, None, title),
-            Found::Exceeding(reason, limit, title) => self.skip(reason, Some(limit as u64), title),
-            Found::Conversation(format, conversation) => self.save(format, *conversation)?,
+        match item {
+            ImportItem::Skipped(reason, title) => self.skip(reason, None, title),
+            ImportItem::Exceeding(reason, limit, title) => self.skip(reason, Some(limit as u64), title),
+            ImportItem::Conversation(format, conversation) => self.save(format, *conversation)?,
         }
         Ok(())
     }
@@ -129,11 +130,11 @@ impl Import<'_> {
         let title = title.as_deref().and_then(title::normalized);
         self.report.found += 1;
         let skipped = &mut self.report.skipped;
-        let is_same = |skipped: &&mut Skipped| (skipped.reason, skipped.limit) == (reason, limit);
-        match skipped.iter_mut().find(is_same) {
-            Some(same) => {
-                same.count += 1;
-                same.example = same.example.take().or(title);
+        let has_same_reason = |skipped: &&mut Skipped| (skipped.reason, skipped.limit) == (reason, limit);
+        match skipped.iter_mut().find(has_same_reason) {
+            Some(skipped) => {
+                skipped.count += 1;
+                skipped.example = skipped.example.take().or(title);
             }
             None => skipped.push(Skipped {
                 reason,
@@ -184,7 +185,7 @@ impl Import<'_> {
     }
 }
 
-/// The name of a format in origins, which are saved: never change one.
+/// The name of a format in origins. Names must never change, because origins are saved.
 fn name(format: ImportFormat) -> &'static str {
     match format {
         ImportFormat::Hearth => HEARTH,
@@ -200,26 +201,17 @@ fn name(format: ImportFormat) -> &'static str {
 }
 
 fn not_an_export(path: &Path) -> Problem {
-    Problem {
-        code: ProblemCode::DataInvalid,
-        message: format!(
-            "Hearth found no conversations in {}. Choose an export of ChatGPT, Claude, LM Studio, Jan, Open WebUI, \
-             llama.cpp or Hearth, or a file of ShareGPT or OpenAI messages: the ZIP archive, the JSON file or the folder.",
-            path.display()
-        ),
-    }
+    let path = path.display().to_string();
+    Problem::new(ProblemCode::DataInvalid, DataReason::NoConversations { path })
 }
 
-/// A problem, with the number of conversations that were imported before it.
+/// Adds the number of conversations that were imported before a problem.
 fn with_count(problem: Problem, imported: u32) -> Problem {
     match imported {
         0 => problem,
-        count => Problem {
-            message: format!(
-                "{} {count} conversations were imported before; importing again continues there.",
-                problem.message
-            ),
-            ..problem
-        },
+        count => {
+            let cause = Box::new(problem);
+            Problem::new(cause.code, DataReason::ImportInterrupted { cause, count })
+        }
     }
 }

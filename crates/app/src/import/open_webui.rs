@@ -14,7 +14,7 @@ pub(super) fn is(value: &Json) -> bool {
     chat.get("history").get("messages").is_object()
 }
 
-/// A chat, also without the row around it.
+/// The chat object of an export, with or without the database row around it.
 fn chat(value: &Json) -> &Json {
     match value.get("chat") {
         chat if chat.is_object() => chat,
@@ -56,7 +56,7 @@ fn read_message(id: &str, message: &Json) -> ImportedMessage {
     let mut parts: Vec<Part> = message.list("files").iter().map(file).collect();
     parts.extend(message.text("reasoning_content").and_then(thinking));
     match message.get("content") {
-        Json::Text(said) => parts.extend(text(said)),
+        Json::Text(content) => parts.extend(text(content)),
         content => parts.extend(content.items().iter().filter_map(|item| text(item.text("text")?))),
     }
     let model = message.text("modelName").or(message.text("model"));
@@ -78,9 +78,9 @@ fn thumb(rating: f64) -> Option<Thumb> {
 }
 
 fn file(file: &Json) -> Part {
-    let inner = file.get("file");
-    let name = file.text("name").or(inner.text("filename")).unwrap_or_default();
-    let content = inner.get("data").text("content").or(file.text("content"));
+    let stored = file.get("file");
+    let name = file.text("name").or(stored.text("filename")).unwrap_or_default();
+    let content = stored.get("data").text("content").or(file.text("content"));
     match (file.text("type"), content) {
         (Some("image"), _) => placeholder("Image", name),
         (_, Some(text)) => Part::File {

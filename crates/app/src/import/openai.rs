@@ -52,7 +52,7 @@ pub(super) fn read_list(messages: &[impl Borrow<Json>]) -> ImportedConversation 
             _ => Role::User,
         };
         let parts = match message.text("role") {
-            Some("tool" | "function") => result(message),
+            Some("tool" | "function") => tool_result(message),
             _ => parts(message),
         };
         let added = conversation.push(role, parts);
@@ -68,7 +68,7 @@ pub(super) fn read_list(messages: &[impl Borrow<Json>]) -> ImportedConversation 
 fn parts(message: &Json) -> Vec<Part> {
     let thought = message.text("reasoning_content").or(message.text("reasoning"));
     let mut parts: Vec<Part> = thought.and_then(thinking).into_iter().collect();
-    parts.extend(said(message.get("content")));
+    parts.extend(content_parts(message.get("content")));
     for call in message.list("tool_calls") {
         let function = call.get("function");
         let arguments = function.get("arguments");
@@ -82,16 +82,16 @@ fn parts(message: &Json) -> Vec<Part> {
     parts
 }
 
-fn said(content: &Json) -> Vec<Part> {
+fn content_parts(content: &Json) -> Vec<Part> {
     match content {
-        Json::Text(said) => text(said).into_iter().collect(),
+        Json::Text(content) => text(content).into_iter().collect(),
         content => content.items().iter().filter_map(item).collect(),
     }
 }
 
 fn item(item: &Json) -> Option<Part> {
     match (item.text("type").unwrap_or("text"), item.text("text")) {
-        (_, Some(said)) => text(said),
+        (_, Some(content)) => text(content),
         ("image_url" | "image" | "input_image", None) => {
             let url = item.get("image_url");
             Some(placeholder(
@@ -103,8 +103,8 @@ fn item(item: &Json) -> Option<Part> {
     }
 }
 
-fn result(message: &Json) -> Vec<Part> {
-    let text = hearth_protocol::text_of(&said(message.get("content")));
+fn tool_result(message: &Json) -> Vec<Part> {
+    let text = hearth_protocol::text_of(&content_parts(message.get("content")));
     vec![Part::ToolResult {
         id: message.text("tool_call_id").unwrap_or_default().to_owned(),
         name: message.text("name").unwrap_or("tool").to_owned(),

@@ -1,4 +1,4 @@
-//! Saves an imported conversation: a new one, or the messages that a known one lacks.
+//! Saves an imported conversation: a new one, or the new messages of a known one.
 
 use super::{
     identity::{Identity, Key, KnownMessages, key},
@@ -13,7 +13,7 @@ use crate::{
         now,
     },
     title,
-    wire::{Contender, Rating},
+    wire::{ComparedAnswer, Rating},
 };
 use hearth_protocol::{Role, text_of};
 use rusqlite::Connection;
@@ -24,14 +24,14 @@ use std::{collections::HashMap, iter, mem};
 pub(super) enum Saved {
     /// A new conversation.
     New { messages: usize },
-    /// A known conversation got messages.
+    /// New messages of a known conversation.
     Extended { messages: usize },
-    /// Every message was there.
+    /// No new messages.
     Known,
 }
 
-/// Saves a conversation from a program (`format`). Call it in one transaction. Takes the parts of
-/// the new messages out of the tree.
+/// Saves a conversation from a program (`format`). Must be called in one transaction. Takes the
+/// parts of the new messages out of the tree.
 pub(super) fn save(
     t: &Connection,
     format: &str,
@@ -65,17 +65,20 @@ fn save_or_extend(
     let mut ids: Vec<i64> = Vec::with_capacity(tree.nodes.len());
     let mut added = Vec::new();
     let existing = messages.existing(t, id)?;
-    // Of messages with one parent and digest, those that are nodes of this tree.
-    let mut taken: HashMap<(Option<i64>, Key), usize> = HashMap::new();
+    // For each parent and digest, the number of messages that are matched with nodes of this tree.
+    let mut matched: HashMap<(Option<i64>, Key), usize> = HashMap::new();
     for (node, key) in tree.nodes.iter_mut().zip(keys) {
         let parent = node.parent.map(|at| ids[at]);
-        let at = taken.entry((parent, key)).or_default();
-        let same = existing.get(&(parent, key)).and_then(|equal| equal.get(*at)).copied();
-        *at += 1;
-        // A conversation in the bin stays as it was deleted.
-        let same = same.or_else(|| known.as_ref().filter(|known| known.deleted).map(|_| 0));
-        ids.push(match same {
-            Some(same) => same,
+        let count = matched.entry((parent, key)).or_default();
+        let message_id = existing
+            .get(&(parent, key))
+            .and_then(|equal| equal.get(*count))
+            .copied();
+        *count += 1;
+        // A deleted conversation gets no new messages.
+        let message_id = message_id.or_else(|| known.as_ref().filter(|known| known.deleted).map(|_| 0));
+        ids.push(match message_id {
+            Some(message_id) => message_id,
             None => {
                 let new = message::import(t, &row(id, parent, node, conversation))?;
                 added.push(new);
@@ -101,22 +104,23 @@ fn save_or_extend(
 }
 
 fn create(t: &Connection, origin: &str, conversation: &ImportedConversation, tree: &Tree) -> rusqlite::Result<i64> {
-    let first = tree.nodes.iter().filter_map(|node| node.message.created_at).min();
-    let last = last_time(conversation, tree);
-    let created_at = conversation.created_at.or(first).or(last).unwrap_or_else(now);
-    let updated_at = last.unwrap_or(created_at).max(created_at);
-    let first_text = tree.nodes.iter().find(|node| node.message.role == Role::User);
-    let named = conversation.title.as_deref().and_then(title::normalized);
-    let title = named
-        .unwrap_or_else(|| title::from_text(&first_text.map_or_else(String::new, |node| text_of(&node.message.parts))));
-    let models = tree.nodes.iter().rev().find_map(|node| node.message.model.as_deref());
+    let first_time = tree.nodes.iter().filter_map(|node| node.message.created_at).min();
+    let last_time = last_time(conversation, tree);
+    let created_at = conversation.created_at.or(first_time).or(last_time).unwrap_or_else(now);
+    let updated_at = last_time.unwrap_or(created_at).max(created_at);
+    let first_message = tree.nodes.iter().find(|node| node.message.role == Role::User);
+    let imported_title = conversation.title.as_deref().and_then(title::normalized);
+    let title = imported_title.unwrap_or_else(|| {
+        title::from_text(&first_message.map_or_else(String::new, |node| text_of(&node.message.parts)))
+    });
+    let last_model = tree.nodes.iter().rev().find_map(|node| node.message.model.as_deref());
     conversation::import(
         t,
         &Imported {
             title: &title,
             created_at,
             updated_at,
-            model: conversation.model.as_deref().or(models),
+            model: conversation.model.as_deref().or(last_model),
             system_prompt: conversation.system.text(),
             settings: settings_column(&conversation.settings).as_deref(),
             origin,
@@ -146,7 +150,11 @@ fn row(conversation: i64, parent: Option<i64>, node: &mut Node, imported: &Impor
             created_at,
             comparison: None,
             better: false,
-            own: whole.own.as_ref().filter(|own| own.check().is_ok()).map(to_json),
+            overrides: whole
+                .overrides
+                .as_ref()
+                .filter(|overrides| overrides.check().is_ok())
+                .map(to_json),
             state: match row.state {
                 State::Unfinished => State::Stopped,
                 state => state,
@@ -168,25 +176,25 @@ fn row(conversation: i64, parent: Option<i64>, node: &mut Node, imported: &Impor
         created_at,
         model: message.model.clone(),
         stats: None,
-        left_out: None,
+        dropped: None,
         adapters: None,
         comparison: None,
         better: false,
         rating: rating.map(|rating| to_json(&rating)),
         settings: None,
         edited: false,
-        own: None,
+        overrides: None,
     }
 }
 
-/// Links the new answers that were compared, of an export of Hearth.
+/// Links the new answers of a Hearth export that were compared.
 fn link_comparisons(t: &Connection, tree: &Tree, ids: &[i64], added: &[i64]) -> rusqlite::Result<()> {
     let whole = |at: usize| tree.nodes[at].message.whole.as_deref();
     let by_id: HashMap<i64, usize> = (0..ids.len()).filter_map(|at| Some((whole(at)?.id, at))).collect();
     for at in by_id.values() {
         let next = |at: &usize| by_id.get(&whole(*at)?.comparison?).copied();
         let ring: Vec<usize> = iter::successors(Some(*at), |at| next(at).filter(|next| next > at))
-            .take(Contender::MAX + 1)
+            .take(ComparedAnswer::MAX + 1)
             .collect();
         let parent = tree.nodes[*at].parent;
         let is_new = |at: &usize| {
@@ -194,9 +202,9 @@ fn link_comparisons(t: &Connection, tree: &Tree, ids: &[i64], added: &[i64]) -> 
             let is_answer = node.parent == parent && node.message.role == Role::Assistant;
             is_answer && added.binary_search(&ids[*at]).is_ok()
         };
-        // Once, from its first answer.
-        let is_whole = ring.last().and_then(next) == Some(*at);
-        if (2..=Contender::MAX).contains(&ring.len()) && is_whole && ring.iter().all(is_new) {
+        // Each ring is linked once, from its first answer.
+        let is_closed = ring.last().and_then(next) == Some(*at);
+        if (2..=ComparedAnswer::MAX).contains(&ring.len()) && is_closed && ring.iter().all(is_new) {
             let better = ring.iter().find(|at| whole(**at).is_some_and(|message| message.better));
             let better = better.map(|at| ids[*at]);
             let ring: Vec<i64> = ring.iter().map(|at| ids[*at]).collect();
@@ -209,9 +217,9 @@ fn link_comparisons(t: &Connection, tree: &Tree, ids: &[i64], added: &[i64]) -> 
     Ok(())
 }
 
-/// Selects the branch. In a new conversation: the branch that the export selects, else the newest.
-/// In a known one: the branch that the export selects if it continues the selected branch, or, if
-/// the export selects none, the continuation of the selected branch.
+/// Selects the branch. A new conversation gets the branch that the export selects, else the newest.
+/// A known one gets the branch that the export selects if it continues the selected branch. If the
+/// export selects none, the selected branch is continued.
 fn select(t: &Connection, id: i64, leaf: Option<i64>, tree: &Tree, ids: &[i64], added: &[i64]) -> rusqlite::Result<()> {
     if let (Some(leaf), None) = (leaf, tree.current) {
         let leaf = message::newest_leaf(t, leaf)?;

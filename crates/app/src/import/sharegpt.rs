@@ -28,13 +28,13 @@ pub(super) fn read(value: &Json) -> ImportedConversation {
     };
     conversation.system.add(value.text("system").unwrap_or_default());
     for turn in turns(value) {
-        let said = turn.text("value").or(turn.text("text")).unwrap_or_default();
+        let value = turn.text("value").or(turn.text("text")).unwrap_or_default();
         let (role, part) = match turn.text("from").unwrap_or_default() {
-            "human" | "user" => (Role::User, text(said)),
-            "system" => (Role::System, text(said)),
-            "function_call" => (Role::Assistant, call(said)),
-            "observation" | "tool" => (Role::User, result(said)),
-            _ => (Role::Assistant, text(said)),
+            "human" | "user" => (Role::User, text(value)),
+            "system" => (Role::System, text(value)),
+            "function_call" => (Role::Assistant, tool_call(value)),
+            "observation" | "tool" => (Role::User, tool_result(value)),
+            _ => (Role::Assistant, text(value)),
         };
         let thought = turn.text("reasoning").and_then(thinking);
         let mut parts: Vec<Part> = thought.into_iter().chain(part).collect();
@@ -46,8 +46,8 @@ pub(super) fn read(value: &Json) -> ImportedConversation {
     conversation
 }
 
-fn call(said: &str) -> Option<Part> {
-    let value: serde_json::Value = serde_json::from_str(said).ok()?;
+fn tool_call(text: &str) -> Option<Part> {
+    let value: serde_json::Value = serde_json::from_str(text).ok()?;
     Some(Part::ToolCall {
         id: String::new(),
         name: value["name"].as_str().unwrap_or("tool").to_owned(),
@@ -55,11 +55,10 @@ fn call(said: &str) -> Option<Part> {
     })
 }
 
-fn result(said: &str) -> Option<Part> {
-    let text = said.to_owned();
-    (!said.trim().is_empty()).then(|| Part::ToolResult {
+fn tool_result(text: &str) -> Option<Part> {
+    (!text.trim().is_empty()).then(|| Part::ToolResult {
         id: String::new(),
         name: "tool".to_owned(),
-        text,
+        text: text.to_owned(),
     })
 }

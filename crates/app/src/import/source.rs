@@ -5,6 +5,7 @@ use crate::{
     cancellation::{Cancellable, cancelled, is_cancelled},
     wire::{Problem, ProblemCode},
 };
+use hearth_protocol::DataReason;
 use std::{
     cell::Cell,
     fs::{self, File},
@@ -22,16 +23,16 @@ const MAX_ENTRIES: usize = 100_000;
 /// Most levels of subfolders that are searched.
 const MAX_DEPTH: usize = 5;
 
-/// The pair of files of a thread of Jan.
+/// The two files of a Jan thread.
 const JAN: [&str; 2] = ["thread.json", "messages.jsonl"];
 
 /// A document.
 pub(super) struct Document<'a> {
     /// File name.
     pub name: &'a str,
-    /// Its folder, by which documents belong together.
+    /// Its folder. The documents of one Jan thread have the same folder.
     pub folder: &'a str,
-    /// Whether there are others.
+    /// Whether the export has other documents.
     pub is_one_of_many: bool,
     pub stream: &'a mut dyn BufRead,
 }
@@ -48,7 +49,7 @@ pub(super) struct Visited {
 
 /// Counts bytes as they are read.
 pub(super) struct Meter {
-    /// Its reads fail once this is cancelled.
+    /// Reads fail once this is cancelled.
     pub import: Cancellable,
     read: Cell<u64>,
     total: Cell<u64>,
@@ -63,28 +64,27 @@ impl Meter {
         }
     }
 
-    /// From 0 to 1.
+    /// The fraction of bytes that were read, from 0 to 1.
     pub fn fraction(&self) -> f32 {
         (self.read.get() as f32 / self.total.get().max(1) as f32).min(1.0)
     }
 }
 
-/// Visits the documents at a path: of a thread of Jan both, `thread.json` first.
+/// Visits the documents at a path. For a file of a Jan thread, both files are visited,
+/// `thread.json` first.
 ///
 /// # Errors
 /// The path cannot be read, has more than [`MAX_BYTES`] bytes or [`MAX_ENTRIES`] entries, or is a
 /// damaged archive; or an error of `visit`.
 pub(super) fn visit(path: &Path, meter: &Meter, visit: Visit<'_>) -> Result<Visited, Problem> {
-    let about = fs::metadata(path).map_err(|error| unreadable(path, &error))?;
-    if about.is_dir() {
+    let metadata = fs::metadata(path).map_err(|error| unreadable(path, &error))?;
+    if metadata.is_dir() {
         let mut files = Vec::new();
         collect(path, MAX_DEPTH, &mut files)?;
         visit_files(files, meter, visit)?;
-    } else if !about.is_file() {
-        return Err(refused(format!(
-            "{} is not a file. Choose the export itself.",
-            path.display()
-        )));
+    } else if !metadata.is_file() {
+        let path = path.display().to_string();
+        return Err(refused(DataReason::ImportNotAFile { path }));
     } else if is_archive(path)? {
         return visit_archive(path, meter, visit);
     } else {
@@ -99,7 +99,7 @@ fn visit_files(mut files: Vec<PathBuf>, meter: &Meter, visit: Visit<'_>) -> Resu
         (path.parent().map(Path::to_owned), name != JAN[0], name)
     });
     let sizes = files.iter().filter_map(|path| fs::metadata(path).ok());
-    let total: u64 = sizes.map(|about| about.len()).sum();
+    let total: u64 = sizes.map(|metadata| metadata.len()).sum();
     if total > MAX_BYTES {
         return Err(too_large());
     }
@@ -118,18 +118,18 @@ fn visit_files(mut files: Vec<PathBuf>, meter: &Meter, visit: Visit<'_>) -> Resu
     Ok(())
 }
 
-/// A file, and the other one of its thread if it is Jan's.
+/// A file, and for a file of a Jan thread also the other file.
 fn with_sibling(path: &Path) -> Vec<PathBuf> {
     match path.file_name().and_then(|name| name.to_str()) {
         Some(name) if JAN.contains(&name) => {
-            let both = JAN.iter().map(|name| path.with_file_name(name));
-            both.filter(|path| path.is_file()).collect()
+            let pair = JAN.iter().map(|name| path.with_file_name(name));
+            pair.filter(|path| path.is_file()).collect()
         }
         _ => vec![path.to_owned()],
     }
 }
 
-/// The JSON files in a folder; links are not followed.
+/// Collects the JSON files in a folder. Links are not followed.
 fn collect(folder: &Path, depth: usize, files: &mut Vec<PathBuf>) -> Result<(), Problem> {
     for entry in fs::read_dir(folder).map_err(|error| unreadable(folder, &error))? {
         let entry = entry.map_err(|error| unreadable(folder, &error))?;
@@ -149,45 +149,43 @@ fn collect(folder: &Path, depth: usize, files: &mut Vec<PathBuf>) -> Result<(), 
 fn visit_archive(path: &Path, meter: &Meter, visit: Visit<'_>) -> Result<Visited, Problem> {
     let file = File::open(path).map_err(|error| unreadable(path, &error))?;
     let damaged = |error: zip::result::ZipError| {
-        refused(format!(
-            "The archive {} is damaged ({error}). Download the export again.",
-            path.display()
-        ))
+        let (path, detail) = (path.display().to_string(), error.to_string());
+        refused(DataReason::ImportDamaged { path, detail })
     };
     let mut archive = ZipArchive::new(BufReader::new(file)).map_err(damaged)?;
     if archive.len() > MAX_ENTRIES {
         return Err(too_many());
     }
     let mut entries: Vec<(String, usize)> = Vec::new();
-    for at in 0..archive.len() {
-        let Some(Ok(name)) = archive.name_for_index(at) else {
+    for index in 0..archive.len() {
+        let Some(Ok(name)) = archive.name_for_index(index) else {
             continue;
         };
         let name = name.replace('\\', "/");
         if is_json(&name) && !name.starts_with("__MACOSX/") {
-            entries.push((name, at));
+            entries.push((name, index));
         }
     }
     // `thread.json` before `messages.jsonl`.
-    entries.sort_by(|(one, _), (other, _)| {
+    entries.sort_by(|(left, _), (right, _)| {
         let key = |name: &str| {
             let (folder, file) = split(name);
             (folder.to_owned(), file != JAN[0], file.to_owned())
         };
-        key(one).cmp(&key(other))
+        key(left).cmp(&key(right))
     });
     let mut visited = Visited::default();
     let sizes = entries
         .iter()
-        .filter_map(|(_, at)| Some(archive.by_index_raw(*at).ok()?.size()));
+        .filter_map(|(_, index)| Some(archive.by_index_raw(*index).ok()?.size()));
     meter.total.set(sizes.sum());
     let is_one_of_many = entries.len() > 1;
-    for (name, at) in entries {
-        let Ok(entry) = archive.by_index(at) else {
+    for (name, index) in entries {
+        let Ok(entry) = archive.by_index(index) else {
             visited.unreadable += 1;
             continue;
         };
-        // Sizes in an archive may be wrong: what counts is what is read.
+        // Sizes in an archive may be wrong, so the limit applies to the bytes that are read.
         let mut stream = BufReader::with_capacity(1 << 16, Metered { inner: entry, meter });
         let (folder, file) = split(&name);
         visit(Document {
@@ -205,16 +203,17 @@ fn split(name: &str) -> (&str, &str) {
 }
 
 fn is_json(name: &str) -> bool {
-    let extension = Path::new(name).extension().and_then(|it| it.to_str());
-    extension.is_some_and(|it| it.eq_ignore_ascii_case("json") || it.eq_ignore_ascii_case("jsonl"))
+    let extension = Path::new(name).extension().and_then(|extension| extension.to_str());
+    extension.is_some_and(|extension| extension.eq_ignore_ascii_case("json") || extension.eq_ignore_ascii_case("jsonl"))
 }
 
-/// Whether a file begins like a ZIP archive.
+/// Whether a file begins with the signature of a ZIP archive.
 fn is_archive(path: &Path) -> Result<bool, Problem> {
-    let mut begin = Vec::new();
-    let read = File::open(path).and_then(|file| file.take(4).read_to_end(&mut begin));
-    read.map_err(|error| unreadable(path, &error))?;
-    Ok(matches!(&begin[..], b"PK\x03\x04" | b"PK\x05\x06"))
+    let mut magic = Vec::new();
+    File::open(path)
+        .and_then(|file| file.take(4).read_to_end(&mut magic))
+        .map_err(|error| unreadable(path, &error))?;
+    Ok(matches!(&magic[..], b"PK\x03\x04" | b"PK\x05\x06"))
 }
 
 /// A reader that counts, and fails after [`MAX_BYTES`] and once the import is cancelled.
@@ -226,13 +225,13 @@ struct Metered<'a, R> {
 impl<R: Read> Read for Metered<'_, R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         self.meter.import.check()?;
-        let read = self.inner.read(buffer)?;
-        let all = self.meter.read.get() + read as u64;
-        self.meter.read.set(all);
-        if all > MAX_BYTES {
+        let count = self.inner.read(buffer)?;
+        let total_read = self.meter.read.get() + count as u64;
+        self.meter.read.set(total_read);
+        if total_read > MAX_BYTES {
             Err(io::Error::new(io::ErrorKind::FileTooLarge, "it is too large"))
         } else {
-            Ok(read)
+            Ok(count)
         }
     }
 }
@@ -241,31 +240,28 @@ impl<R: Read> Read for Metered<'_, R> {
 pub(super) fn failed(error: &io::Error) -> Problem {
     match error.kind() {
         io::ErrorKind::FileTooLarge => too_large(),
-        _ if is_cancelled(error) => cancelled("The import was cancelled."),
-        _ => refused(format!(
-            "The export could not be read to its end: {error}. Download it again, or copy it to another disk."
-        )),
+        _ if is_cancelled(error) => cancelled(DataReason::ImportCancelled),
+        _ => refused(DataReason::ImportUnreadable {
+            detail: error.to_string(),
+        }),
     }
 }
 
 fn unreadable(path: &Path, error: &io::Error) -> Problem {
-    Problem {
-        code: ProblemCode::FileUnreadable,
-        message: format!("{} cannot be read: {error}.", path.display()),
-    }
+    let (path, detail) = (path.display().to_string(), error.to_string());
+    Problem::new(ProblemCode::FileUnreadable, DataReason::FileUnreadable { path, detail })
 }
 
 fn too_large() -> Problem {
-    refused("The export has more than 4 GB of text, which is more than Hearth imports at once. Split it.".to_owned())
+    let limit_bytes = MAX_BYTES;
+    refused(DataReason::ImportTooLarge { limit_bytes })
 }
 
 fn too_many() -> Problem {
-    refused("There are more than 100,000 files in it. Choose a folder or an archive of one export.".to_owned())
+    let limit = MAX_ENTRIES as u64;
+    refused(DataReason::ImportTooManyFiles { limit })
 }
 
-fn refused(message: String) -> Problem {
-    Problem {
-        code: ProblemCode::DataInvalid,
-        message,
-    }
+fn refused(reason: DataReason) -> Problem {
+    Problem::new(ProblemCode::DataInvalid, reason)
 }

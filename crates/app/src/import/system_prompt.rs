@@ -3,7 +3,7 @@
 use sha2::{Digest, Sha256};
 use std::collections::HashSet;
 
-/// Most bytes of a system prompt; what is beyond is cut. Prompts of real exports have a few
+/// Most bytes of a system prompt; a longer one is truncated. Prompts of real exports have a few
 /// kilobytes, while a hostile export may have a system text in each of its messages.
 const MAX_BYTES: usize = 256 << 10;
 
@@ -26,12 +26,12 @@ impl SystemPrompt {
 
     /// Adds a text, unless it was added before. Linear in the text.
     pub fn add(&mut self, text: &str) {
-        let gap = if self.text.is_empty() { "" } else { "\n\n" };
-        let room = MAX_BYTES.saturating_sub(self.text.len() + gap.len());
+        let separator = if self.text.is_empty() { "" } else { "\n\n" };
+        let max_len = MAX_BYTES.saturating_sub(self.text.len() + separator.len());
         let text = text.trim();
-        let text = &text[..text.floor_char_boundary(room)];
+        let text = &text[..text.floor_char_boundary(max_len)];
         if !text.is_empty() && self.seen.insert(Sha256::digest(text).into()) {
-            self.text.push_str(gap);
+            self.text.push_str(separator);
             self.text.push_str(text);
         }
     }

@@ -1,4 +1,4 @@
-//! Times from elsewhere: seconds, milliseconds, microseconds, or ISO 8601.
+//! Times in imported files: seconds, milliseconds, microseconds, nanoseconds or ISO 8601.
 
 use super::json::Json;
 use crate::store;
@@ -6,10 +6,10 @@ use jiff::{Timestamp, civil::DateTime, tz::TimeZone};
 
 /// The earliest plausible time of a chat: 2000-01-01, in milliseconds since 1970. Exports write 0
 /// for unknown times.
-const FIRST: i64 = 946_684_800_000;
+const EARLIEST: i64 = 946_684_800_000;
 
-/// The most that a time may be in the future, in milliseconds: clocks differ.
-const AHEAD: i64 = 24 * 60 * 60 * 1000;
+/// Longest time in the future, in milliseconds: clocks of machines differ.
+const MAX_AHEAD: i64 = 24 * 60 * 60 * 1000;
 
 /// A time in milliseconds since 1970. `None` if it is absent, malformed, before 2000 or in the
 /// future.
@@ -19,7 +19,7 @@ pub(super) fn time(value: &Json) -> Option<i64> {
         (None, Json::Text(text)) => from_text(text.trim())?,
         _ => return None,
     };
-    (FIRST..store::now() + AHEAD)
+    (EARLIEST..store::now() + MAX_AHEAD)
         .contains(&milliseconds)
         .then_some(milliseconds)
 }
@@ -39,7 +39,7 @@ fn from_text(text: &str) -> Option<i64> {
     if let Ok(timestamp) = text.parse::<Timestamp>() {
         return Some(timestamp.as_millisecond());
     }
-    // Without an offset: UTC.
+    // A time without an offset is UTC.
     let civil: DateTime = text.parse().ok()?;
     Some(civil.to_zoned(TimeZone::UTC).ok()?.timestamp().as_millisecond())
 }

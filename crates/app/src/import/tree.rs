@@ -12,7 +12,7 @@ use std::collections::HashMap;
 /// Most messages of one conversation.
 pub(super) const MAX_MESSAGES: usize = 200_000;
 
-/// A conversation as its format has it.
+/// A conversation in the form of its format.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct ImportedConversation {
     /// Its id in its program; empty if the format has none.
@@ -33,20 +33,20 @@ pub(super) struct ImportedConversation {
     pub messages: Vec<ImportedMessage>,
 }
 
-/// A message as its format has it.
+/// A message in the form of its format.
 #[derive(Debug, PartialEq)]
 pub(super) struct ImportedMessage {
-    /// Unique in its conversation; of repeated ids the first counts.
+    /// Unique in its conversation. The first message with a repeated id counts.
     pub id: String,
     pub parent: Option<String>,
     pub role: Role,
-    /// Empty: the message is left out, and its children follow its parent.
+    /// A message without parts is left out, and its children become children of its parent.
     pub parts: Vec<Part>,
     /// Milliseconds since 1970.
     pub created_at: Option<i64>,
     pub model: Option<String>,
     pub thumb: Option<wire::Thumb>,
-    /// The whole message without its parts, of an export of Hearth.
+    /// The message of a Hearth export, without its parts.
     pub whole: Option<Box<wire::Message>>,
 }
 
@@ -83,11 +83,11 @@ pub(super) struct Tree {
 impl ImportedConversation {
     /// Appends a message after the last one, for formats that are lists.
     pub fn push(&mut self, role: Role, parts: Vec<Part>) -> &mut ImportedMessage {
-        let at = self.messages.len();
-        let parent = at.checked_sub(1).map(|before| before.to_string());
-        let message = ImportedMessage::new(at.to_string(), parent, role, parts);
+        let index = self.messages.len();
+        let parent = index.checked_sub(1).map(|previous| previous.to_string());
+        let message = ImportedMessage::new(index.to_string(), parent, role, parts);
         self.messages.push(message);
-        &mut self.messages[at]
+        &mut self.messages[index]
     }
 
     /// Shortens the names of models, files and tools.
@@ -104,8 +104,8 @@ impl ImportedConversation {
         }
     }
 
-    /// Moves system messages into the system prompt, separates thoughts and results of tools, and
-    /// takes the tree out.
+    /// Takes the messages as a tree. Moves system messages into the system prompt, and separates
+    /// reasoning and tool results.
     pub fn take_tree(&mut self) -> Tree {
         let mut messages = std::mem::take(&mut self.messages);
         for message in &mut messages {
@@ -148,59 +148,59 @@ fn tree(messages: Vec<ImportedMessage>, current: Option<&str>) -> Tree {
         .collect();
     let parents = without_cycles(parents);
     let is_empty = |at: usize| messages[at].parts.is_empty() && messages[at].whole.is_none();
-    // The nearest message with content, up from a message that has none.
+    // For each empty message, its nearest ancestor with content.
     let mut nearest: Vec<Option<Option<usize>>> = vec![None; messages.len()];
     let mut nearest_from = |from: Option<usize>| {
         let (mut at, mut path) = (from, Vec::new());
-        let found = loop {
+        let ancestor = loop {
             match at {
-                Some(here) if !is_empty(here) => break Some(here),
-                Some(here) => match nearest[here] {
-                    Some(known) => break known,
+                Some(index) if !is_empty(index) => break Some(index),
+                Some(index) => match nearest[index] {
+                    Some(cached) => break cached,
                     None => {
-                        path.push(here);
-                        at = parents[here];
+                        path.push(index);
+                        at = parents[index];
                     }
                 },
                 None => break None,
             }
         };
-        path.into_iter().for_each(|here| nearest[here] = Some(found));
-        found
+        path.into_iter().for_each(|index| nearest[index] = Some(ancestor));
+        ancestor
     };
     let parents_with_content: Vec<Option<usize>> = (0..messages.len()).map(|at| nearest_from(parents[at])).collect();
     let current = current.and_then(|id| nearest_from(by_id.get(id).copied()));
 
-    let mut places: Vec<Option<usize>> = vec![None; messages.len()];
+    let mut new_index: Vec<Option<usize>> = vec![None; messages.len()];
     let mut order = Vec::new();
     for at in 0..messages.len() {
         if is_empty(at) {
             continue;
         }
-        let (mut up, mut chain) = (Some(at), Vec::new());
-        while let Some(here) = up.filter(|here| places[*here].is_none()) {
-            chain.push(here);
-            up = parents_with_content[here];
+        let (mut ancestor, mut chain) = (Some(at), Vec::new());
+        while let Some(index) = ancestor.filter(|index| new_index[*index].is_none()) {
+            chain.push(index);
+            ancestor = parents_with_content[index];
         }
-        for here in chain.into_iter().rev() {
-            places[here] = Some(order.len());
-            order.push(here);
+        for index in chain.into_iter().rev() {
+            new_index[index] = Some(order.len());
+            order.push(index);
         }
     }
     let mut messages: Vec<Option<ImportedMessage>> = messages.into_iter().map(Some).collect();
     let nodes = order.into_iter().filter_map(|at| {
         Some(Node {
-            parent: parents_with_content[at].and_then(|parent| places[parent]),
+            parent: parents_with_content[at].and_then(|parent| new_index[parent]),
             message: messages[at].take()?,
         })
     });
     Tree {
         nodes: nodes.collect(),
-        current: current.and_then(|at| places[at]),
+        current: current.and_then(|at| new_index[at]),
     }
 }
 
-/// Makes a root of one message of every cycle.
+/// Breaks cycles: one message of each cycle becomes a root.
 fn without_cycles(mut parents: Vec<Option<usize>>) -> Vec<Option<usize>> {
     // 0: not seen; n: seen on the walk that began at message n - 1.
     let mut seen = vec![0; parents.len()];
@@ -218,7 +218,7 @@ fn without_cycles(mut parents: Vec<Option<usize>>) -> Vec<Option<usize>> {
     parents
 }
 
-/// Joins an answer with the answer that is its only child. Some programs store a thought or a tool
+/// Joins an answer with the answer that is its only child. Some programs store reasoning or a tool
 /// call, and the text after it, as separate messages.
 fn join_answers(tree: Tree) -> Tree {
     let mut children = vec![0; tree.nodes.len()];
@@ -227,28 +227,28 @@ fn join_answers(tree: Tree) -> Tree {
             children[parent] += 1;
         }
     }
-    let mut places: Vec<usize> = Vec::with_capacity(tree.nodes.len());
+    let mut new_index: Vec<usize> = Vec::with_capacity(tree.nodes.len());
     let mut nodes: Vec<Node> = Vec::new();
     for node in tree.nodes {
-        let into = node.parent.map(|parent| places[parent]);
-        let joins = |at: &usize| {
-            let before = &nodes[*at].message;
-            before.role == Role::Assistant && before.whole.is_none()
+        let parent = node.parent.map(|parent| new_index[parent]);
+        let is_joinable_parent = |index: &usize| {
+            let message = &nodes[*index].message;
+            message.role == Role::Assistant && message.whole.is_none()
         };
-        let only_child = node.parent.is_some_and(|parent| children[parent] == 1);
-        let joined = node.message.role == Role::Assistant && node.message.whole.is_none() && only_child;
-        match into.filter(|at| joined && joins(at)) {
-            Some(at) => {
-                let before = &mut nodes[at].message;
-                before.parts.extend(node.message.parts);
-                before.model = node.message.model.or(before.model.take());
-                before.thumb = node.message.thumb.or(before.thumb);
-                places.push(at);
+        let is_only_child = node.parent.is_some_and(|parent| children[parent] == 1);
+        let is_joinable = node.message.role == Role::Assistant && node.message.whole.is_none() && is_only_child;
+        match parent.filter(|index| is_joinable && is_joinable_parent(index)) {
+            Some(index) => {
+                let joined = &mut nodes[index].message;
+                joined.parts.extend(node.message.parts);
+                joined.model = node.message.model.or(joined.model.take());
+                joined.thumb = node.message.thumb.or(joined.thumb);
+                new_index.push(index);
             }
             None => {
-                places.push(nodes.len());
+                new_index.push(nodes.len());
                 nodes.push(Node {
-                    parent: into,
+                    parent,
                     message: node.message,
                 });
             }
@@ -256,16 +256,16 @@ fn join_answers(tree: Tree) -> Tree {
     }
     Tree {
         nodes,
-        current: tree.current.map(|at| places[at]),
+        current: tree.current.map(|at| new_index[at]),
     }
 }
 
-/// Splits answers at the results of tools, which are messages of the user.
+/// Splits answers at tool results, which become messages of the user.
 fn split_tools(tree: Tree) -> Tree {
-    let mut places: Vec<usize> = Vec::with_capacity(tree.nodes.len());
+    let mut new_index: Vec<usize> = Vec::with_capacity(tree.nodes.len());
     let mut nodes: Vec<Node> = Vec::new();
     for node in tree.nodes {
-        let mut parent = node.parent.map(|parent| places[parent]);
+        let mut parent = node.parent.map(|parent| new_index[parent]);
         let mut message = node.message;
         if message.role == Role::Assistant && message.whole.is_none() {
             for (role, parts) in by_role(std::mem::take(&mut message.parts)) {
@@ -288,15 +288,15 @@ fn split_tools(tree: Tree) -> Tree {
         } else {
             nodes.push(Node { parent, message });
         }
-        places.push(nodes.len() - 1);
+        new_index.push(nodes.len() - 1);
     }
     Tree {
         nodes,
-        current: tree.current.map(|at| places[at]),
+        current: tree.current.map(|at| new_index[at]),
     }
 }
 
-/// Runs of parts that belong to one role.
+/// Groups consecutive parts by their role.
 fn by_role(parts: Vec<Part>) -> Vec<(Role, Vec<Part>)> {
     let mut runs: Vec<(Role, Vec<Part>)> = Vec::new();
     for part in parts {
@@ -321,8 +321,8 @@ mod tests {
         vec![Part::Text { text: text.to_owned() }]
     }
 
-    fn message(id: &str, parent: Option<&str>, role: Role, said: &str) -> ImportedMessage {
-        let parts = if said.is_empty() { Vec::new() } else { text(said) };
+    fn message(id: &str, parent: Option<&str>, role: Role, content: &str) -> ImportedMessage {
+        let parts = if content.is_empty() { Vec::new() } else { text(content) };
         ImportedMessage::new(id, parent.map(str::to_owned), role, parts)
     }
 
@@ -384,8 +384,8 @@ mod tests {
         #[test]
         fn any_parents_make_a_forest(parents in prop::collection::vec((0..30usize, any::<bool>()), 0..30)) {
             let messages = parents.iter().enumerate().map(|(at, (parent, empty))| {
-                let said = if *empty { "" } else { "text" };
-                message(&at.to_string(), Some(&parent.to_string()), Role::User, said)
+                let content = if *empty { "" } else { "text" };
+                message(&at.to_string(), Some(&parent.to_string()), Role::User, content)
             });
             let mut conversation = ImportedConversation {
                 messages: messages.collect(),

@@ -2,10 +2,10 @@
 //! An entry is valid while its files are unchanged.
 
 use super::{
-    metadata_cache::{Reader, Stamp},
+    metadata_cache::{Reader, Stamp, not_read},
     probe::{ProbeRequest, ProbeResponse},
 };
-use crate::lock::lock;
+use crate::{lock::lock, wire::Problem};
 use hearth_formats::{
     adapter::{AdapterHeader, Fingerprint, PEFT_CONFIG, PEFT_MANIFEST, PEFT_TENSORS},
     gguf::part_files,
@@ -16,7 +16,7 @@ use std::{
     sync::Mutex,
 };
 
-/// Most entries of a kind; with more, they are cleared.
+/// Most entries of a kind. The map is cleared when it is full.
 const MAX_ENTRIES: usize = 4096;
 
 /// The files of a PEFT folder.
@@ -26,7 +26,7 @@ const PEFT_FILES: [&str; 3] = [PEFT_CONFIG, PEFT_TENSORS, PEFT_MANIFEST];
 type Stamps = Vec<Option<Stamp>>;
 
 /// The results of reading, by path.
-type Entries<T> = Mutex<HashMap<PathBuf, (Stamps, Result<T, String>)>>;
+type Entries<T> = Mutex<HashMap<PathBuf, (Stamps, Result<T, Problem>)>>;
 
 /// The cache.
 #[derive(Debug)]
@@ -45,9 +45,9 @@ impl AdapterHeaders {
         }
     }
 
-    /// The headers of adapters, or a sentence with the reason for failure, in order. Those that are
-    /// not cached are read in one process.
-    pub fn get(&self, paths: &[PathBuf]) -> Vec<Result<AdapterHeader, String>> {
+    /// The headers of adapters, or the reason for failure, in order. Those that are not cached are
+    /// read in one process.
+    pub fn get(&self, paths: &[PathBuf]) -> Vec<Result<AdapterHeader, Problem>> {
         let request = |path: &Path| ProbeRequest::AdapterHeader { path: path.to_owned() };
         let unwrap = |response| match response {
             ProbeResponse::AdapterHeader(header) => Some(header),
@@ -64,15 +64,15 @@ impl AdapterHeaders {
     }
 
     /// The fingerprint of a model; reads samples of all its tensors.
-    pub fn fingerprint(&self, model: &Path) -> Result<Fingerprint, String> {
+    pub fn fingerprint(&self, model: &Path) -> Result<Fingerprint, Problem> {
         let request = |path: &Path| ProbeRequest::Fingerprint { path: path.to_owned() };
         let unwrap = |response| match response {
             ProbeResponse::Fingerprint(fingerprint) => Some(fingerprint),
             _ => None,
         };
         let paths = [model.to_owned()];
-        let one = self.read(&self.fingerprints, &paths, part_files, request, unwrap).pop();
-        one.unwrap_or_else(|| Err(unread(model)))
+        let fingerprint = self.read(&self.fingerprints, &paths, part_files, request, unwrap).pop();
+        fingerprint.unwrap_or_else(|| Err(not_read(model)))
     }
 
     fn read<T: Clone>(
@@ -82,42 +82,39 @@ impl AdapterHeaders {
         files: impl Fn(&Path) -> Vec<PathBuf>,
         request: impl Fn(&Path) -> ProbeRequest,
         unwrap: impl Fn(ProbeResponse) -> Option<T>,
-    ) -> Vec<Result<T, String>> {
+    ) -> Vec<Result<T, Problem>> {
         let stamp = |path: &PathBuf| files(path).iter().map(|file| Stamp::from_path(file).ok()).collect();
         let stamps: Vec<Stamps> = paths.iter().map(stamp).collect();
-        let known = |at: usize| {
+        let cached = |index: usize| {
             let entries = lock(entries);
-            let (saved, read) = entries.get(&paths[at])?;
-            (*saved == stamps[at]).then(|| read.clone())
+            let (saved_stamps, result) = entries.get(&paths[index])?;
+            (*saved_stamps == stamps[index]).then(|| result.clone())
         };
-        let mut all: Vec<Option<Result<T, String>>> = (0..paths.len()).map(known).collect();
-        let missing: Vec<usize> = (0..paths.len()).filter(|&at| all[at].is_none()).collect();
+        let mut results: Vec<Option<Result<T, Problem>>> = (0..paths.len()).map(cached).collect();
+        let missing: Vec<usize> = (0..paths.len()).filter(|&index| results[index].is_none()).collect();
         if missing.is_empty() {
-            return all.into_iter().flatten().collect();
+            return results.into_iter().flatten().collect();
         }
-        let requests: Vec<ProbeRequest> = missing.iter().map(|&at| request(&paths[at])).collect();
-        for (&at, response) in missing.iter().zip(self.reader.run(&requests)) {
-            let is_temporary = response.as_ref().is_err_and(|failed| failed.temporary);
-            let read = match response {
-                Ok(ProbeResponse::Problem(why)) => Err(why),
-                Ok(response) => unwrap(response).ok_or_else(|| unread(&paths[at])),
-                Err(failed) => Err(failed.message),
+        let requests: Vec<ProbeRequest> = missing.iter().map(|&index| request(&paths[index])).collect();
+        for (&index, response) in missing.iter().zip(self.reader.run(&requests)) {
+            let is_temporary = response.as_ref().is_err_and(|error| error.temporary);
+            let result = match response {
+                Ok(ProbeResponse::Problem(problem)) => Err(problem),
+                Ok(response) => unwrap(response).ok_or_else(|| not_read(&paths[index])),
+                Err(error) => Err(error.problem),
             };
-            all[at] = Some(read.clone());
+            results[index] = Some(result.clone());
             if !is_temporary {
                 let mut entries = lock(entries);
                 if entries.len() >= MAX_ENTRIES {
                     entries.clear();
                 }
-                entries.insert(paths[at].clone(), (stamps[at].clone(), read));
+                entries.insert(paths[index].clone(), (stamps[index].clone(), result));
             }
         }
-        let read = all.into_iter().zip(paths);
-        read.map(|(read, path)| read.unwrap_or_else(|| Err(unread(path))))
+        let results = results.into_iter().zip(paths);
+        results
+            .map(|(result, path)| result.unwrap_or_else(|| Err(not_read(path))))
             .collect()
     }
-}
-
-fn unread(path: &Path) -> String {
-    format!("{} was not read. Try again.", path.display())
 }

@@ -2,7 +2,7 @@
 
 use super::LibraryError;
 use super::download::Saved;
-use super::hub::{self, Hub, Kind, Origin, Remote, RemoteFile, Repository, Said, Selection};
+use super::hub::{self, Hub, Kind, Origin, Remote, RemoteFile, Repository, Selection, ServerInfo};
 use hearth_protocol::SamplingParams;
 use serde::Deserialize;
 use std::sync::LazyLock;
@@ -27,7 +27,7 @@ pub struct Entry {
     pub file: String,
     /// File size in bytes; approximate without a hash.
     pub size: u64,
-    /// SHA-256 of the file, in lower-case hexadecimal. `None` means that the hub's own applies.
+    /// SHA-256 of the file, in lower-case hexadecimal. `None` means that the hub's hash applies.
     pub sha256: Option<String>,
     /// Default system prompt. `None` means that the chat template decides.
     pub system_prompt: Option<String>,
@@ -48,27 +48,27 @@ impl Entry {
         let is_commit = self.revision.len() == 40 && self.revision.bytes().all(|byte| byte.is_ascii_hexdigit());
         match (&self.sha256, saved.files.as_slice()) {
             _ if saved.updating => false,
-            (Some(wanted), [file]) => file.sha256.as_ref() == Some(wanted),
+            (Some(expected), [file]) => file.sha256.as_ref() == Some(expected),
             _ => is_commit && saved.origin.revision.as_deref() == Some(&self.revision),
         }
     }
 
-    /// Its files to download. Asks the hub if the catalog has no hash.
+    /// Returns its files to download. Requests the hub's hash if the catalog has none.
     ///
     /// # Errors
-    /// The hub cannot be asked, or does not have the file any more.
+    /// The request fails, or the hub no longer has the file.
     pub fn remote(&self, hub: &Hub) -> Result<Remote, LibraryError> {
         let Some(sha256) = &self.sha256 else {
             let selection = Selection::File(self.file.clone());
-            let found = Repository::get(hub, &self.repository, &self.revision)?.remote(hub, &selection)?;
+            let remote = Repository::get(hub, &self.repository, &self.revision)?.remote(hub, &selection)?;
             return Ok(Remote {
                 name: self.name.clone(),
                 origin: Origin {
                     source: self.id.clone(),
                     license: Some(self.license.clone()),
-                    ..found.origin
+                    ..remote.origin
                 },
-                ..found
+                ..remote
             });
         };
         Ok(Remote {
@@ -83,7 +83,7 @@ impl Entry {
                 size: self.size,
                 sha256: Some(sha256.clone()),
                 parts: Vec::new(),
-                said: Said::default(),
+                server_info: ServerInfo::default(),
             }],
             origin: Origin {
                 source: self.id.clone(),
@@ -122,7 +122,7 @@ pub fn find(name: &str) -> Option<&'static Entry> {
     entries().iter().find(|entry| {
         [&entry.id, &entry.name, &entry.file]
             .into_iter()
-            .any(|known| known.to_lowercase() == name.to_lowercase())
+            .any(|candidate| candidate.to_lowercase() == name.to_lowercase())
     })
 }
 

@@ -1,6 +1,6 @@
-//! Downloads: resumable, verified, and moved into place once complete. A file is complete and
-//! right, or it is not there; what has arrived of it lies beside it as `NAME.partial`. A newer
-//! version replaces a model once all of its files are complete.
+//! Downloads: resumable, verified, and moved into place once complete. A file exists only if it is
+//! complete and verified; received bytes are in `NAME.partial` beside it. A newer version replaces
+//! a model once all of its files are complete.
 
 mod complete;
 mod connection;
@@ -22,6 +22,7 @@ use super::{
     hub::{Hub, Remote, RemoteFile, without_query},
 };
 use hearth_formats::{free_space, hex};
+use hearth_protocol::ModelsReason;
 use sha2::{Digest, Sha256};
 use std::{
     ffi::OsString,
@@ -46,23 +47,23 @@ pub enum Progress {
     },
     /// Complete; the digest is being verified.
     Checking,
-    /// The model is here, and another version of it is on the server, which will replace it.
+    /// The server has another version of a downloaded model, which will replace it.
     Changed,
 }
 
 /// Receives the progress; `Break` cancels.
 type Report<'a> = &'a mut dyn FnMut(Progress) -> ControlFlow<()>;
 
-/// Downloads the files of a model into a folder: those that are missing, or of another version on
-/// the server. Returns the path of the first. Blocks until done.
+/// Downloads the files of a model into a folder if they are missing or the server has another
+/// version. Returns the path of the first file. Blocks until done.
 ///
 /// # Errors
-/// What has arrived stays, but for a file whose hash is wrong.
+/// The download failed or was cancelled. Received bytes are kept, except for a file with a wrong
+/// hash.
 pub fn download(hub: &Hub, remote: &Remote, folder: &Path, progress: Report) -> Result<PathBuf, LibraryError> {
-    let first = remote.files.first().ok_or_else(|| LibraryError::NoVariant {
-        repository: remote.name.clone(),
-        wanted: None,
-        known: Vec::new(),
+    let first = remote.files.first().ok_or_else(|| {
+        let repository = remote.name.clone();
+        LibraryError::NotFound(ModelsReason::NothingToDownload { repository })
     })?;
     let target = folder.join(&first.path);
     let before = saved(&target);
@@ -77,9 +78,9 @@ pub fn download(hub: &Hub, remote: &Remote, folder: &Path, progress: Report) -> 
     }
     check_space(remote, folder, before.as_ref())?;
     let mut update = Update {
-        // A model of which some files are of another version would be another model.
+        // A model with files of two versions would be invalid.
         is_together: before.is_some() && remote.files.len() > 1,
-        is_told: before
+        is_reported: before
             .as_ref()
             .is_none_or(|saved| is_same || saved.origin.revision.is_none()),
         former: before.as_ref().map(|_| target.clone()),
@@ -94,22 +95,22 @@ pub fn download(hub: &Hub, remote: &Remote, folder: &Path, progress: Report) -> 
     let (mut done, mut files) = (0, Vec::new());
     for file in &remote.files {
         let target = folder.join(&file.path);
-        let known = before.as_ref().and_then(|saved| saved.file(&file.path));
-        let mut found = complete_hash(&target, file, known, is_same, progress)?;
-        if found.is_none() {
-            update.tell(&target, progress)?;
+        let record = before.as_ref().and_then(|saved| saved.file(&file.path));
+        let mut complete = complete_hash(&target, file, record, is_same, progress)?;
+        if complete.is_none() {
+            update.report(&target, progress)?;
             let hash = download_file(hub, file, commit, &target, &mut update, &mut |now| {
                 progress(match now {
-                    Progress::Loading { done: of_file, .. } => Progress::Loading {
-                        done: done + of_file,
+                    Progress::Loading { done: file_done, .. } => Progress::Loading {
+                        done: done + file_done,
                         total,
                     },
                     other => other,
                 })
             })?;
-            found = Some(hash);
+            complete = Some(hash);
         }
-        files.push(SavedFile::new(file, found.flatten()));
+        files.push(SavedFile::new(file, complete.flatten()));
         done += file.size;
     }
     update.finish()?;
@@ -130,7 +131,7 @@ fn is_of_unknown_version(saved: &Saved, remote: &Remote, folder: &Path) -> bool 
     is_old && !is_hashed(remote) && remote.files.iter().all(|file| has_size(&folder.join(&file.path), file))
 }
 
-/// Whether the hash of each file, or of each part of it, is published.
+/// Whether the server publishes a hash of each file, or of each part of it.
 pub(super) fn is_hashed(remote: &Remote) -> bool {
     let mut pieces = remote.files.iter().flat_map(RemoteFile::pieces);
     pieces.all(|piece| piece.sha256.is_some())
@@ -138,30 +139,30 @@ pub(super) fn is_hashed(remote: &Remote) -> bool {
 
 /// Files that replace the files of another version.
 struct Update {
-    /// Whether they are put in place together.
+    /// Whether all files are moved into place together.
     is_together: bool,
-    is_told: bool,
+    is_reported: bool,
     /// The first file of the model that is replaced, if there is one.
     former: Option<PathBuf>,
-    /// The model's first file, and its record from the first replacement to the last, unless it has
-    /// that already. What a crash leaves is then of no known version.
+    /// The model's first file, and its record while files are replaced. `None` means that this
+    /// record was written already. After a crash, the model then has no known version.
     mark: Option<(PathBuf, Saved)>,
-    /// Complete files, still locked, and their places.
+    /// Complete files, still locked, and their final paths.
     ready: Vec<(Partial, PathBuf)>,
 }
 
 impl Update {
     /// Reports that a file is replaced, once.
-    fn tell(&mut self, target: &Path, progress: Report) -> Result<(), LibraryError> {
-        if self.is_told || !target.exists() {
+    fn report(&mut self, target: &Path, progress: Report) -> Result<(), LibraryError> {
+        if self.is_reported || !target.exists() {
             Ok(())
         } else {
-            self.is_told = true;
+            self.is_reported = true;
             report(progress, Progress::Changed)
         }
     }
 
-    /// Puts a complete file in place, now or with the others.
+    /// Moves a complete file into place, now or together with the others.
     fn add(&mut self, mut partial: Partial, target: &Path) -> Result<(), LibraryError> {
         partial.record()?;
         self.ready.push((partial, target.to_owned()));
@@ -172,54 +173,51 @@ impl Update {
         if self.ready.is_empty() {
             return Ok(());
         }
-        // All before the first one.
+        // Checks all files before the first one is replaced.
         self.ready
             .iter()
             .try_for_each(|(partial, _)| partial.check_complete())?;
         if let Some(path) = self.former.as_ref().filter(|first| saved(first).is_none()) {
-            return Err(LibraryError::NotPlaced {
-                path: path.clone(),
-                why: "it was deleted while another version of it was downloaded",
-            });
+            return Err(LibraryError::DeletedMeanwhile(path.clone()));
         }
         if let Some((first, mark)) = self.mark.take() {
             save_origin(&first, &mark)?;
         }
         for (partial, target) in self.ready.drain(..) {
             partial
-                .put(&target)
+                .commit(&target)
                 .map_err(|source| LibraryError::Write { path: target, source })?;
         }
         Ok(())
     }
 }
 
-/// Returns the hash of a file that is in place. The outer `None` means that it is missing, or is or
-/// may be of another version. The inner `None` means that its hash is not known. A file was
-/// verified before it was put in place if the record next to it has the same revision (`is_same`)
-/// or the expected hash of the file. Otherwise the file is hashed here.
+/// Returns the hash of a file that is in place. The outer `None` means that the file is missing, or
+/// may be of another version. The inner `None` means that its hash is not known. A file counts as
+/// verified if the record beside it has the same revision (`is_same`) or the expected hash.
+/// Otherwise the file is hashed here.
 fn complete_hash(
     target: &Path,
     file: &RemoteFile,
-    known: Option<&SavedFile>,
+    record: Option<&SavedFile>,
     is_same: bool,
     progress: Report,
 ) -> Result<Option<Option<String>>, LibraryError> {
     if !has_size(target, file) {
         return Ok(None);
     }
-    if is_same || known.is_some_and(|known| known.is_same(file) == Some(true)) {
-        let recorded = known.and_then(|known| known.sha256.clone());
-        return Ok(Some(recorded.or_else(|| file.sha256.clone())));
+    if is_same || record.is_some_and(|record| record.is_same(file) == Some(true)) {
+        let hash = record.and_then(|record| record.sha256.clone());
+        return Ok(Some(hash.or_else(|| file.sha256.clone())));
     }
     if file.pieces().iter().any(|piece| piece.sha256.is_none()) {
         return Ok(None);
     }
     report(progress, Progress::Checking)?;
-    let is_right = File::open(target).and_then(|mut opened| has_hashes(&mut opened, file, progress));
+    let is_verified = File::open(target).and_then(|mut opened| has_hashes(&mut opened, file, progress));
     report(progress, Progress::Checking)?;
-    // What cannot be read is downloaded again.
-    Ok(is_right.unwrap_or(false).then(|| file.sha256.clone()))
+    // A file that cannot be read is downloaded again.
+    Ok(is_verified.unwrap_or(false).then(|| file.sha256.clone()))
 }
 
 /// Whether each piece of a file has its published hash.
@@ -236,10 +234,10 @@ fn has_hashes(opened: &mut File, file: &RemoteFile, progress: Report) -> io::Res
 }
 
 fn has_size(target: &Path, file: &RemoteFile) -> bool {
-    fs::metadata(target).is_ok_and(|about| about.is_file() && about.len() == file.size)
+    fs::metadata(target).is_ok_and(|metadata| metadata.is_file() && metadata.len() == file.size)
 }
 
-/// Refuses a download for which the disk has no room.
+/// Checks that the disk has space for a download.
 fn check_space(remote: &Remote, folder: &Path, before: Option<&Saved>) -> Result<(), LibraryError> {
     fs::create_dir_all(folder).map_err(|source| LibraryError::Write {
         path: folder.to_owned(),
@@ -248,7 +246,7 @@ fn check_space(remote: &Remote, folder: &Path, before: Option<&Saved>) -> Result
     let commit = remote.origin.revision.as_deref();
     let missing = remote.files.iter().map(|file| {
         let target = folder.join(&file.path);
-        if before.is_some_and(|saved| is_here(remote, file, &target, Some(saved))) {
+        if before.is_some_and(|saved| is_in_place(remote, file, &target, Some(saved))) {
             0
         } else {
             file.size.saturating_sub(partial::arrived(&target, file, commit))
@@ -268,52 +266,53 @@ fn check_space(remote: &Remote, folder: &Path, before: Option<&Saved>) -> Result
 }
 
 /// Whether a file that is in place counts as the server's file, according to its record.
-fn is_here(remote: &Remote, file: &RemoteFile, target: &Path, saved: Option<&Saved>) -> bool {
-    let is_of = |saved: &Saved| {
-        let known = saved.file(&file.path).and_then(|known| known.is_same(file));
-        let is_known_other = saved.origin.revision.is_some() && remote.origin.revision.is_some();
-        saved.is_of(remote.origin.revision.as_deref()) || known.unwrap_or(!saved.updating && !is_known_other)
+fn is_in_place(remote: &Remote, file: &RemoteFile, target: &Path, saved: Option<&Saved>) -> bool {
+    let is_server_file = |saved: &Saved| {
+        let is_same = saved.file(&file.path).and_then(|record| record.is_same(file));
+        let has_other_revision = saved.origin.revision.is_some() && remote.origin.revision.is_some();
+        saved.is_of(remote.origin.revision.as_deref()) || is_same.unwrap_or(!saved.updating && !has_other_revision)
     };
-    has_size(target, file) && saved.is_none_or(is_of)
+    has_size(target, file) && saved.is_none_or(is_server_file)
 }
 
-/// The record of a model that is here.
+/// The record of a downloaded model.
 fn saved_of(remote: &Remote, folder: &Path) -> Option<Saved> {
     saved(&folder.join(&remote.files.first()?.path))
 }
 
-/// Bytes of a model that have arrived.
+/// Received bytes of a model.
 pub fn arrived(remote: &Remote, folder: &Path) -> u64 {
     let commit = remote.origin.revision.as_deref();
     let saved = saved_of(remote, folder);
-    let of = |file: &RemoteFile| {
+    let arrived_bytes = |file: &RemoteFile| {
         let target = folder.join(&file.path);
         match partial::arrived(&target, file, commit) {
             // Bytes of another version do not count.
-            0 if is_here(remote, file, &target, saved.as_ref()) => file.size,
+            0 if is_in_place(remote, file, &target, saved.as_ref()) => file.size,
             bytes => bytes,
         }
     };
-    remote.files.iter().map(of).fold(0, u64::saturating_add)
+    remote.files.iter().map(arrived_bytes).fold(0, u64::saturating_add)
 }
 
-/// Whether a download that is stopped goes on where it ended, as far as its server has said.
+/// Whether a stopped download resumes from its received bytes, as far as its server's responses
+/// show.
 pub fn resumes(remote: &Remote, folder: &Path) -> bool {
     let saved = saved_of(remote, folder);
     let mut files = remote.files.iter();
     files.all(|file| {
         let target = folder.join(&file.path);
-        let is_begun = partial_path(&target).exists();
-        !is_begun && is_here(remote, file, &target, saved.as_ref()) || partial::resumes(&target, file)
+        let has_partial = partial_path(&target).exists();
+        !has_partial && is_in_place(remote, file, &target, saved.as_ref()) || partial::resumes(&target, file)
     })
 }
 
-/// Removes what has arrived of an unfinished download. A complete model stays.
+/// Removes the received bytes of an unfinished download. A complete model is kept.
 ///
 /// # Errors
 /// A file cannot be removed, or is being downloaded.
 pub fn discard(remote: &Remote, folder: &Path) -> Result<(), LibraryError> {
-    // The row may be damaged, or from elsewhere.
+    // A row of the store may be damaged, or copied from another machine.
     if !remote.has_safe_paths() {
         return Err(LibraryError::UnsafeName(remote.name.clone()));
     }
@@ -326,7 +325,7 @@ pub fn discard(remote: &Remote, folder: &Path) -> Result<(), LibraryError> {
         let partial = partial_path(&target);
         remove_unlocked(&partial, &file.name)?;
         remove_records(&partial).map_err(|source| LibraryError::Delete { path: partial, source })?;
-        // Parts of a model that never became complete.
+        // Complete files of a model that is not complete.
         if remote.files.len() > 1 && !is_model {
             remove_unlocked(&target, &file.name)?;
         }
@@ -352,14 +351,14 @@ fn remove_unlocked(path: &Path, name: &str) -> Result<(), LibraryError> {
         Err(TryLockError::Error(error)) => return Err(failed(error)),
         Err(TryLockError::WouldBlock) => return Err(LibraryError::AlreadyDownloading(name.to_owned())),
     };
-    // Without its record, an unfinished file must not count as complete up to its length.
+    // An unfinished file without a record counts as complete up to its length, so it is emptied.
     file.set_len(0).and_then(|()| file.sync_all()).map_err(failed)?;
     // Windows does not delete an open file.
     drop(file);
     fs::remove_file(path).map_err(failed)
 }
 
-/// Downloads one file to a path. Returns its hash, unless it was joined of several.
+/// Downloads one file to a path. Returns its hash, unless it was joined from several parts.
 fn download_file(
     hub: &Hub,
     remote: &RemoteFile,
@@ -378,19 +377,19 @@ fn download_file(
     };
     let pieces = remote.pieces();
     let mut hash = String::new();
-    for (at, piece) in pieces.iter().enumerate() {
-        partial.select(at);
-        Fetch::new(hub, piece, at == 0, remote.size, &mut partial, progress).run()?;
+    for (index, piece) in pieces.iter().enumerate() {
+        partial.select(index);
+        Fetch::new(hub, piece, index == 0, remote.size, &mut partial, progress).run()?;
         report(progress, Progress::Checking)?;
-        let place = partial.place();
-        hash = sha256(partial.file(), place, progress).map_err(failed)?;
+        let span = partial.piece_span();
+        hash = sha256(partial.file(), span, progress).map_err(failed)?;
         report(progress, Progress::Checking)?;
         if piece.sha256.as_ref().is_none_or(|expected| *expected == hash) {
             continue;
         }
         match pieces.len() {
             1 => partial.remove()?,
-            _ => partial.forget()?,
+            _ => partial.reset()?,
         }
         return Err(LibraryError::HashMismatch {
             name: piece.name.clone(),
@@ -420,14 +419,14 @@ fn report(progress: Report, now: Progress) -> Result<(), LibraryError> {
     }
 }
 
-/// The sha256 of a part of a file, in hexadecimal. Ends early if cancelled.
-fn sha256(file: &mut File, part: Range<u64>, progress: Report) -> io::Result<String> {
-    file.seek(SeekFrom::Start(part.start))?;
-    let mut rest = file.take(part.end - part.start);
+/// Returns the SHA-256 of a span of a file, in hexadecimal. Ends early if cancelled.
+fn sha256(file: &mut File, span: Range<u64>, progress: Report) -> io::Result<String> {
+    file.seek(SeekFrom::Start(span.start))?;
+    let mut bytes = file.take(span.end - span.start);
     let mut digest = Sha256::new();
     let mut buffer = vec![0; 1 << 20];
     loop {
-        let count = rest.read(&mut buffer)?;
+        let count = bytes.read(&mut buffer)?;
         if count == 0 || progress(Progress::Checking).is_break() {
             return Ok(hex(digest.finalize()));
         }

@@ -1,4 +1,4 @@
-//! Which model can draft for which, for speculative decoding.
+//! Pairs of target and draft models for speculative decoding.
 
 use super::{Model, ModelMetadata};
 
@@ -28,7 +28,7 @@ pub fn drafts_of<'a>(target: &'a Model, models: &'a [Model]) -> impl Iterator<It
 mod tests {
     use super::*;
     use crate::library::FileSampling;
-    use crate::wire::Source;
+    use crate::wire::{Problem, ProblemCode, Source};
 
     fn metadata(vocabulary: Option<&str>, parameters: u64) -> ModelMetadata {
         ModelMetadata {
@@ -47,8 +47,8 @@ mod tests {
     #[test]
     fn a_draft_has_the_same_vocabulary_and_at_most_a_third_of_the_parameters() {
         let check = |draft: (Option<&str>, u64), target: (Option<&str>, u64), expected: bool| {
-            let can = can_draft(&metadata(draft.0, draft.1), &metadata(target.0, target.1));
-            assert_eq!(can, expected, "{draft:?} for {target:?}");
+            let actual = can_draft(&metadata(draft.0, draft.1), &metadata(target.0, target.1));
+            assert_eq!(actual, expected, "{draft:?} for {target:?}");
         };
         let (same, other) = (Some("00112233aabbccdd"), Some("ffeeddccbbaa9988"));
         check((same, 135), (same, 1700), true);
@@ -81,20 +81,20 @@ mod tests {
         };
         let models = [
             model("small", Ok(metadata(Some("a"), 100))),
-            model("lost", Err("It is gone.".to_owned())),
+            model("lost", Err(Problem::detail(ProblemCode::FileUnreadable, "It is gone."))),
             model("large", Ok(metadata(Some("a"), 900))),
             model("other", Ok(metadata(Some("b"), 100))),
             model("tiny", Ok(metadata(Some("a"), 10))),
         ];
-        let drafts = |at: usize| {
-            drafts_of(&models[at], &models)
-                .map(|it| it.id.as_str())
+        let drafts = |index: usize| {
+            drafts_of(&models[index], &models)
+                .map(|draft| draft.id.as_str())
                 .collect::<Vec<_>>()
         };
         assert_eq!(drafts(2), ["small", "tiny"]);
         assert_eq!(drafts(0), ["tiny"]);
-        for none in [1, 3, 4] {
-            assert!(drafts(none).is_empty(), "{}", models[none].id);
+        for index in [1, 3, 4] {
+            assert!(drafts(index).is_empty(), "{}", models[index].id);
         }
     }
 }

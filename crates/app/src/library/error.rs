@@ -1,70 +1,43 @@
 //! Errors of the library.
 
 use super::hub::without_query;
-use crate::wire::{Problem, ProblemCode};
-use hearth_formats::byte_size;
-use std::{fmt, io, path::PathBuf};
+use crate::{
+    store::StoreError,
+    wire::{Problem, ProblemCode, Reason},
+};
+use hearth_protocol::{FetchFailure, Flaw, Kept, ModelsReason};
+use std::{
+    fmt, io,
+    path::{Path, PathBuf},
+};
 
-/// An error of finding, adding, removing or downloading a model.
-#[derive(Debug, thiserror::Error)]
+/// An error of finding, adding, removing or downloading a model. Its `Display` is the sentence of
+/// its [`Problem`].
+#[derive(Debug)]
 pub enum LibraryError {
-    /// Neither a path nor a known name.
-    #[error("There is no model called \u{201c}{name}\u{201d} here{}. Give the path of a GGUF file, or one of these \
-        names: {}.", .pull.as_ref().map(|id| format!(" yet: `hearth pull {id}` downloads \
-        it")).unwrap_or_default(), if .known.is_empty() { "(none yet)".to_owned() } else { .known.join(", ") })]
-    Unknown {
-        /// The requested name.
-        name: String,
-        /// The catalog's id, if it has the model.
-        pull: Option<String>,
-        /// Ids of the library's models.
-        known: Vec<String>,
-    },
-    /// Not in the catalog.
-    #[error("The catalog has no model called \u{201c}{name}\u{201d}. It has: {}.", .known.join(", "))]
-    NotInCatalog {
-        /// The requested name.
-        name: String,
-        /// Ids of the catalog.
-        known: Vec<String>,
-    },
+    /// There is no such model, here or on a server.
+    NotFound(ModelsReason),
     /// The file cannot be read or is not a model.
-    #[error("{message}")]
-    Unreadable {
-        /// The file.
-        path: PathBuf,
-        /// Whether it exists and can be opened.
-        found: bool,
-        /// A sentence that names the file.
-        message: String,
-    },
+    Unreadable(Problem),
     /// The file is an adapter.
-    #[error("{}: this is a LoRA adapter, not a model. Import it as an adapter.", .0.display())]
     IsAdapter(PathBuf),
     /// The path is not valid UTF-8.
-    #[error("The path {} has characters that Hearth cannot store. Rename the file or its folder, then add it \
-        again.", .0.display())]
     NonUtf8Path(PathBuf),
     /// A bundled model cannot be removed.
-    #[error("{name} is bundled with Hearth and cannot be removed.")]
     Bundled {
         /// Its name.
         name: String,
     },
     /// The file was put into the models folder by hand.
-    #[error("{} was put into Hearth's models folder by hand, so Hearth does not delete it. Delete the file \
-        yourself.", .0.display())]
     AddedByHand(PathBuf),
     /// Deleting failed.
-    #[error("{} could not be deleted: {source}.", .path.display())]
     Delete {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The system's error.
         source: io::Error,
     },
     /// The download failed.
-    #[error("{name} could not be downloaded from {url}: {why}. {kept}")]
     Download {
         /// Its name.
         name: String,
@@ -73,20 +46,18 @@ pub enum LibraryError {
         /// Whether it may succeed later.
         is_temporary: bool,
         /// Why.
-        why: String,
+        failure: FetchFailure,
         /// Whether a retry reuses the bytes received so far.
         kept: Kept,
     },
     /// The file changed while it was downloaded.
-    #[error("{name} changed at {url} while it was being downloaded, so what had arrived is discarded. Try again.")]
     Changed {
         /// Its name.
         name: String,
         /// Source.
         url: String,
     },
-    /// The file on the server is of no use.
-    #[error("{name} could not be downloaded from {url}: {flaw}")]
+    /// The file on the server is unusable.
     Flawed {
         /// Its name.
         name: String,
@@ -96,10 +67,6 @@ pub enum LibraryError {
         flaw: Flaw,
     },
     /// The download's digest is not the expected one.
-    #[error(
-        "The download of {name} from {url} is not the expected file (its sha256 is {found}) and was deleted. Try again; \
-         if it happens again, the file on the server was changed or damaged: choose another source."
-    )]
     HashMismatch {
         /// Its name.
         name: String,
@@ -109,80 +76,48 @@ pub enum LibraryError {
         found: String,
     },
     /// A request to the hub or another server failed.
-    #[error("{what}: {why}.")]
     Hub {
-        /// The requested item.
-        what: String,
+        /// The requested item. `None` means a search.
+        item: Option<String>,
         /// Whether it may succeed later.
         is_temporary: bool,
         /// Why.
-        why: String,
-    },
-    /// A repository has no such model.
-    #[error("{repository} has no {}{}.", match .wanted { Some(name) => format!("model called {name}"), None => "GGUF \
-        file or LoRA adapter".to_owned() }, if .known.is_empty() { String::new() } else { format!(". It has: {}", .known.join(", ")) })]
-    NoVariant {
-        /// `owner/name`.
-        repository: String,
-        /// The requested name.
-        wanted: Option<String>,
-        /// The names in it.
-        known: Vec<String>,
+        failure: FetchFailure,
     },
     /// A name from a server cannot be a file's name on every system.
-    #[error(
-        "The file name \u{201c}{0}\u{201d} cannot be used on every system, so Hearth does not download it. Download \
-        the file yourself under another name, and add it."
-    )]
     UnsafeName(String),
-    /// Not a name of a model on the network.
-    #[error(
-        "\u{201c}{0}\u{201d} is no model that Hearth can download. Use a name of the catalog, \
-        hf.co/OWNER/REPO[:QUANT], ollama://NAME[:TAG], or an address that ends in .gguf."
-    )]
+    /// The text is no reference to a model on the network.
     BadReference(String),
-    /// A file over an unencrypted connection could be replaced on its way.
-    #[error("{0} is not encrypted, so the file could be replaced on its way. Use an address with https://.")]
+    /// The address is not encrypted, so that the file could be replaced in transit.
     Unencrypted(String),
     /// The disk is too full.
-    #[error("{name} needs {} on the disk of {}, which has {} free. Free some space, and try \
-        again.", byte_size(*.needed), .folder.display(), byte_size(*.free))]
     NoSpace {
         /// Display name.
         name: String,
         /// Folder of downloads.
         folder: PathBuf,
-        /// Bytes that are missing, with a margin.
+        /// Bytes that the download needs, with a margin.
         needed: u64,
-        /// Bytes that are free.
+        /// Free bytes.
         free: u64,
     },
-    /// The file is another program's.
-    #[error("{} belongs to another program or folder, so Hearth does not delete it.", .0.display())]
+    /// The file belongs to another program.
     Foreign(PathBuf),
-    /// Downloads are disabled.
-    #[error("The network is switched off by {0}. Switch it on to search for and download models.")]
-    Offline(&'static str),
+    /// The setting Offline disables downloads.
+    OfflineBySetting,
+    /// This environment variable disables downloads.
+    OfflineByVariable(&'static str),
     /// Another process is downloading the model.
-    #[error("{0} is already being downloaded.")]
     AlreadyDownloading(String),
-    /// A model that is being downloaded is not deleted.
-    #[error("{0} is being downloaded. Pause or remove its download, then delete it.")]
+    /// The model cannot be deleted while it is downloaded.
     Loading(String),
-    /// A complete file was not put in place.
-    #[error("{} could not be put in place: {why}. Try again.", .path.display())]
-    NotPlaced {
-        /// The file.
-        path: PathBuf,
-        /// Why, as a part of a sentence.
-        why: &'static str,
-    },
+    /// A complete update was not put in place, because the model was deleted.
+    DeletedMeanwhile(PathBuf),
+    /// A complete file was not put in place, because another program changed it.
+    AlteredMeanwhile(PathBuf),
     /// The user cancelled it.
-    #[error("The download was cancelled.")]
     Cancelled,
     /// Writing failed.
-    #[error("{} could not be written: {source}. Check the free disk space and that the folder is \
-        writable.", .path.display())]
     Write {
         /// The file.
         path: PathBuf,
@@ -190,66 +125,12 @@ pub enum LibraryError {
         source: io::Error,
     },
     /// The list of added models could not be read.
-    #[error(transparent)]
-    Store(#[from] crate::store::StoreError),
-}
-
-/// Whether a retry of a failed download reuses the bytes received so far.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kept {
-    /// The next try goes on where this one ended.
-    Resumes,
-    /// The server has no ranges, or no version by which the rest can be told from another file's.
-    Restarts,
-    /// Nothing has arrived.
-    Nothing,
-}
-
-impl fmt::Display for Kept {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str(match self {
-            Self::Resumes => "The partial download is saved; try again to resume it.",
-            Self::Restarts => {
-                "Try again; the download may start from the beginning, since this server does not promise to resume it."
-            }
-            Self::Nothing => "Nothing has arrived yet; try again.",
-        })
-    }
-}
-
-/// Why a file on a server is of no use. Each message is a text of full sentences.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Flaw {
-    /// It has no bytes.
-    #[error(
-        "the file there is empty (0 bytes). Choose another file, or try again once it has been uploaded \
-        completely."
-    )]
-    Empty,
-    /// HTML came in its place.
-    #[error(
-        "a web page came instead of the file. Perhaps this network or the server asks you to log in first: open the \
-         address in a browser, then try again."
-    )]
-    WebPage,
-    /// It is of another format.
-    #[error("the file there is not a GGUF file, the format of models that Hearth runs. Check the address.")]
-    NotGguf,
-    /// It has its promised length, but lacks bytes at its end.
-    #[error(
-        "the file there is incomplete: it has its promised {has} bytes, but {needs}. What was downloaded is deleted. \
-         Choose another file or source, or try again once it has been uploaded completely."
-    )]
-    Incomplete {
-        /// Its length in bytes.
-        has: u64,
-        /// The expected content, as the end of a sentence.
-        needs: String,
-    },
+    Store(StoreError),
 }
 
 impl LibraryError {
-    /// The error of a file of no use; the address loses its query, which may hold a password.
+    /// The error of an unusable file. The address is stored without its query, which may contain a
+    /// password.
     pub(super) fn flawed(name: &str, url: &str, flaw: Flaw) -> Self {
         Self::Flawed {
             name: name.to_owned(),
@@ -265,43 +146,145 @@ impl LibraryError {
             Self::Hub { is_temporary: true, .. } | Self::Download { is_temporary: true, .. } | Self::Changed { .. }
         )
     }
+
+    fn code(&self) -> ProblemCode {
+        match self {
+            Self::NotFound(_) => ProblemCode::NotFound,
+            Self::Unreadable(problem) => problem.code,
+            Self::IsAdapter(_) => ProblemCode::IsAdapter,
+            Self::NonUtf8Path(_)
+            | Self::Bundled { .. }
+            | Self::AddedByHand(_)
+            | Self::Foreign(_)
+            | Self::BadReference(_)
+            | Self::Unencrypted(_) => ProblemCode::BadRequest,
+            Self::NoSpace { .. } => ProblemCode::DiskFull,
+            Self::Delete { .. } => ProblemCode::FileUnreadable,
+            Self::Write { source, .. } if source.kind() == io::ErrorKind::StorageFull => ProblemCode::DiskFull,
+            Self::Download { .. }
+            | Self::Changed { .. }
+            | Self::Flawed { .. }
+            | Self::HashMismatch { .. }
+            | Self::OfflineBySetting
+            | Self::OfflineByVariable(_)
+            | Self::Hub { .. }
+            | Self::UnsafeName(_)
+            | Self::AlreadyDownloading(_)
+            | Self::Loading(_)
+            | Self::DeletedMeanwhile(_)
+            | Self::AlteredMeanwhile(_)
+            | Self::Cancelled
+            | Self::Write { .. } => ProblemCode::Download,
+            Self::Store(error) => error.code(),
+        }
+    }
+
+    fn reason(&self) -> Reason {
+        let display = |path: &Path| path.display().to_string();
+        let reason = match self {
+            Self::Unreadable(problem) => return (*problem.reason).clone(),
+            Self::Store(error) => {
+                let detail = error.to_string();
+                return Reason::Detail { detail };
+            }
+            Self::NotFound(reason) => reason.clone(),
+            Self::IsAdapter(path) => ModelsReason::IsAdapter { path: display(path) },
+            Self::NonUtf8Path(path) => ModelsReason::NonUtf8Path { path: display(path) },
+            Self::Bundled { name } => ModelsReason::Bundled { name: name.clone() },
+            Self::AddedByHand(path) => ModelsReason::AddedByHand { path: display(path) },
+            Self::Foreign(path) => ModelsReason::Foreign { path: display(path) },
+            Self::Delete { path, source } => ModelsReason::NotDeleted {
+                path: display(path),
+                detail: source.to_string(),
+            },
+            Self::Write { path, source } => ModelsReason::NotWritten {
+                path: display(path),
+                detail: source.to_string(),
+            },
+            Self::UnsafeName(name) => ModelsReason::UnsafeName { name: name.clone() },
+            Self::BadReference(reference) => ModelsReason::BadReference {
+                reference: reference.clone(),
+            },
+            Self::Unencrypted(url) => ModelsReason::Unencrypted { url: url.clone() },
+            Self::NoSpace {
+                name,
+                folder,
+                needed,
+                free,
+            } => ModelsReason::NoSpace {
+                name: name.clone(),
+                folder: display(folder),
+                needed_bytes: *needed,
+                free_bytes: *free,
+            },
+            Self::OfflineBySetting => ModelsReason::OfflineBySetting,
+            Self::OfflineByVariable(variable) => ModelsReason::OfflineByVariable {
+                variable: (*variable).to_owned(),
+            },
+            Self::AlreadyDownloading(name) => ModelsReason::AlreadyDownloading { name: name.clone() },
+            Self::Loading(name) => ModelsReason::DownloadInProgress { name: name.clone() },
+            Self::DeletedMeanwhile(path) => ModelsReason::DeletedMeanwhile { path: display(path) },
+            Self::AlteredMeanwhile(path) => ModelsReason::AlteredMeanwhile { path: display(path) },
+            Self::Cancelled => ModelsReason::DownloadCancelled,
+            Self::Download {
+                name,
+                url,
+                failure,
+                kept,
+                ..
+            } => ModelsReason::DownloadFailed {
+                name: name.clone(),
+                url: url.clone(),
+                fetch_failure: failure.clone(),
+                kept: *kept,
+            },
+            Self::Changed { name, url } => ModelsReason::ChangedMeanwhile {
+                name: name.clone(),
+                url: url.clone(),
+            },
+            Self::Flawed { name, url, flaw } => ModelsReason::Flawed {
+                name: name.clone(),
+                url: url.clone(),
+                flaw: flaw.clone(),
+            },
+            Self::HashMismatch { name, url, found } => ModelsReason::HashMismatch {
+                name: name.clone(),
+                url: url.clone(),
+                found: found.clone(),
+            },
+            Self::Hub { item, failure, .. } => request_failed(item.clone(), failure.clone()),
+        };
+        reason.into()
+    }
+}
+
+/// The reason of a failed request for `item`, or of a failed search if it is `None`.
+fn request_failed(item: Option<String>, fetch_failure: FetchFailure) -> ModelsReason {
+    match item {
+        Some(item) => ModelsReason::RequestFailed { item, fetch_failure },
+        None => ModelsReason::SearchFailed { fetch_failure },
+    }
+}
+
+impl fmt::Display for LibraryError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", Problem::new(self.code(), self.reason()))
+    }
+}
+
+impl std::error::Error for LibraryError {}
+
+impl From<StoreError> for LibraryError {
+    fn from(error: StoreError) -> Self {
+        Self::Store(error)
+    }
 }
 
 impl From<LibraryError> for Problem {
     fn from(error: LibraryError) -> Self {
-        let code = match &error {
-            LibraryError::Unknown { .. } | LibraryError::NotInCatalog { .. } | LibraryError::NoVariant { .. } => {
-                ProblemCode::NotFound
-            }
-            LibraryError::Unreadable { found: false, .. } => ProblemCode::FileUnreadable,
-            LibraryError::Unreadable { .. } => ProblemCode::FileInvalid,
-            LibraryError::IsAdapter(_) => ProblemCode::IsAdapter,
-            LibraryError::NonUtf8Path(_)
-            | LibraryError::Bundled { .. }
-            | LibraryError::AddedByHand(_)
-            | LibraryError::Foreign(_)
-            | LibraryError::BadReference(_)
-            | LibraryError::Unencrypted(_) => ProblemCode::BadRequest,
-            LibraryError::NoSpace { .. } => ProblemCode::DiskFull,
-            LibraryError::Delete { .. } => ProblemCode::FileUnreadable,
-            LibraryError::Write { source, .. } if source.kind() == io::ErrorKind::StorageFull => ProblemCode::DiskFull,
-            LibraryError::Download { .. }
-            | LibraryError::Changed { .. }
-            | LibraryError::Flawed { .. }
-            | LibraryError::HashMismatch { .. }
-            | LibraryError::Offline(_)
-            | LibraryError::Hub { .. }
-            | LibraryError::UnsafeName(_)
-            | LibraryError::AlreadyDownloading(_)
-            | LibraryError::Loading(_)
-            | LibraryError::NotPlaced { .. }
-            | LibraryError::Cancelled
-            | LibraryError::Write { .. } => ProblemCode::Download,
-            LibraryError::Store(error) => error.code(),
-        };
-        Self {
-            code,
-            message: error.to_string(),
+        match error {
+            LibraryError::Store(error) => error.into(),
+            error => Self::new(error.code(), error.reason()),
         }
     }
 }

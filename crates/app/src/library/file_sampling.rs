@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 /// Most bytes of `general.sampling.sequence`; the names of all samplers have 70.
 const MAX_SEQUENCE_BYTES: usize = 512;
 
-/// The parameters that a file has; others are `None`, also if their value is of another type or
-/// outside its range.
+/// The parameters in a file's metadata. `None` means that a parameter is missing, of another type
+/// or out of range.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct FileSampling {
     /// `temp`.
@@ -40,60 +40,60 @@ impl FileSampling {
     /// the engine's.
     pub fn read(metadata: &Metadata) -> Self {
         let value = |key: &str| number(metadata.get(&format!("general.sampling.{key}"))?);
-        let between = |key, least: f64, most: f64| {
-            let value = value(key).filter(|value| (least..=most).contains(value));
+        let in_range = |key, min: f64, max: f64| {
+            let value = value(key).filter(|value| (min..=max).contains(value));
             value.map(|value| value as f32)
         };
         let integer = |key| value(key).filter(|value| value.fract() == 0.0);
         let count = |value: f64| (0.0..=f64::from(u32::MAX)).contains(&value).then_some(value as u32);
-        let found = Self {
-            temperature: between("temp", 0.0, 100.0),
+        let sampling = Self {
+            temperature: in_range("temp", 0.0, 100.0),
             top_k: integer("top_k").and_then(|k| count(k.max(0.0))),
-            top_p: between("top_p", 0.0, 1.0),
-            min_p: between("min_p", 0.0, 1.0),
-            xtc_probability: between("xtc_probability", 0.0, 1.0),
-            xtc_threshold: between("xtc_threshold", 0.0, 1.0),
+            top_p: in_range("top_p", 0.0, 1.0),
+            min_p: in_range("min_p", 0.0, 1.0),
+            xtc_probability: in_range("xtc_probability", 0.0, 1.0),
+            xtc_threshold: in_range("xtc_threshold", 0.0, 1.0),
             repeat_last_n: integer("penalty_last_n").and_then(count),
-            repetition_penalty: between("penalty_repeat", 0.01, 100.0),
+            repetition_penalty: in_range("penalty_repeat", 0.01, 100.0),
             mirostat: integer("mirostat").and_then(|version| match version {
                 0.0 => Some(false),
                 1.0 | 2.0 => Some(true),
                 _ => None,
             }),
-            mirostat_tau: between("mirostat_tau", 0.0, 100.0),
-            mirostat_eta: between("mirostat_eta", 0.0, 1.0),
+            mirostat_tau: in_range("mirostat_tau", 0.0, 100.0),
+            mirostat_eta: in_range("mirostat_eta", 0.0, 1.0),
         };
         match sequence(metadata) {
-            Some(sequence) => found.only(&sequence),
-            None => found,
+            Some(sequence) => sampling.only(&sequence),
+            None => sampling,
         }
     }
 
     /// Disables the samplers that are not in the sequence.
     fn only(mut self, sequence: &[String]) -> Self {
-        let lacks = |name: &str| !sequence.iter().any(|listed| listed == name);
-        if lacks("penalties") {
+        let is_missing = |name: &str| !sequence.iter().any(|listed| listed == name);
+        if is_missing("penalties") {
             self.repetition_penalty = Some(1.0);
         }
-        if lacks("topk") {
+        if is_missing("topk") {
             self.top_k = Some(0);
         }
-        if lacks("topp") {
+        if is_missing("topp") {
             self.top_p = Some(1.0);
         }
-        if lacks("minp") {
+        if is_missing("minp") {
             self.min_p = Some(0.0);
         }
-        if lacks("xtc") {
+        if is_missing("xtc") {
             self.xtc_probability = Some(0.0);
         }
-        if lacks("temperature") {
+        if is_missing("temperature") {
             self.temperature = Some(1.0);
         }
         self
     }
 
-    /// These parameters, and `others` for those that the file does not have.
+    /// Returns these parameters, with `others` for those that the file does not have.
     pub fn over(&self, others: SamplingParams) -> SamplingParams {
         SamplingParams {
             temperature: self.temperature.unwrap_or(others.temperature),
@@ -112,7 +112,7 @@ impl FileSampling {
     }
 }
 
-/// A number of any type.
+/// Converts a number of any type. `None` means that the value is no number.
 fn number(value: &Value) -> Option<f64> {
     Some(match *value {
         Value::U8(value) => value.into(),
@@ -148,7 +148,7 @@ fn sequence(metadata: &Metadata) -> Option<Vec<String>> {
     if text.len() > MAX_SEQUENCE_BYTES {
         return None;
     }
-    let plain = |name: &str| match name.trim().to_lowercase().replace(['_', '-'], "").as_str() {
+    let normalize = |name: &str| match name.trim().to_lowercase().replace(['_', '-'], "").as_str() {
         "nucleus" => "topp".to_owned(),
         "temp" => "temperature".to_owned(),
         "typ" => "typp".to_owned(),
@@ -156,7 +156,7 @@ fn sequence(metadata: &Metadata) -> Option<Vec<String>> {
     };
     let names: Vec<String> = text
         .split(';')
-        .map(plain)
+        .map(normalize)
         .filter(|name| KNOWN.contains(&name.as_str()))
         .collect();
     (!names.is_empty()).then_some(names)
@@ -176,9 +176,9 @@ mod tests {
 
     #[test]
     fn the_parameters_of_a_file_replace_the_defaults() {
-        let own = SamplingParams::default();
+        let defaults = SamplingParams::default();
         assert_eq!(read(&[]), FileSampling::default());
-        assert_eq!(read(&[]).over(own.clone()), own);
+        assert_eq!(read(&[]).over(defaults.clone()), defaults);
         let all = read(&[
             ("temp", Value::F32(0.6)),
             ("top_k", Value::I32(20)),
@@ -204,9 +204,9 @@ mod tests {
             mirostat: true,
             mirostat_tau: 4.0,
             mirostat_eta: 0.2,
-            ..own.clone()
+            ..defaults.clone()
         };
-        assert_eq!(all.over(own), expected);
+        assert_eq!(all.over(defaults), expected);
         let saved = serde_json::to_string(&all).unwrap();
         assert_eq!(serde_json::from_str::<FileSampling>(&saved).unwrap(), all);
     }
@@ -241,21 +241,21 @@ mod tests {
 
     #[test]
     fn samplers_that_the_sequence_lacks_are_disabled() {
-        let of = |sequence: &str| {
+        let read_sequence = |sequence: &str| {
             read(&[
                 ("sequence", Value::Str(sequence.to_owned())),
                 ("top_k", Value::I32(20)),
                 ("top_p", Value::F32(0.9)),
             ])
         };
-        let actual = of("Top-K;temp");
+        let actual = read_sequence("Top-K;temp");
         assert_eq!(
             (actual.top_k, actual.top_p, actual.min_p),
             (Some(20), Some(1.0), Some(0.0))
         );
         assert_eq!((actual.temperature, actual.repetition_penalty), (None, Some(1.0)));
         assert_eq!(actual.xtc_probability, Some(0.0));
-        let actual = of("penalties;nucleus;min_p;xtc");
+        let actual = read_sequence("penalties;nucleus;min_p;xtc");
         assert_eq!((actual.top_k, actual.top_p, actual.min_p), (Some(0), Some(0.9), None));
         assert_eq!((actual.temperature, actual.repetition_penalty), (Some(1.0), None));
         assert_eq!(actual.xtc_probability, None);

@@ -16,7 +16,8 @@ pub fn data_folder() -> Option<PathBuf> {
     base_folder().map(location::data_of)
 }
 
-/// The folder that says where the data is: `HEARTH_DATA`, or the system's folder for app data.
+/// The folder that has the data or names its location: `HEARTH_DATA`, or the system's folder for
+/// app data.
 /// `None` means that the system has none.
 pub(crate) fn base_folder() -> Option<PathBuf> {
     match env::var_os("HEARTH_DATA") {
@@ -45,8 +46,8 @@ pub fn cache_folder() -> Option<PathBuf> {
 }
 
 fn configured_cache_folder() -> Option<PathBuf> {
-    let named = |variable| env::var_os(variable).filter(|value| !value.is_empty());
-    match (named("HEARTH_CACHE"), named("HEARTH_DATA")) {
+    let set = |variable| env::var_os(variable).filter(|value| !value.is_empty());
+    match (set("HEARTH_CACHE"), set("HEARTH_DATA")) {
         (Some(off), _) if off == "off" => None,
         (Some(folder), _) => Some(folder.into()),
         (None, Some(data)) => Some(Path::new(&data).join("cache")),
@@ -70,7 +71,7 @@ pub fn bundled_folders(resources: Option<&Path>) -> Vec<PathBuf> {
     shipped_folders("HEARTH_MODELS", "models", "models", resources)
 }
 
-/// The same for sample datasets, with `HEARTH_DATASETS`.
+/// Folders of sample datasets, as [`bundled_folders`] with `HEARTH_DATASETS`.
 pub fn sample_folders(resources: Option<&Path>) -> Vec<PathBuf> {
     shipped_folders("HEARTH_DATASETS", "datasets", "assets/datasets", resources)
 }
@@ -96,26 +97,28 @@ pub(super) fn home() -> Option<PathBuf> {
 
 /// Candidates for a shipped folder of this name; `source` is its name in the source tree.
 fn shipped_folders(variable: &str, name: &str, source: &str, resources: Option<&Path>) -> Vec<PathBuf> {
-    let named = env::var_os(variable).filter(|folder| !folder.is_empty());
-    let mut folders: Vec<PathBuf> = named.map(PathBuf::from).into_iter().collect();
+    let from_variable = env::var_os(variable).filter(|folder| !folder.is_empty());
+    let mut folders: Vec<PathBuf> = from_variable.map(PathBuf::from).into_iter().collect();
     folders.extend(resources.map(|folder| folder.join(name)));
-    if let Some(beside) = env::current_exe().ok().as_deref().and_then(Path::parent) {
-        folders.push(beside.join(name));
-        folders.extend(packaged_folder(beside, name, source));
+    if let Some(executable_folder) = env::current_exe().ok().as_deref().and_then(Path::parent) {
+        folders.push(executable_folder.join(name));
+        folders.extend(packaged_folder(executable_folder, name, source));
     }
     folders
 }
 
 /// The folder of a package or a build in the source tree.
-fn packaged_folder(beside: &Path, name: &str, source: &str) -> Option<PathBuf> {
-    let parent = beside.parent()?;
-    if cfg!(target_os = "macos") && beside.ends_with("Contents/MacOS") {
+fn packaged_folder(executable_folder: &Path, name: &str, source: &str) -> Option<PathBuf> {
+    let parent = executable_folder.parent()?;
+    if cfg!(target_os = "macos") && executable_folder.ends_with("Contents/MacOS") {
         return Some(parent.join("Resources").join(name));
     }
-    if cfg!(target_os = "linux") && beside.ends_with("bin") {
+    if cfg!(target_os = "linux") && executable_folder.ends_with("bin") {
         return Some(parent.join("lib/Hearth").join(name));
     }
     // A build in the source tree: target/release/hearth.
-    let built = parent.file_name().is_some_and(|name| name == "target");
-    built.then(|| parent.parent().map(|root| root.join(source))).flatten()
+    let is_build = parent.file_name().is_some_and(|name| name == "target");
+    is_build
+        .then(|| parent.parent().map(|root| root.join(source)))
+        .flatten()
 }

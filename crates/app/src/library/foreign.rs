@@ -1,4 +1,4 @@
-//! Models of other programs, read where they lie. Nothing is copied, changed or deleted there.
+//! Models of other programs, read in place. Their folders are never changed.
 
 use super::{
     folders::{home, hugging_face_home},
@@ -15,7 +15,7 @@ use std::{
 /// Most levels of subfolders that are searched. LM Studio and Jan use up to four.
 const MAX_DEPTH: usize = 6;
 
-/// Most entries that a search of one folder looks at.
+/// Most directory entries that a search of one folder reads.
 const MAX_ENTRIES: usize = 20_000;
 
 /// Most models that are listed of one folder.
@@ -33,20 +33,20 @@ pub struct Place {
     pub folder: PathBuf,
 }
 
-/// A model that was found.
+/// A model in a folder of another program.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Found {
+pub(super) struct ForeignModel {
     pub path: PathBuf,
-    /// The same without links.
-    pub full: PathBuf,
+    /// The canonical path.
+    pub canonical: PathBuf,
     pub source: Source,
-    /// Its name there, if the file's says less.
+    /// Its name in the program. `None` means that the file's name is used.
     pub name: Option<String>,
 }
 
 impl Place {
-    /// The folders of other programs, from the environment variables that those read, or else their
-    /// defaults.
+    /// The folders of other programs, from the programs' environment variables or else at their
+    /// default locations.
     pub fn of_programs() -> Vec<Self> {
         let set = |variable| {
             env::var_os(variable)
@@ -71,7 +71,7 @@ impl Place {
         };
         let hub = set("HF_HUB_CACHE").or_else(|| hugging_face_home().map(|home| home.join("hub")));
         let studio = at_home(".lmstudio-home-pointer")
-            .filter(|pointer| fs::metadata(pointer).is_ok_and(|about| about.len() < 4096))
+            .filter(|pointer| fs::metadata(pointer).is_ok_and(|metadata| metadata.len() < 4096))
             .and_then(|pointer| fs::read_to_string(pointer).ok())
             .map(|path| PathBuf::from(path.trim()))
             .or_else(|| at_home(".lmstudio"));
@@ -81,7 +81,7 @@ impl Place {
             (Source::LmStudio, studio.map(|folder| folder.join("models"))),
             (Source::LmStudio, at_home(".cache/lm-studio/models")),
             (Source::Ollama, ollama),
-            // Ollama's own user, as its installer for Linux makes it.
+            // The user `ollama`, which Ollama's Linux installer creates.
             (
                 Source::Ollama,
                 cfg!(target_os = "linux").then(|| "/usr/share/ollama/.ollama/models".into()),
@@ -98,17 +98,17 @@ impl Place {
     }
 
     /// The models in it, sorted by path.
-    pub(super) fn models(&self) -> Vec<Found> {
-        let mut found = match self.source {
+    pub(super) fn models(&self) -> Vec<ForeignModel> {
+        let mut models = match self.source {
             Source::Ollama => self.ollama(),
             _ => self.files(),
         };
-        found.sort_by(|a, b| a.path.cmp(&b.path));
-        found.truncate(MAX_MODELS);
-        found
+        models.sort_by(|a, b| a.path.cmp(&b.path));
+        models.truncate(MAX_MODELS);
+        models
     }
 
-    fn files(&self) -> Vec<Found> {
+    fn files(&self) -> Vec<ForeignModel> {
         let mut walk = Walk::new(is_model);
         walk.folder(&self.folder, MAX_DEPTH);
         let mut seen = HashSet::new();
@@ -116,11 +116,11 @@ impl Place {
             .into_iter()
             .filter(|path| is_first_part(path))
             .filter_map(|path| Some((fs::canonicalize(&path).ok()?, path)))
-            // Snapshots of the Hugging Face cache link to the same files.
-            .filter(|(full, _)| seen.insert(full.clone()))
-            .map(|(full, path)| Found {
-                full,
-                // Jan calls every file `model.gguf`, and its folder by the model's name.
+            // Several snapshots of the Hugging Face cache link to one file.
+            .filter(|(canonical, _)| seen.insert(canonical.clone()))
+            .map(|(canonical, path)| ForeignModel {
+                canonical,
+                // In Jan every file is named `model.gguf`, and its folder has the model's name.
                 name: (path.file_stem().is_some_and(|stem| stem == "model"))
                     .then(|| path.parent()?.file_name()?.to_str().map(str::to_owned))
                     .flatten(),
@@ -132,57 +132,57 @@ impl Place {
 
     /// The models of Ollama's manifests: `manifests/HOST/OWNER/NAME/TAG` names blobs by their
     /// hashes.
-    fn ollama(&self) -> Vec<Found> {
+    fn ollama(&self) -> Vec<ForeignModel> {
         let manifests = self.folder.join("manifests");
         let mut walk = Walk::new(|_| true);
         walk.folder(&manifests, MAX_DEPTH);
-        let of = |manifest: PathBuf| {
-            let is_small = fs::metadata(&manifest).is_ok_and(|about| about.len() <= MAX_MANIFEST_BYTES);
+        let read_manifest = |manifest: PathBuf| {
+            let is_small = fs::metadata(&manifest).is_ok_and(|metadata| metadata.len() <= MAX_MANIFEST_BYTES);
             let text = fs::read(&manifest).ok().filter(|_| is_small)?;
             let parsed: Manifest = serde_json::from_slice(&text).ok()?;
             let (_, hash) = parsed.model()?;
             let path = self.folder.join("blobs").join(format!("sha256-{hash}"));
-            let full = fs::canonicalize(&path).ok().filter(|full| full.is_file())?;
+            let canonical = fs::canonicalize(&path).ok().filter(|canonical| canonical.is_file())?;
             let names: Vec<&str> = manifest
                 .strip_prefix(&manifests)
                 .ok()?
                 .iter()
-                .filter_map(|it| it.to_str())
+                .filter_map(|name| name.to_str())
                 .collect();
             let name = match names[..] {
                 [_, "library", name, tag] => format!("{name}:{tag}"),
                 [_, owner, name, tag] => format!("{owner}/{name}:{tag}"),
                 _ => return None,
             };
-            Some(Found {
+            Some(ForeignModel {
                 path,
-                full,
+                canonical,
                 source: Source::Ollama,
                 name: Some(name),
             })
         };
         let mut seen = HashSet::new();
-        let found = walk.files.into_iter().filter_map(of);
+        let models = walk.files.into_iter().filter_map(read_manifest);
         // Several tags may name one file.
-        found.filter(|found| seen.insert(found.path.clone())).collect()
+        models.filter(|model| seen.insert(model.path.clone())).collect()
     }
 }
 
-/// Whether the name of a file is a model's, not a projector's.
+/// Whether a file name has the extension of a model and is not a projector's.
 fn is_model(path: &Path) -> bool {
     let name = path.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
     name.ends_with(".gguf") && !name.contains("mmproj")
 }
 
-/// A bounded search; links to folders are not followed, so that it ends.
+/// A bounded search for files. Links to folders are not followed, so that it terminates.
 struct Walk {
     is_wanted: fn(&Path) -> bool,
     files: Vec<PathBuf>,
     entries: usize,
 }
 
-/// Whether a folder has no models: a hidden one, with unfinished files, or one of the Hugging Face
-/// cache for data sets, spaces, or the files that snapshots link to.
+/// Whether a folder is skipped: a hidden one, which may have unfinished files, or a folder of the
+/// Hugging Face cache for datasets, spaces or blobs.
 fn is_skipped(name: &str) -> bool {
     name.starts_with('.') || name.starts_with("datasets--") || name.starts_with("spaces--") || name == "blobs"
 }
@@ -242,7 +242,7 @@ mod tests {
         place
             .models()
             .into_iter()
-            .map(|it| (relative(it.path), it.name))
+            .map(|model| (relative(model.path), model.name))
             .collect()
     }
 

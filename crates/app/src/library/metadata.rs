@@ -1,11 +1,13 @@
 //! The metadata of a model's file.
 
 use super::{error::LibraryError, file_sampling::FileSampling};
+use crate::wire::{Problem, ProblemCode};
 use hearth_formats::{
     adapter::BaseShape,
     gguf::{GgufError, GgufFile, GgufHeader},
     hex,
 };
+use hearth_protocol::ModelsReason;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::path::{Path, PathBuf};
@@ -44,19 +46,24 @@ pub struct ModelMetadata {
     pub sampling: FileSampling,
 }
 
-/// Why a file has no metadata of a model.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+/// The reason why a file has no metadata of a model.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum MetadataError {
     /// It is a LoRA adapter.
-    #[error("{}", LibraryError::IsAdapter(.0.clone()))]
     IsAdapter(PathBuf),
-    /// It lacks bytes at its end, as one that is still being downloaded. A sentence that names the
-    /// file.
-    #[error("{0}")]
-    Incomplete(String),
-    /// A sentence that names the file.
-    #[error("{0}")]
-    Unreadable(String),
+    /// It lacks bytes at its end, as one that is still being downloaded.
+    Incomplete(Problem),
+    /// It cannot be read, or is corrupt.
+    Unreadable(Problem),
+}
+
+impl From<MetadataError> for Problem {
+    fn from(error: MetadataError) -> Self {
+        match error {
+            MetadataError::IsAdapter(path) => LibraryError::IsAdapter(path).into(),
+            MetadataError::Incomplete(problem) | MetadataError::Unreadable(problem) => problem,
+        }
+    }
 }
 
 impl ModelMetadata {
@@ -66,19 +73,23 @@ impl ModelMetadata {
     /// The file is none of a model, is corrupt or cannot be read.
     pub fn read(path: &Path) -> Result<Self, MetadataError> {
         let unreadable = |error: GgufError| {
+            let problem = invalid(&error);
             if error.problem.is_incomplete() {
-                MetadataError::Incomplete(error.to_string())
+                MetadataError::Incomplete(problem)
             } else {
-                MetadataError::Unreadable(error.to_string())
+                MetadataError::Unreadable(problem)
             }
         };
         let gguf = GgufFile::open(path).map_err(unreadable)?;
         let architecture = gguf.architecture().map_err(unreadable)?.to_owned();
         if architecture.len() > MAX_ARCHITECTURE_BYTES {
-            return Err(MetadataError::Unreadable(format!(
-                "{}: the name of its architecture has {} bytes, so the file is corrupt. Get another file.",
-                path.display(),
-                architecture.len()
+            let reason = ModelsReason::ArchitectureTooLong {
+                path: path.display().to_string(),
+                length: architecture.len() as u64,
+            };
+            return Err(MetadataError::Unreadable(Problem::new(
+                ProblemCode::FileInvalid,
+                reason,
             )));
         }
         if gguf.str("general.type").ok().flatten() == Some("adapter") {
@@ -101,19 +112,27 @@ impl ModelMetadata {
     }
 }
 
+/// The problem of a file that is not a valid model, with the reader's error.
+pub(super) fn invalid(error: impl ToString) -> Problem {
+    Problem::detail(ProblemCode::FileInvalid, error)
+}
+
 /// The source of a file's chat template. `None` means that it has none.
 ///
 /// # Errors
-/// A sentence that names the file: it cannot be read, or its template is malformed or too long.
-pub fn chat_template(path: &Path) -> Result<Option<String>, String> {
-    let gguf = GgufFile::open(path).map_err(|error| error.to_string())?;
-    let template = gguf.str("tokenizer.chat_template").map_err(|error| error.to_string())?;
+/// The file cannot be read, or its template is malformed or too long.
+pub fn chat_template(path: &Path) -> Result<Option<String>, Problem> {
+    let gguf = GgufFile::open(path).map_err(invalid)?;
+    let template = gguf.str("tokenizer.chat_template").map_err(invalid)?;
     match template {
-        Some(text) if text.len() > MAX_TEMPLATE_BYTES => Err(format!(
-            "{}: its chat template has {} bytes, and Hearth shows up to {MAX_TEMPLATE_BYTES}.",
-            path.display(),
-            text.len()
-        )),
+        Some(text) if text.len() > MAX_TEMPLATE_BYTES => {
+            let reason = ModelsReason::TemplateTooLong {
+                path: path.display().to_string(),
+                length: text.len() as u64,
+                limit: MAX_TEMPLATE_BYTES as u64,
+            };
+            Err(Problem::new(ProblemCode::FileInvalid, reason))
+        }
         template => Ok(template.map(str::to_owned)),
     }
 }
@@ -137,7 +156,7 @@ fn vocabulary_fingerprint(gguf: &GgufHeader) -> Option<String> {
 }
 
 /// A model's name from its metadata, or else its file's.
-pub(super) fn name(metadata: &Result<ModelMetadata, String>, stem: String) -> String {
+pub(super) fn name(metadata: &Result<ModelMetadata, Problem>, stem: String) -> String {
     match metadata {
         Ok(ModelMetadata { name: Some(name), .. }) if !name.trim().is_empty() => name.trim().to_owned(),
         _ => stem,

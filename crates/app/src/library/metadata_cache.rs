@@ -6,8 +6,12 @@ use super::{
     metadata::MetadataError,
     probe::{self, ProbeCommand, ProbeError, ProbeRequest, ProbeResponse},
 };
-use crate::lock::lock;
+use crate::{
+    lock::lock,
+    wire::{Problem, ProblemCode},
+};
 use hearth_formats::{durable::write_file, gguf::part_files};
+use hearth_protocol::ModelsReason;
 use serde::{Deserialize, Serialize};
 use std::{
     collections::HashMap,
@@ -24,13 +28,13 @@ const VERSION: u32 = 5;
 /// Most bytes of the cache file.
 const MAX_FILE_BYTES: u64 = 16 << 20;
 
-/// Most models in the cache; with more, it is cleared.
+/// Most models in the cache. It is cleared when it has more.
 const MAX_MODELS: usize = 4096;
 
 /// Time for which a temporary failure is cached.
 const RETRY_DELAY: Duration = Duration::from_secs(60);
 
-/// Where files are read.
+/// The process in which files are read.
 #[derive(Debug, Clone)]
 pub enum Reader {
     /// In this process, for one command.
@@ -40,7 +44,7 @@ pub enum Reader {
 }
 
 impl Reader {
-    /// Responses, in order.
+    /// Executes requests. Returns the responses in order.
     pub(super) fn run(&self, requests: &[ProbeRequest]) -> Vec<Result<ProbeResponse, ProbeError>> {
         match self {
             Self::InProcess => requests.iter().map(|request| Ok(request.execute())).collect(),
@@ -49,7 +53,7 @@ impl Reader {
     }
 }
 
-/// A file's size and times: changed content has another stamp.
+/// A file's size and times. A file with changed content has another stamp.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Stamp {
     size: u64,
@@ -62,19 +66,19 @@ pub(super) struct Stamp {
 
 impl Stamp {
     pub(super) fn from_path(path: &Path) -> io::Result<Self> {
-        let about = fs::metadata(path)?;
-        let since = |time: SystemTime| time.duration_since(UNIX_EPOCH).ok();
-        let nanos = |time: SystemTime| since(time).and_then(|since| u64::try_from(since.as_nanos()).ok());
+        let metadata = fs::metadata(path)?;
+        let since_epoch = |time: SystemTime| time.duration_since(UNIX_EPOCH).ok();
+        let nanos = |time: SystemTime| since_epoch(time).and_then(|duration| u64::try_from(duration.as_nanos()).ok());
         #[cfg(unix)]
         let changed = {
             use std::os::unix::fs::MetadataExt;
-            Some((about.ctime(), about.ctime_nsec()))
+            Some((metadata.ctime(), metadata.ctime_nsec()))
         };
         #[cfg(not(unix))]
         let changed = None;
         Ok(Self {
-            size: about.len(),
-            modified: about.modified().ok().and_then(nanos),
+            size: metadata.len(),
+            modified: metadata.modified().ok().and_then(nanos),
             changed,
         })
     }
@@ -98,10 +102,10 @@ pub(super) struct MetadataCache {
     reader: Reader,
     file: Option<PathBuf>,
     entries: Mutex<HashMap<PathBuf, Entry>>,
-    /// Held while a list of files is read, so that no file is read twice at once. Cached entries
-    /// and single files do not wait for it.
+    /// Held while a list of files is read, so that two threads do not read the same file. Cached
+    /// entries and single files do not wait for it.
     reading: Mutex<()>,
-    /// Held while the cache is saved, so that the newest one is saved last.
+    /// Held while the cache is saved, so that the newest state is saved last.
     saving: Mutex<()>,
 }
 
@@ -118,13 +122,13 @@ impl MetadataCache {
         }
     }
 
-    /// The metadata of a model, or the reason for failure. Does not wait for files
-    /// that another thread is reading, which may take as long as their drives do.
+    /// The metadata of a model, or the reason for failure. Does not wait for files that another
+    /// thread is reading, which may be on slow drives.
     pub(super) fn get_one(&self, path: &Path) -> Result<ModelMetadata, MetadataError> {
         let paths = [path.to_owned()];
         let stamped = [stamps(path)];
         let cached = match &stamped[0] {
-            Err(why) => Some(Err(why.clone())),
+            Err(error) => Some(Err(error.clone())),
             Ok(stamps) => {
                 let entries = lock(&self.entries);
                 let valid = entries.get(path).filter(|entry| entry.is_valid(stamps));
@@ -136,7 +140,7 @@ impl MetadataCache {
             self.read_missing(&paths, &stamped, &[0], &mut metadata);
         }
         let [metadata] = metadata;
-        metadata.unwrap_or_else(|| Err(not_read(path)))
+        metadata.unwrap_or_else(|| Err(MetadataError::Unreadable(not_read(path))))
     }
 
     /// The metadata of models, or the reason for failure, in order.
@@ -148,12 +152,12 @@ impl MetadataCache {
             let _reading = (round > 0).then(|| lock(&self.reading));
             let mut missing = Vec::new();
             let entries = lock(&self.entries);
-            for (place, (path, stamps)) in paths.iter().zip(&stamped).enumerate() {
+            for (index, (path, stamps)) in paths.iter().zip(&stamped).enumerate() {
                 match stamps {
-                    Err(why) => metadata[place] = Some(Err(why.clone())),
+                    Err(error) => metadata[index] = Some(Err(error.clone())),
                     Ok(stamps) => match entries.get(path).filter(|entry| entry.is_valid(stamps)) {
-                        Some(entry) => metadata[place] = Some(entry.metadata.clone()),
-                        None => missing.push(place),
+                        Some(entry) => metadata[index] = Some(entry.metadata.clone()),
+                        None => missing.push(index),
                     },
                 }
             }
@@ -165,8 +169,9 @@ impl MetadataCache {
                 self.read_missing(paths, &stamped, &missing, &mut metadata);
             }
         }
-        let all = metadata.into_iter().zip(paths);
-        all.map(|(metadata, path)| metadata.unwrap_or_else(|| Err(not_read(path))))
+        let results = metadata.into_iter().zip(paths);
+        results
+            .map(|(metadata, path)| metadata.unwrap_or_else(|| Err(MetadataError::Unreadable(not_read(path)))))
             .collect()
     }
 
@@ -180,38 +185,35 @@ impl MetadataCache {
     ) {
         let requests: Vec<_> = missing
             .iter()
-            .map(|&place| ProbeRequest::Model {
-                path: paths[place].clone(),
+            .map(|&index| ProbeRequest::Model {
+                path: paths[index].clone(),
             })
             .collect();
         let responses = self.reader.run(&requests);
         let mut entries = lock(&self.entries);
-        for (&place, response) in missing.iter().zip(responses) {
-            let (read, temporary) = match response {
+        for (&index, response) in missing.iter().zip(responses) {
+            let (result, is_temporary) = match response {
                 Ok(ProbeResponse::Metadata(metadata)) => (Ok(metadata), false),
-                Ok(ProbeResponse::IsAdapter) => (Err(MetadataError::IsAdapter(paths[place].clone())), false),
-                Ok(ProbeResponse::Incomplete(why)) => (Err(MetadataError::Incomplete(why)), false),
-                Ok(ProbeResponse::Problem(why)) => (Err(MetadataError::Unreadable(why)), false),
-                Ok(_) => {
-                    let why = "the probe gave an unexpected response. Try again.".to_owned();
-                    (Err(MetadataError::Unreadable(why)), true)
-                }
-                Err(failed) => (Err(MetadataError::Unreadable(failed.message)), failed.temporary),
+                Ok(ProbeResponse::IsAdapter) => (Err(MetadataError::IsAdapter(paths[index].clone())), false),
+                Ok(ProbeResponse::Incomplete(problem)) => (Err(MetadataError::Incomplete(problem)), false),
+                Ok(ProbeResponse::Problem(problem)) => (Err(MetadataError::Unreadable(problem)), false),
+                Ok(_) => (Err(MetadataError::Unreadable(not_read(&paths[index]))), true),
+                Err(error) => (Err(MetadataError::Unreadable(error.problem)), error.temporary),
             };
-            metadata[place] = Some(read.clone());
-            if let Ok(stamps) = &stamped[place] {
+            metadata[index] = Some(result.clone());
+            if let Ok(stamps) = &stamped[index] {
                 let new = Entry {
                     stamps: stamps.clone(),
-                    metadata: read,
-                    expires: temporary.then(|| Instant::now() + RETRY_DELAY),
+                    metadata: result,
+                    expires: is_temporary.then(|| Instant::now() + RETRY_DELAY),
                 };
-                entries.insert(paths[place].clone(), new);
+                entries.insert(paths[index].clone(), new);
             }
         }
         drop(entries);
         let Some(file) = &self.file else { return };
         let _one_at_a_time = lock(&self.saving);
-        // Unlocked again at once: writing may take long.
+        // The lock is not held while the file is written, which may be slow.
         let saved = serialize(&mut lock(&self.entries));
         if let Err(error) = saved.and_then(|text| save(file, &text)) {
             tracing::warn!(%error, "the metadata cache could not be saved; models are read again at the next start");
@@ -221,31 +223,31 @@ impl MetadataCache {
     /// The source of a model's chat template; it is not cached.
     ///
     /// # Errors
-    /// A sentence with the reason.
-    pub(super) fn chat_template(&self, path: &Path) -> Result<Option<String>, String> {
+    /// The file cannot be read, or its template is malformed or too long.
+    pub(super) fn chat_template(&self, path: &Path) -> Result<Option<String>, Problem> {
         let request = ProbeRequest::ChatTemplate { path: path.to_owned() };
         match self.reader.run(&[request]).pop() {
             Some(Ok(ProbeResponse::ChatTemplate(template))) => Ok(template),
-            Some(Ok(ProbeResponse::Problem(why))) => Err(why),
-            Some(Err(failed)) => Err(failed.message),
-            Some(Ok(_)) | None => Err(format!("{} was not read. Try again.", path.display())),
+            Some(Ok(ProbeResponse::Problem(problem))) => Err(problem),
+            Some(Err(error)) => Err(error.problem),
+            Some(Ok(_)) | None => Err(not_read(path)),
         }
     }
 
     /// Checks that an adapter fits a model.
     ///
     /// # Errors
-    /// A sentence with the reason.
-    pub(super) fn check_adapter(&self, path: &Path, model: &Path) -> Result<(), String> {
+    /// The adapter or the model cannot be read, or they do not fit.
+    pub(super) fn check_adapter(&self, path: &Path, model: &Path) -> Result<(), Problem> {
         let request = ProbeRequest::Adapter {
             path: path.to_owned(),
             model: model.to_owned(),
         };
         match self.reader.run(&[request]).pop() {
             Some(Ok(ProbeResponse::Fits)) => Ok(()),
-            Some(Ok(ProbeResponse::Problem(why))) => Err(why),
-            Some(Err(failed)) => Err(failed.message),
-            Some(Ok(_)) | None => Err(format!("{} was not read. Try again.", path.display())),
+            Some(Ok(ProbeResponse::Problem(problem))) => Err(problem),
+            Some(Err(error)) => Err(error.problem),
+            Some(Ok(_)) | None => Err(not_read(path)),
         }
     }
 }
@@ -256,20 +258,23 @@ impl Entry {
     }
 }
 
-fn not_read(path: &Path) -> MetadataError {
-    MetadataError::Unreadable(format!("{} was not read. Try again.", path.display()))
+/// The problem of a file that was not read for an unknown reason.
+pub(super) fn not_read(path: &Path) -> Problem {
+    let path = path.display().to_string();
+    Problem::new(ProblemCode::FileInvalid, ModelsReason::NotRead { path })
 }
 
-/// The stamps of a model's files, or why its first file cannot be read.
+/// The stamps of a model's files, or the error if its first file cannot be read.
 fn stamps(path: &Path) -> Result<Stamps, MetadataError> {
-    let own = Stamp::from_path(path).map_err(|error| {
-        MetadataError::Unreadable(format!(
-            "{} cannot be read: {error}. It may have been moved or deleted.",
-            path.display()
-        ))
+    let first = Stamp::from_path(path).map_err(|error| {
+        let reason = ModelsReason::Unreadable {
+            path: path.display().to_string(),
+            detail: error.to_string(),
+        };
+        MetadataError::Unreadable(Problem::new(ProblemCode::FileUnreadable, reason))
     })?;
     let others = part_files(path).into_iter().filter(|other| other != path);
-    Ok(std::iter::once(Some(own))
+    Ok(std::iter::once(Some(first))
         .chain(others.map(|other| Stamp::from_path(&other).ok()))
         .collect())
 }
@@ -335,7 +340,7 @@ fn serialize(entries: &mut HashMap<PathBuf, Entry>) -> io::Result<Vec<u8>> {
             })
         })
         .collect();
-    models.sort_by(|one, other| one.path.cmp(&other.path));
+    models.sort_by(|left, right| left.path.cmp(&right.path));
     Ok(serde_json::to_vec(&Saved {
         version: VERSION,
         models,

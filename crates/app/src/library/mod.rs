@@ -18,11 +18,12 @@ mod updates;
 pub use adapters::OwnAdapter;
 pub(crate) use adapters::{is_named, path_of, size as adapter_size};
 pub use download::{Progress, arrived, discard, download, resumes};
-pub use error::{Flaw, Kept, LibraryError};
+pub use error::LibraryError;
 pub use file_sampling::FileSampling;
 pub(crate) use folders::base_folder;
 pub use folders::{bundled_folders, cache_folder, data_folder, metadata_file, packed_folder, sample_folders};
 pub use foreign::Place;
+pub use hearth_protocol::{Flaw, Kept};
 pub use hub::Hub;
 pub use metadata::{MetadataError, ModelMetadata, chat_template};
 pub use metadata_cache::Reader;
@@ -32,14 +33,14 @@ use crate::{
     lock::lock,
     relocation::location,
     settings, store,
-    wire::{Settings, Source},
+    wire::{Problem, ProblemCode, Settings, Source},
 };
 use catalog::Entry;
 use hearth_formats::{
     gguf::{is_first_part, part_files},
     hex,
 };
-use hearth_protocol::SamplingParams;
+use hearth_protocol::{ModelsReason, SamplingParams};
 use hub::{Keychain, Origin, Reference, Remote, RemoteFile, Repository, SystemKeychain};
 use sha2::{Digest, Sha256};
 use std::{
@@ -54,10 +55,10 @@ use std::{
 /// Time for which the search of other programs' folders is valid.
 const PLACES_VALID_FOR: Duration = Duration::from_secs(60);
 
-/// Most changes of a file on its server while it is pulled.
+/// Attempts of a download whose file changes on the server meanwhile.
 const MAX_CHANGES: u32 = 3;
 
-/// Architecture of projectors, which are no chat models.
+/// Architecture of multimodal projectors, which are no chat models.
 const PROJECTOR: &str = "clip";
 
 /// A model of the library; its file may be missing.
@@ -73,13 +74,13 @@ pub struct Model {
     pub source: Source,
     /// Its catalog entry.
     pub entry: Option<&'static Entry>,
-    /// Where Hearth downloaded it from, if it did.
+    /// Its origin, if Hearth downloaded it.
     pub origin: Option<Origin>,
-    /// Whether its file lies in a folder of the app under the name of its catalog entry, as earlier
+    /// Whether its file is in a folder of the app under the name of its catalog entry, as earlier
     /// versions downloaded it without a record of its origin.
     pub is_flat_entry: bool,
-    /// Metadata of its file, or why that cannot be read.
-    pub metadata: Result<ModelMetadata, String>,
+    /// Metadata of its file, or the reason why it cannot be read.
+    pub metadata: Result<ModelMetadata, Problem>,
     /// Whether its file lacks bytes at its end.
     pub is_incomplete: bool,
 }
@@ -117,7 +118,7 @@ impl Model {
 pub struct Library {
     bundled: Vec<PathBuf>,
     downloaded: PathBuf,
-    /// Where the folder of downloads was before the data folder was moved: ids depend on it.
+    /// The folder of downloads before the data folder was moved. Ids depend on it.
     downloaded_first: PathBuf,
     adapters: PathBuf,
     metadata: metadata_cache::MetadataCache,
@@ -149,11 +150,12 @@ fn canonical_paths(files: &[ListedFile]) -> HashSet<PathBuf> {
     paths.flatten().collect()
 }
 
-/// The folders of other programs, and what was found there.
+/// The folders of other programs, and the models in them.
 #[derive(Debug, Default)]
 struct Places {
     folders: Vec<Place>,
-    found: Option<(Instant, Vec<foreign::Found>)>,
+    /// The models, and the time of their search.
+    models: Option<(Instant, Vec<foreign::ForeignModel>)>,
 }
 
 impl Library {
@@ -176,31 +178,31 @@ impl Library {
     pub fn set_places(&self, folders: Vec<Place>) {
         let mut places = lock(&self.places);
         if places.folders != folders {
-            *places = Places { folders, found: None };
+            *places = Places { folders, models: None };
         }
     }
 
     /// Makes the next list search the folders of other programs again.
     pub fn rescan(&self) {
-        lock(&self.places).found = None;
+        lock(&self.places).models = None;
     }
 
     /// The models in the folders of other programs.
-    fn found(&self) -> Vec<foreign::Found> {
+    fn foreign_models(&self) -> Vec<foreign::ForeignModel> {
         let folders = {
             let places = lock(&self.places);
-            match &places.found {
-                Some((at, found)) if at.elapsed() < PLACES_VALID_FOR => return found.clone(),
+            match &places.models {
+                Some((searched_at, models)) if searched_at.elapsed() < PLACES_VALID_FOR => return models.clone(),
                 _ => places.folders.clone(),
             }
         };
-        // Without the lock: a drive may be slow.
-        let found: Vec<foreign::Found> = folders.iter().flat_map(Place::models).collect();
+        // The lock is not held during the search, because a drive may be slow.
+        let models: Vec<foreign::ForeignModel> = folders.iter().flat_map(Place::models).collect();
         let mut places = lock(&self.places);
         if places.folders == folders {
-            places.found = Some((Instant::now(), found.clone()));
+            places.models = Some((Instant::now(), models.clone()));
         }
-        found
+        models
     }
 
     /// The folder of downloads.
@@ -240,34 +242,37 @@ impl Library {
         models
     }
 
-    /// The model of the list with this id. Reads its file alone: others may be on a drive that does
-    /// not answer.
+    /// The model of the list with this id. Reads no other file: a file may be on a drive that does
+    /// not respond.
     pub fn find(&self, id: &str, added: &[PathBuf]) -> Option<Model> {
         let read = |file: ListedFile| {
             let metadata = self.metadata(&file.path);
             Some(self.model_of(file, metadata)).filter(is_listed)
         };
         let own = self.own_files(added);
-        let is_it = |file: &&ListedFile| self.id_of(file) == id;
-        match own.iter().find(is_it) {
+        let has_id = |file: &&ListedFile| self.id_of(file) == id;
+        match own.iter().find(has_id) {
             Some(file) => read(file.clone()),
             None => self
                 .foreign_files(&own)
                 .into_iter()
-                .find(|file| is_it(&file))
+                .find(|file| has_id(&file))
                 .and_then(read),
         }
     }
 
-    /// The model that [`Library::default`] chooses of the whole list. Reads files up to that one.
+    /// The model that [`Library::default`] chooses from the whole list. Reads files only until it
+    /// is found.
     pub fn find_default(&self, added: &[PathBuf]) -> Option<Model> {
         let mut files = self.own_files(added);
         files.extend(self.foreign_files(&files));
         let position = |entry: Option<&Entry>| {
             let mut entries = catalog::entries().iter();
-            entries.position(|one| Some(one) == entry).unwrap_or(usize::MAX)
+            entries
+                .position(|candidate| Some(candidate) == entry)
+                .unwrap_or(usize::MAX)
         };
-        let named = |file: &ListedFile| {
+        let position_by_name = |file: &ListedFile| {
             let name = file.path.file_name().unwrap_or_default().to_string_lossy();
             position(catalog::of_file(&name))
         };
@@ -275,17 +280,19 @@ impl Library {
             let metadata = self.metadata(&file.path);
             Some(self.model_of(file.clone(), metadata)).filter(|model| is_listed(model) && model.metadata.is_ok())
         };
-        // Files with the name of an entry first; some are other models nevertheless.
-        let mut order: Vec<usize> = (0..files.len()).filter(|at| named(&files[*at]) < usize::MAX).collect();
-        order.sort_by_key(|at| named(&files[*at]));
+        // Files with the name of an entry come first. Some of them may be other models.
+        let mut order: Vec<usize> = (0..files.len())
+            .filter(|index| position_by_name(&files[*index]) < usize::MAX)
+            .collect();
+        order.sort_by_key(|index| position_by_name(&files[*index]));
         let mut others: HashMap<usize, Option<Model>> = HashMap::new();
-        for at in order {
-            match read(&files[at]) {
+        for index in order {
+            match read(&files[index]) {
                 Some(model) if position(model.entry) < usize::MAX => return Some(model),
-                other => drop(others.insert(at, other)),
+                other => drop(others.insert(index, other)),
             }
         }
-        (0..files.len()).find_map(|at| others.remove(&at).unwrap_or_else(|| read(&files[at])))
+        (0..files.len()).find_map(|index| others.remove(&index).unwrap_or_else(|| read(&files[index])))
     }
 
     /// The files of bundled and downloaded models, and of those added by path.
@@ -294,27 +301,28 @@ impl Library {
         let mut files = Vec::new();
         let folders = self.bundled.iter().map(|folder| (folder, Source::Bundled));
         for (folder, source) in folders.chain([(&self.downloaded, Source::Catalog)]) {
-            let new = |path: &PathBuf| seen.insert(known_id(path));
-            let found = models_in(folder).into_iter().filter(new);
-            files.extend(found.map(|path| ListedFile::new(path, source)));
+            let is_new = |path: &PathBuf| seen.insert(app_model_id(path));
+            let paths = models_in(folder).into_iter().filter(is_new);
+            files.extend(paths.map(|path| ListedFile::new(path, source)));
         }
         let nested = nested_models(&self.downloaded).into_iter();
         files.extend(nested.map(|path| ListedFile::new(path, Source::Catalog)));
-        let here = canonical_paths(&files);
-        let others = added.iter().filter(|path| !here.contains(*path));
+        let listed_paths = canonical_paths(&files);
+        let others = added.iter().filter(|path| !listed_paths.contains(*path));
         files.extend(others.map(|path| ListedFile::new(path.clone(), Source::File)));
         files
     }
 
-    /// The files of other programs that are not among these.
+    /// The files of other programs, without those in `own`.
     fn foreign_files(&self, own: &[ListedFile]) -> Vec<ListedFile> {
-        let mut here = canonical_paths(own);
-        let found = self.found().into_iter().filter(|found| here.insert(found.full.clone()));
-        found
-            .map(|found| ListedFile {
-                path: found.path,
-                source: found.source,
-                name: found.name,
+        let mut listed_paths = canonical_paths(own);
+        self.foreign_models()
+            .into_iter()
+            .filter(|model| listed_paths.insert(model.canonical.clone()))
+            .map(|model| ListedFile {
+                path: model.path,
+                source: model.source,
+                name: model.name,
             })
             .collect()
     }
@@ -322,13 +330,13 @@ impl Library {
     /// The model of a file.
     fn model_of(&self, file: ListedFile, metadata: Result<ModelMetadata, MetadataError>) -> Model {
         let is_incomplete = matches!(metadata, Err(MetadataError::Incomplete(_)));
-        let metadata = metadata.map_err(|error| error.to_string());
+        let metadata = metadata.map_err(Problem::from);
         let id = self.id_of(&file);
         let ListedFile { path, source, name } = file;
-        let found = match source {
-            Source::Bundled | Source::Catalog if self.is_flat(&path) => known_model(path, source, metadata),
+        let model = match source {
+            Source::Bundled | Source::Catalog if self.is_flat(&path) => app_model(path, source, metadata),
             _ => {
-                let model = model(path, source, metadata);
+                let model = file_model(path, source, metadata);
                 Model {
                     id,
                     name: name.unwrap_or(model.name),
@@ -336,13 +344,13 @@ impl Library {
                 }
             }
         };
-        Model { is_incomplete, ..found }
+        Model { is_incomplete, ..model }
     }
 
     /// The id of a file's model.
     fn id_of(&self, file: &ListedFile) -> String {
         match file.source {
-            Source::Bundled | Source::Catalog if self.is_flat(&file.path) => known_id(&file.path),
+            Source::Bundled | Source::Catalog if self.is_flat(&file.path) => app_model_id(&file.path),
             Source::Catalog => file_id(&self.first_path(&file.path)),
             _ => file_id(&file.path),
         }
@@ -360,14 +368,15 @@ impl Library {
             return Ok(self.by_path(path));
         }
         let models = self.list(added);
-        let same = |known: &str| known.to_lowercase() == name.to_lowercase();
-        let file = |model: &Model| {
-            let of = |part: Option<&std::ffi::OsStr>| part.is_some_and(|part| same(&part.to_string_lossy()));
-            of(model.path.file_name()) || of(model.path.file_stem())
+        let matches = |candidate: &str| candidate.to_lowercase() == name.to_lowercase();
+        let matches_file = |model: &Model| {
+            let matches_part =
+                |part: Option<&std::ffi::OsStr>| part.is_some_and(|part| matches(&part.to_string_lossy()));
+            matches_part(model.path.file_name()) || matches_part(model.path.file_stem())
         };
         if let Some(model) = models
             .iter()
-            .find(|model| same(&model.id) || same(&model.name) || file(model))
+            .find(|model| matches(&model.id) || matches(&model.name) || matches_file(model))
         {
             return Ok(model.clone());
         }
@@ -376,43 +385,40 @@ impl Library {
             .is_some_and(|extension| extension.eq_ignore_ascii_case("gguf"))
             && path.components().count() > 1
         {
-            let message = format!("The file {} does not exist. Check the path.", path.display());
-            return Err(LibraryError::Unreadable {
-                path: path.to_owned(),
-                found: false,
-                message,
-            });
+            let path = path.display().to_string();
+            let reason = ModelsReason::NoSuchFile { path };
+            return Err(LibraryError::Unreadable(Problem::new(
+                ProblemCode::FileUnreadable,
+                reason,
+            )));
         }
-        Err(LibraryError::Unknown {
-            name: name.to_owned(),
-            pull: catalog::find(name).map(|entry| entry.id.clone()),
-            known: models.into_iter().map(|model| model.id).collect(),
-        })
+        let ids = models.into_iter().map(|model| model.id).collect();
+        Err(LibraryError::NotFound(unknown_model(name, ids)))
     }
 
     /// The model of a file, in any folder.
     pub fn by_path(&self, path: &Path) -> Model {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
-        let metadata = self.metadata(path).map_err(|error| error.to_string());
+        let metadata = self.metadata(path).map_err(Problem::from);
         match catalog::of_file(&name) {
-            Some(_) => known_model(path.to_owned(), Source::File, metadata),
-            None => model(path.to_owned(), Source::File, metadata),
+            Some(_) => app_model(path.to_owned(), Source::File, metadata),
+            None => file_model(path.to_owned(), Source::File, metadata),
         }
     }
 
     /// Checks that an adapter, a file or a folder, fits a model.
     ///
     /// # Errors
-    /// A sentence with the reason.
-    pub fn check_adapter(&self, adapter: &Path, model: &Path) -> Result<(), String> {
+    /// The adapter or the model cannot be read, or they do not fit.
+    pub fn check_adapter(&self, adapter: &Path, model: &Path) -> Result<(), Problem> {
         self.metadata.check_adapter(adapter, model)
     }
 
     /// The source of the chat template in a model's file. `None` means that it has none.
     ///
     /// # Errors
-    /// A sentence that names the file.
-    pub fn chat_template(&self, path: &Path) -> Result<Option<String>, String> {
+    /// The file cannot be read, or its template is malformed or too long.
+    pub fn chat_template(&self, path: &Path) -> Result<Option<String>, Problem> {
         self.metadata.chat_template(path)
     }
 
@@ -420,9 +426,9 @@ impl Library {
         self.metadata.get_one(path)
     }
 
-    /// Downloads a model or an adapter, unless the library has it: one of the catalog, or what
-    /// [`Reference::parse`] reads. If it changed on the server since it was downloaded, the new
-    /// version replaces it. Returns its file, or the folder of a PEFT adapter. Blocks until done.
+    /// Downloads a model or an adapter, unless the library has it. `name` is a reference that
+    /// [`Reference::parse`] reads. If the server has a new version, it replaces the old one.
+    /// Returns the file, or the folder of a PEFT adapter. Blocks until done.
     ///
     /// # Errors
     /// There is no such model, or the download fails.
@@ -438,7 +444,7 @@ impl Library {
         }
         match self.pull_remote(hub, &reference, progress) {
             Err(error) if error.is_temporary() => self.complete_entry(&reference).ok_or(error),
-            done => done,
+            result => result,
         }
     }
 
@@ -454,18 +460,18 @@ impl Library {
             let remote = remote(hub, reference)?;
             match download(hub, &remote, self.folder_of(&remote), progress) {
                 Err(LibraryError::Changed { .. }) if tries < MAX_CHANGES => {}
-                first => return Ok(adapters::path_of(&first?, remote.kind)),
+                first_file => return Ok(adapters::path_of(&first_file?, remote.kind)),
             }
         }
     }
 
-    /// The file of a model of the catalog of which the catalog wants no other version: it is
-    /// bundled, or was downloaded with the hash or of the commit that the catalog has.
+    /// The file of a model of the catalog that needs no update: it is bundled, or was downloaded
+    /// with the catalog's hash or at its commit.
     pub fn settled(&self, reference: &Reference) -> Option<PathBuf> {
         let is_settled = |model: &Model, entry: &Entry| match model.source {
             Source::Bundled => true,
             _ => download::saved(&model.path).is_some_and(|saved| {
-                // Of a repository, and known by its size.
+                // Downloaded from a repository by an earlier Hearth, and identified by its size.
                 let is_copy = !model.is_flat_entry && entry.sha256.is_some() && saved.files.is_empty();
                 entry.is_of(&saved) || is_copy && !saved.updating
             }),
@@ -481,36 +487,32 @@ impl Library {
 
     /// The file of a bundled or downloaded model of the catalog that can be read and meets a
     /// condition.
-    fn entry_file(&self, reference: &Reference, is_it: impl Fn(&Model, &Entry) -> bool) -> Option<PathBuf> {
+    fn entry_file(&self, reference: &Reference, condition: impl Fn(&Model, &Entry) -> bool) -> Option<PathBuf> {
         let Reference::Catalog(entry) = reference else {
             return None;
         };
         let is_own = |model: &Model| matches!(model.source, Source::Bundled | Source::Catalog);
         let mut models = self.list(&[]).into_iter();
-        let found = models
-            .find(|model| model.entry == Some(entry) && model.metadata.is_ok() && is_own(model) && is_it(model, entry));
-        found.map(|model| model.path)
+        let model = models.find(|model| {
+            model.entry == Some(entry) && model.metadata.is_ok() && is_own(model) && condition(model, entry)
+        });
+        model.map(|model| model.path)
     }
 
     /// Checks that a file is a model. Returns it and the canonical path to store.
     pub fn check(&self, path: &Path) -> Result<(Model, String), LibraryError> {
-        let unreadable = |found, message| LibraryError::Unreadable {
-            path: path.to_owned(),
-            found,
-            message,
-        };
-        let full = canonical(path)
-            .map_err(|error| unreadable(false, format!("{} cannot be read: {error}.", path.display())))?;
-        let text = plain(&full)
+        let canonical =
+            canonical_model_path(path).map_err(|error| LibraryError::Unreadable(no_access(path, &error)))?;
+        let text = plain(&canonical)
             .to_str()
-            .ok_or_else(|| LibraryError::NonUtf8Path(full.clone()))?
+            .ok_or_else(|| LibraryError::NonUtf8Path(canonical.clone()))?
             .to_owned();
         let path = PathBuf::from(&text);
         match self.metadata(&path) {
-            Ok(metadata) => Ok((model(path, Source::File, Ok(metadata)), text)),
+            Ok(metadata) => Ok((file_model(path, Source::File, Ok(metadata)), text)),
             Err(MetadataError::IsAdapter(path)) => Err(LibraryError::IsAdapter(path)),
-            Err(MetadataError::Incomplete(message) | MetadataError::Unreadable(message)) => {
-                Err(unreadable(true, message))
+            Err(MetadataError::Incomplete(problem) | MetadataError::Unreadable(problem)) => {
+                Err(LibraryError::Unreadable(problem))
             }
         }
     }
@@ -534,7 +536,7 @@ impl Library {
         }
     }
 
-    /// Deletes the files of a downloaded model, its record, and folders that are empty then.
+    /// Deletes the files of a downloaded model, its record, and the folders that become empty.
     fn delete_files(&self, model: &Path) -> Result<(), LibraryError> {
         let failed = |path: &Path, source| LibraryError::Delete {
             path: path.to_owned(),
@@ -567,7 +569,8 @@ impl Library {
     /// Whether a file is directly in a folder of models, without a separate folder.
     fn is_flat(&self, path: &Path) -> bool {
         let folder = path.parent();
-        folder == Some(self.downloaded.as_path()) || self.bundled.iter().any(|it| Some(it.as_path()) == folder)
+        folder == Some(self.downloaded.as_path())
+            || self.bundled.iter().any(|bundled| Some(bundled.as_path()) == folder)
     }
 }
 
@@ -588,8 +591,29 @@ pub fn remote(hub: &Hub, reference: &Reference) -> Result<Remote, LibraryError> 
     }
 }
 
-/// Whether a model is shown. Hidden are files that are no chat models, and unreadable ones of other
-/// programs. An incomplete model of another program is shown, because the user looks for it here.
+/// The reason that no model has this name. `known` are the ids of all models.
+fn unknown_model(name: &str, known: Vec<String>) -> ModelsReason {
+    let id = catalog::find(name).map(|entry| entry.id.clone());
+    let name = name.to_owned();
+    match id {
+        None if known.is_empty() => ModelsReason::UnknownModelOfNone { name },
+        None => ModelsReason::UnknownModel { name, known },
+        Some(id) if known.is_empty() => ModelsReason::NotDownloadedOfNone { name, id },
+        Some(id) => ModelsReason::NotDownloaded { name, id, known },
+    }
+}
+
+/// The problem of a chosen path that cannot be resolved.
+pub(crate) fn no_access(path: &Path, error: &io::Error) -> Problem {
+    let reason = ModelsReason::NoAccess {
+        path: path.display().to_string(),
+        detail: error.to_string(),
+    };
+    Problem::new(ProblemCode::FileUnreadable, reason)
+}
+
+/// Whether a model is listed. Files that are no chat models, and unreadable files of other
+/// programs, are not. An incomplete model of another program is listed with the reason.
 fn is_listed(model: &Model) -> bool {
     match (&model.metadata, model.source) {
         (Ok(metadata), source) => source == Source::File || metadata.architecture != PROJECTOR,
@@ -599,32 +623,32 @@ fn is_listed(model: &Model) -> bool {
 }
 
 /// Id of a model in one of the app's folders.
-fn known_id(path: &Path) -> String {
+fn app_model_id(path: &Path) -> String {
     let file = path.file_name().unwrap_or_default().to_string_lossy();
     let stem = || path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
     catalog::of_file(&file).map_or_else(stem, |entry| entry.id.clone())
 }
 
 /// A model in one of the app's folders, where file names match the catalog.
-fn known_model(path: PathBuf, source: Source, metadata: Result<ModelMetadata, String>) -> Model {
+fn app_model(path: PathBuf, source: Source, metadata: Result<ModelMetadata, Problem>) -> Model {
     let entry = catalog::of_file(&path.file_name().unwrap_or_default().to_string_lossy());
-    let found = model(path.clone(), source, metadata);
+    let model = file_model(path.clone(), source, metadata);
     Model {
-        id: known_id(&path),
-        name: entry.map_or(found.name, |entry| entry.name.clone()),
+        id: app_model_id(&path),
+        name: entry.map_or(model.name, |entry| entry.name.clone()),
         entry,
         is_flat_entry: entry.is_some(),
-        ..found
+        ..model
     }
 }
 
-/// The models in folders of the folder of downloads.
+/// The models in subfolders of the download folder.
 fn nested_models(downloads: &Path) -> Vec<PathBuf> {
     let place = Place {
         source: Source::Catalog,
         folder: downloads.to_owned(),
     };
-    let models = place.models().into_iter().map(|found| found.path);
+    let models = place.models().into_iter().map(|model| model.path);
     models.filter(|path| path.parent() != Some(downloads)).collect()
 }
 
@@ -634,7 +658,8 @@ fn file_id(path: &Path) -> String {
     format!("file-{}", hex(&digest[..6]))
 }
 
-fn model(path: PathBuf, source: Source, metadata: Result<ModelMetadata, String>) -> Model {
+/// A model in any folder.
+fn file_model(path: PathBuf, source: Source, metadata: Result<ModelMetadata, Problem>) -> Model {
     let id = file_id(&path);
     let file = path.file_name().unwrap_or_default().to_string_lossy();
     let origin = (source == Source::Catalog).then(|| download::origin(&path)).flatten();
@@ -656,9 +681,9 @@ fn model(path: PathBuf, source: Source, metadata: Result<ModelMetadata, String>)
 
 /// Whether a file with an entry's name is that model: it was downloaded as such, or has the size of
 /// the file whose hash the catalog has.
-fn is_entry(entry: &Entry, origin: Option<&Origin>, metadata: &Result<ModelMetadata, String>) -> bool {
-    let is_size = || metadata.as_ref().is_ok_and(|it| it.file_size == entry.size);
-    origin.is_some_and(|origin| origin.source == entry.id) || entry.sha256.is_some() && is_size()
+fn is_entry(entry: &Entry, origin: Option<&Origin>, metadata: &Result<ModelMetadata, Problem>) -> bool {
+    let has_size = || metadata.as_ref().is_ok_and(|metadata| metadata.file_size == entry.size);
+    origin.is_some_and(|origin| origin.source == entry.id) || entry.sha256.is_some() && has_size()
 }
 
 /// The hub of the settings and the environment, for the command line.
@@ -674,10 +699,10 @@ pub fn hub_of_settings() -> Result<Hub, LibraryError> {
 /// The hub of the settings and the environment, with the token of the keychain. Blocks.
 ///
 /// # Errors
-/// [`LibraryError::Offline`]
+/// The network is switched off.
 pub(crate) fn hub_of(settings: &Settings, keychain: &dyn Keychain) -> Result<Hub, LibraryError> {
     if settings.offline {
-        Err(LibraryError::Offline("the setting Offline"))
+        Err(LibraryError::OfflineBySetting)
     } else {
         Hub::from_environment(settings.hub_endpoint.as_deref(), keychain)
     }
@@ -686,33 +711,33 @@ pub(crate) fn hub_of(settings: &Settings, keychain: &dyn Keychain) -> Result<Hub
 /// The library of the command line, and the paths of models added in the window.
 pub fn open() -> Result<(Library, Vec<PathBuf>), LibraryError> {
     let data = data_folder().unwrap_or_default();
-    let read = store::read_only(&data, |connection| {
+    let rows = store::read_only(&data, |connection| {
         Ok((store::model::list(connection)?, settings::load(connection)?))
     });
-    let (added, settings) = read?.unwrap_or_default();
+    let (added, settings) = rows?.unwrap_or_default();
     let library = Library::new(bundled_folders(None), &data, Reader::InProcess, None);
     library.set_places(places(&settings, Place::of_programs()));
     Ok((library, added))
 }
 
-/// The folders that the settings ask for.
+/// The folders of models that the settings list or enable.
 pub(crate) fn places(settings: &Settings, programs: Vec<Place>) -> Vec<Place> {
-    let own = settings.model_folders.iter().map(|folder| Place {
+    let added = settings.model_folders.iter().map(|folder| Place {
         source: Source::Folder,
         folder: folder.into(),
     });
     let programs = programs.into_iter().filter(|_| settings.list_other_programs);
-    own.chain(programs).collect()
+    added.chain(programs).collect()
 }
 
-/// The canonical path of a model. For a split model it is the path of the first part, so that one
+/// The canonical path of a model. For a split model it is the path of the first part, so that the
 /// model is listed once.
-fn canonical(path: &Path) -> io::Result<PathBuf> {
+fn canonical_model_path(path: &Path) -> io::Result<PathBuf> {
     let parts = part_files(path);
     let first = parts.first().filter(|first| first.exists()).map_or(path, |first| first);
-    let full = fs::canonicalize(first)?;
-    if parts.len() == 1 || part_files(&full).len() == parts.len() {
-        return Ok(full);
+    let canonical = fs::canonicalize(first)?;
+    if parts.len() == 1 || part_files(&canonical).len() == parts.len() {
+        return Ok(canonical);
     }
     // A link to a part, as in the cache of Hugging Face, whose target lacks the part number by
     // which the other parts are found.

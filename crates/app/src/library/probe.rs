@@ -4,12 +4,13 @@
 //! It limits its own memory; the parent kills it if a file takes too long. If it exits early, the
 //! file it was reading gets the error, and another process reads the rest.
 
-use super::metadata::{MetadataError, ModelMetadata, chat_template};
+use super::metadata::{MetadataError, ModelMetadata, chat_template, invalid};
+use crate::wire::{Problem, ProblemCode, Reason};
 use hearth_formats::{
     adapter::{AdapterFile, AdapterHeader, Fingerprint},
     gguf::GgufFile,
 };
-use hearth_protocol::{WorkerCommand, hidden_command};
+use hearth_protocol::{ModelsReason, WorkerCommand, hidden_command};
 use serde::{Deserialize, Serialize};
 use std::{
     ffi::OsString,
@@ -41,8 +42,8 @@ const ADAPTER_TIMEOUT: Duration = Duration::from_secs(120);
 /// Time limit for the exit of a killed process.
 const EXIT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Most characters of a response's message.
-const MAX_MESSAGE_CHARS: usize = 2000;
+/// Most characters of the detail of a response's problem.
+const MAX_DETAIL_CHARS: usize = 2000;
 
 /// Most bytes of a response's line: the longest chat template that is shown, with all of its
 /// characters escaped.
@@ -55,12 +56,12 @@ const MAX_LOG_BYTES: u64 = 16 << 10;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ProbeRequest {
-    /// The metadata of a model.
+    /// Reads the metadata of a model.
     Model {
         /// Its file.
         path: PathBuf,
     },
-    /// Whether an adapter fits a model.
+    /// Checks that an adapter fits a model.
     Adapter {
         /// Its file or folder.
         path: PathBuf,
@@ -100,10 +101,10 @@ pub enum ProbeResponse {
     AdapterHeader(AdapterHeader),
     /// The fingerprint of a model.
     Fingerprint(Fingerprint),
-    /// The model's file lacks bytes at its end; a sentence.
-    Incomplete(String),
-    /// An error, as a sentence.
-    Problem(String),
+    /// The model's file lacks bytes at its end.
+    Incomplete(Problem),
+    /// An error.
+    Problem(Problem),
 }
 
 impl ProbeRequest {
@@ -142,28 +143,33 @@ impl ProbeRequest {
             Self::Model { path } => match ModelMetadata::read(path) {
                 Ok(metadata) => ProbeResponse::Metadata(metadata),
                 Err(MetadataError::IsAdapter(_)) => ProbeResponse::IsAdapter,
-                Err(MetadataError::Incomplete(message)) => ProbeResponse::Incomplete(message),
-                Err(MetadataError::Unreadable(message)) => ProbeResponse::Problem(message),
+                Err(MetadataError::Incomplete(problem)) => ProbeResponse::Incomplete(problem),
+                Err(MetadataError::Unreadable(problem)) => ProbeResponse::Problem(problem),
             },
             Self::ChatTemplate { path } => {
                 chat_template(path).map_or_else(ProbeResponse::Problem, ProbeResponse::ChatTemplate)
             }
             Self::Adapter { path, model } => {
                 let checked = GgufFile::open(model)
-                    .map_err(|error| error.to_string())
-                    .and_then(|model| AdapterFile::check_file(path, &model).map_err(|error| error.to_string()));
+                    .map_err(invalid)
+                    .and_then(|model| AdapterFile::check_file(path, &model).map_err(invalid_adapter));
                 checked.map_or_else(ProbeResponse::Problem, |_| ProbeResponse::Fits)
             }
             Self::AdapterHeader { path } => match AdapterHeader::open(path) {
                 Ok(header) => ProbeResponse::AdapterHeader(header),
-                Err(error) => ProbeResponse::Problem(error.to_string()),
+                Err(error) => ProbeResponse::Problem(invalid_adapter(error)),
             },
             Self::Fingerprint { path } => match GgufFile::open(path).and_then(|model| Fingerprint::from_gguf(&model)) {
                 Ok(fingerprint) => ProbeResponse::Fingerprint(fingerprint),
-                Err(error) => ProbeResponse::Problem(error.to_string()),
+                Err(error) => ProbeResponse::Problem(invalid(error)),
             },
         }
     }
+}
+
+/// The problem of a file that is not a valid adapter, with the reader's error.
+fn invalid_adapter(error: impl ToString) -> Problem {
+    Problem::detail(ProblemCode::AdapterInvalid, error)
 }
 
 /// Sets the process's limits, then responds to one JSON [`ProbeRequest`] per line until the end of
@@ -185,15 +191,15 @@ pub fn serve(
             ));
         };
         let response = catch_unwind(AssertUnwindSafe(|| execute(&request))).unwrap_or_else(|_| {
-            ProbeResponse::Problem(format!(
-                "{}: Hearth ran into a bug while reading this file. Get another file, and report this one.",
-                request.path().display()
+            let path = request.path().display().to_string();
+            ProbeResponse::Problem(Problem::new(
+                ProblemCode::FileInvalid,
+                ModelsReason::ReaderPanicked { path },
             ))
         });
-        let cut = |message: String| message.chars().take(MAX_MESSAGE_CHARS).collect();
         let response = match response {
-            ProbeResponse::Problem(message) => ProbeResponse::Problem(cut(message)),
-            ProbeResponse::Incomplete(message) => ProbeResponse::Incomplete(cut(message)),
+            ProbeResponse::Problem(problem) => ProbeResponse::Problem(truncate_detail(problem)),
+            ProbeResponse::Incomplete(problem) => ProbeResponse::Incomplete(truncate_detail(problem)),
             other => other,
         };
         serde_json::to_writer(&mut responses, &response)?;
@@ -203,29 +209,40 @@ pub fn serve(
     Ok(())
 }
 
+/// Truncates a problem's detail, which may quote the file.
+fn truncate_detail(problem: Problem) -> Problem {
+    match *problem.reason {
+        Reason::Detail { detail } => {
+            let start: String = detail.chars().take(MAX_DETAIL_CHARS).collect();
+            Problem::detail(problem.code, start)
+        }
+        _ => problem,
+    }
+}
+
 /// Sets resource limits of this process.
 #[cfg(unix)]
 fn set_resource_limits() {
     let limits = [
         (libc::RLIMIT_AS, MAX_MEMORY, "memory"),
         (libc::RLIMIT_CPU, MAX_CPU_SECONDS, "CPU time"),
-        // A core dump of 2 GiB tells no more than the message.
+        // A core dump of up to 2 GiB has no information beyond the message.
         (libc::RLIMIT_CORE, 0, "core"),
     ];
-    for (resource, most, what) in limits {
+    for (resource, max, name) in limits {
         let limit = libc::rlimit {
-            rlim_cur: most as libc::rlim_t,
-            rlim_max: most as libc::rlim_t,
+            rlim_cur: max as libc::rlim_t,
+            rlim_max: max as libc::rlim_t,
         };
         // SAFETY: the call reads one struct, which outlives it.
         if unsafe { libc::setrlimit(resource, &limit) } != 0 {
             let error = std::io::Error::last_os_error();
-            tracing::warn!(what, %error, "a limit could not be set");
+            tracing::warn!(name, %error, "a limit could not be set");
         }
     }
 }
 
-/// Does nothing: only the readers' own limits hold on this system.
+/// Does nothing: on this system only the readers' own limits apply.
 #[cfg(not(unix))]
 fn set_resource_limits() {}
 
@@ -251,13 +268,22 @@ impl From<&WorkerCommand> for ProbeCommand {
     }
 }
 
-/// Why a request has no response.
+/// The error of a request without a response.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct ProbeError {
-    /// A sentence that names the file.
-    pub message: String,
+    /// The error for the user.
+    pub problem: Problem,
     /// Whether a retry may succeed.
     pub temporary: bool,
+}
+
+impl ProbeError {
+    fn new(reason: ModelsReason, temporary: bool) -> Self {
+        Self {
+            problem: Problem::new(ProblemCode::FileInvalid, reason),
+            temporary,
+        }
+    }
 }
 
 /// Executes requests, in as few processes as possible. Returns the responses in order.
@@ -265,13 +291,8 @@ pub(super) fn run(command: &ProbeCommand, requests: &[ProbeRequest]) -> Vec<Resu
     let mut responses = Vec::with_capacity(requests.len());
     while let Some(next) = requests.get(responses.len()) {
         if let Some(path) = next.paths().find(|path| path.to_str().is_none()) {
-            responses.push(Err(ProbeError {
-                message: format!(
-                    "{}: the path has characters that Hearth cannot read. Rename the file or its folder.",
-                    path.display()
-                ),
-                temporary: false,
-            }));
+            let path = path.display().to_string();
+            responses.push(Err(ProbeError::new(ModelsReason::UnreadablePath { path }, false)));
             continue;
         }
         let rest = &requests[responses.len()..];
@@ -279,11 +300,13 @@ pub(super) fn run(command: &ProbeCommand, requests: &[ProbeRequest]) -> Vec<Resu
         let batch: Vec<&ProbeRequest> = rest.iter().take_while(has_utf8_paths).collect();
         match Process::start(command) {
             Ok(process) => process.run(command, &batch, &mut responses),
-            Err(why) => responses.extend(rest.iter().map(|request| {
-                Err(ProbeError {
-                    message: format!("{}: {why}", request.path().display()),
-                    temporary: true,
-                })
+            Err(error) => responses.extend(rest.iter().map(|request| {
+                let reason = ModelsReason::ReaderNotStarted {
+                    path: request.path().display().to_string(),
+                    program: command.program.display().to_string(),
+                    detail: error.to_string(),
+                };
+                Err(ProbeError::new(reason, true))
             })),
         }
     }
@@ -298,7 +321,7 @@ struct Process {
 }
 
 impl Process {
-    fn start(command: &ProbeCommand) -> Result<Self, String> {
+    fn start(command: &ProbeCommand) -> std::io::Result<Self> {
         let mut process = hidden_command(&command.program);
         process
             .args(["probe", "--files"])
@@ -306,35 +329,29 @@ impl Process {
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
-        let mut child = process.spawn().map_err(|error| {
-            format!(
-                "it was not read because {} could not be started ({error}). Reinstall Hearth, or build the whole \
-                 workspace.",
-                command.program.display()
-            )
-        })?;
-        let (say, lines) = channel();
+        let mut child = process.spawn()?;
+        let (line_sender, lines) = channel();
         if let Some(output) = child.stdout.take() {
             thread::spawn(move || {
                 let mut output = BufReader::new(output);
                 loop {
                     let mut line = String::new();
                     match output.by_ref().take(MAX_LINE_BYTES).read_line(&mut line) {
-                        Ok(count) if count > 0 && line.ends_with('\n') && say.send(line).is_ok() => {}
+                        Ok(count) if count > 0 && line.ends_with('\n') && line_sender.send(line).is_ok() => {}
                         _ => return,
                     }
                 }
             });
         }
-        let (tell, log) = channel();
+        let (log_sender, log) = channel();
         if let Some(errors) = child.stderr.take() {
             thread::spawn(move || {
                 let mut text = Vec::new();
                 let mut errors = errors;
-                // A partial log is used, too; the rest is drained so that the process does not
-                // block.
+                // After an error, the bytes read so far are used. The rest is drained so that the
+                // process does not block.
                 let _ = errors.by_ref().take(MAX_LOG_BYTES).read_to_end(&mut text);
-                let _ = tell.send(String::from_utf8_lossy(&text).into_owned());
+                let _ = log_sender.send(String::from_utf8_lossy(&text).into_owned());
                 let _ = std::io::copy(&mut errors, &mut std::io::sink());
             });
         }
@@ -349,9 +366,12 @@ impl Process {
         responses: &mut Vec<Result<ProbeResponse, ProbeError>>,
     ) {
         if let Some(mut input) = self.child.stdin.take() {
-            let lines: Vec<String> = requests.iter().filter_map(|q| serde_json::to_string(q).ok()).collect();
-            // In a thread, since a process that does not read would block. One that has exited is
-            // handled below.
+            let lines: Vec<String> = requests
+                .iter()
+                .filter_map(|request| serde_json::to_string(request).ok())
+                .collect();
+            // A thread writes the requests, because a process that does not read would block the
+            // caller. The exit of the process is handled below.
             thread::spawn(move || drop(input.write_all((lines.join("\n") + "\n").as_bytes())));
         }
         for request in requests {
@@ -359,7 +379,7 @@ impl Process {
             match self.next_response(timeout) {
                 Ok(response) => responses.push(Ok(response)),
                 Err(error) => {
-                    responses.push(Err(self.explain(request, timeout, error)));
+                    responses.push(Err(self.into_error(request, timeout, error)));
                     return;
                 }
             }
@@ -378,71 +398,47 @@ impl Process {
         }
     }
 
-    /// Ends the process. Returns its exit status, if known, and its log. A process that hangs in
-    /// the kernel is awaited in a thread.
+    /// Ends the process. Returns its exit status, if known, and its log. A thread waits for the
+    /// exit, because a process may hang in the kernel.
     fn end(mut self) -> (Option<ExitStatus>, String) {
-        let (ended, end) = channel();
+        let (status_sender, status) = channel();
         if wait_for_exit(&mut self.child).is_none() {
             let _ = self.child.kill();
         }
         let mut child = self.child;
-        thread::spawn(move || ended.send(child.wait().ok()));
-        let status = end.recv_timeout(EXIT_TIMEOUT).ok().flatten();
+        thread::spawn(move || status_sender.send(child.wait().ok()));
+        let status = status.recv_timeout(EXIT_TIMEOUT).ok().flatten();
         let log = self.log.recv_timeout(EXIT_TIMEOUT).unwrap_or_default();
         (status, log)
     }
 
-    fn explain(self, request: &ProbeRequest, timeout: Duration, error: RecvTimeoutError) -> ProbeError {
-        let at = request.path().display().to_string();
+    fn into_error(self, request: &ProbeRequest, timeout: Duration, error: RecvTimeoutError) -> ProbeError {
+        let path = request.path().display().to_string();
         if error == RecvTimeoutError::Timeout {
             let mut this = self;
             let _ = this.child.kill();
             this.end();
-            return ProbeError {
-                message: format!(
-                    "{at}: reading it took longer than {} seconds and was cancelled. If it is on a slow drive, try \
-                     again; otherwise get another file.",
-                    timeout.as_secs()
-                ),
-                temporary: true,
-            };
+            let seconds = timeout.as_secs();
+            return ProbeError::new(ModelsReason::ReaderTimedOut { path, seconds }, true);
         }
         let (status, log) = self.end();
         for line in log.lines() {
             tracing::warn!(line, "a probe's log");
         }
-        let why = match status {
+        match status {
             _ if log.contains("memory allocation of") => {
-                "it takes more memory to read than any known model or adapter does".to_owned()
+                ProbeError::new(ModelsReason::ReaderOutOfMemory { path }, false)
             }
-            Some(status) if !was_killed(status) => {
-                format!(
-                    "the process that was reading it ended early ({})",
-                    describe_exit(status)
-                )
-            }
-            // Not caused by the file, as far as is known.
-            _ => {
-                return ProbeError {
-                    message: format!(
-                        "{at}: the process that was reading it was killed, perhaps because memory ran short. Close \
-                         other programs, then try again."
-                    ),
-                    temporary: true,
-                };
-            }
-        };
-        ProbeError {
-            message: format!("{at}: {why}, so it was not read. Get another file."),
-            temporary: false,
+            Some(status) if !was_killed(status) => ProbeError::new(exit_reason(path, status), false),
+            // A kill from outside is probably not caused by the file.
+            _ => ProbeError::new(ModelsReason::ReaderKilled { path }, true),
         }
     }
 }
 
-/// Waits up to two seconds for the exit of a process that closed its output. `None` means that it
-/// still runs.
+/// Waits up to two seconds for the exit of a process. `None` means that it is still running.
 fn wait_for_exit(child: &mut Child) -> Option<ExitStatus> {
-    // Its own exit status says more than the status after a kill.
+    // The exit status of the process has more information than the status after a kill.
     for _ in 0..200 {
         if let Ok(Some(status)) = child.try_wait() {
             return Some(status);
@@ -452,19 +448,20 @@ fn wait_for_exit(child: &mut Child) -> Option<ExitStatus> {
     None
 }
 
-/// An exit status in a few words.
-fn describe_exit(status: ExitStatus) -> String {
+/// The reason of a process that exited while it read a file.
+fn exit_reason(path: String, status: ExitStatus) -> ModelsReason {
     #[cfg(unix)]
     if let Some(signal) = std::os::unix::process::ExitStatusExt::signal(&status) {
-        return format!("signal {signal}");
+        return ModelsReason::ReaderSignaled { path, signal };
     }
     match status.code() {
-        Some(code) => format!("exit code {code}"),
-        None => "no exit code".to_owned(),
+        Some(exit_code) => ModelsReason::ReaderExited { path, exit_code },
+        // Every system reports a signal or an exit code.
+        None => ModelsReason::NotRead { path },
     }
 }
 
-/// Whether it was killed, as by Linux's out-of-memory killer.
+/// Whether the process was killed, for example by Linux's out-of-memory killer.
 #[cfg(unix)]
 fn was_killed(status: ExitStatus) -> bool {
     std::os::unix::process::ExitStatusExt::signal(&status) == Some(libc::SIGKILL)

@@ -1,5 +1,5 @@
-//! Whether a downloaded model has changed on its server since. The server is asked only when the
-//! user requests it.
+//! Checks for new versions of downloaded models. The server is asked only when the user requests
+//! it.
 
 use super::{
     Library, LibraryError, Model,
@@ -7,51 +7,52 @@ use super::{
     hub::{Hub, Reference, Remote},
     remote,
 };
+use crate::wire::{Problem, ProblemCode};
+use hearth_protocol::ModelsReason;
 use std::fs;
 
 /// The state of a downloaded model on its server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Update {
-    /// The same files.
+    /// The server has the same files.
     Current,
-    /// Other files.
+    /// The server has other files.
     Available,
-    /// Nothing tells.
+    /// Not known, for this reason.
     Unknown(Untold),
 }
 
-/// Why nothing tells whether a model changed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+/// The reason why it is not known whether a model changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Untold {
     /// It has no record of its origin.
-    #[error("Hearth did not download this model, so it does not know which server to ask.")]
     NoRecord,
     /// Its record has no hashes.
-    #[error(
-        "An earlier version of Hearth downloaded this model and kept no checksum of it. Download it again to be sure: \
-         what is unchanged is not downloaded."
-    )]
     NoHashes,
     /// Its record has no version, and the server publishes no hash.
-    #[error(
-        "An earlier version of Hearth downloaded this model and kept no version of it; only its size is known to be \
-         the same. To be sure, delete it and download it again."
-    )]
     NoRecordedVersion,
     /// The record has its address without the query.
-    #[error(
-        "Its address had a query, which Hearth does not keep because it may hold a password. Download it again from the \
-         whole address."
-    )]
     NoQuery,
     /// The server names no version.
-    #[error("Its server does not say which version of the file it has; only its size is known to be the same.")]
     NoVersion,
 }
 
+impl From<Untold> for Problem {
+    fn from(untold: Untold) -> Self {
+        let reason = match untold {
+            Untold::NoRecord => ModelsReason::UpdateNoRecord,
+            Untold::NoHashes => ModelsReason::UpdateNoHashes,
+            Untold::NoRecordedVersion => ModelsReason::UpdateNoRecordedVersion,
+            Untold::NoQuery => ModelsReason::UpdateNoQuery,
+            Untold::NoVersion => ModelsReason::UpdateNoVersion,
+        };
+        Self::new(ProblemCode::NotFound, reason)
+    }
+}
+
 impl Library {
-    /// Asks the server of a downloaded model whether it has another version of it. `source` is what
-    /// it was downloaded from.
+    /// Asks the server of a downloaded model whether it has another version. `source` is the
+    /// reference from which the model was downloaded.
     ///
     /// # Errors
     /// The server cannot be asked, or does not have the model any more.
@@ -77,15 +78,15 @@ impl Library {
             // Its files may be of two versions.
             return Update::Available;
         }
-        let (before, now) = (&saved.origin.revision, &remote.origin.revision);
-        if before.is_some() && before == now {
+        let (saved_revision, server_revision) = (&saved.origin.revision, &remote.origin.revision);
+        if saved_revision.is_some() && saved_revision == server_revision {
             return Update::Current;
         }
         if saved.files.is_empty() {
             let folder = self.folder_of(remote);
             let mut files = remote.files.iter();
-            let is_size = |path| fs::metadata(path).map(|about| about.len()).ok();
-            return if !files.all(|file| is_size(folder.join(&file.path)) == Some(file.size)) {
+            let size_of = |path| fs::metadata(path).map(|metadata| metadata.len()).ok();
+            return if !files.all(|file| size_of(folder.join(&file.path)) == Some(file.size)) {
                 Update::Available
             } else if is_hashed(remote) {
                 Update::Unknown(Untold::NoHashes)
@@ -96,14 +97,18 @@ impl Library {
         if saved.files.len() != remote.files.len() {
             return Update::Available;
         }
-        let same: Vec<Option<bool>> = remote
+        let comparisons: Vec<Option<bool>> = remote
             .files
             .iter()
-            .map(|file| saved.file(&file.path).map_or(Some(false), |known| known.is_same(file)))
+            .map(|file| {
+                saved
+                    .file(&file.path)
+                    .map_or(Some(false), |record| record.is_same(file))
+            })
             .collect();
-        if same.iter().all(|same| *same == Some(true)) {
+        if comparisons.iter().all(|is_same| *is_same == Some(true)) {
             Update::Current
-        } else if same.contains(&Some(false)) || before.is_some() && now.is_some() {
+        } else if comparisons.contains(&Some(false)) || saved_revision.is_some() && server_revision.is_some() {
             Update::Available
         } else {
             Update::Unknown(Untold::NoVersion)

@@ -10,9 +10,11 @@ use std::{
     process::{Command, Stdio},
 };
 
-/// Local System and the administrators, who have access to a profile, too; by identifier, since
-/// names depend on the language.
+/// Grants full access to Local System, as a profile does. Accounts are given by identifier, because
+/// their names depend on the language of Windows.
 const SYSTEM: &str = "*S-1-5-18:(OI)(CI)F";
+
+/// Grants full access to the administrators.
 const ADMINISTRATORS: &str = "*S-1-5-32-544:(OI)(CI)F";
 
 /// Sets an inheritable access control list for the user, the system and administrators on a folder
@@ -35,7 +37,7 @@ pub(super) fn restrict(folder: &Path) -> io::Result<()> {
     }
 }
 
-/// `DOMAIN\NAME`, as `icacls` takes it.
+/// `DOMAIN\NAME`, the form that `icacls` expects.
 fn user(domain: Option<OsString>, name: Option<OsString>) -> Option<OsString> {
     let mut user = OsString::new();
     if let Some(domain) = domain {
@@ -46,9 +48,10 @@ fn user(domain: Option<OsString>, name: Option<OsString>) -> Option<OsString> {
     Some(user)
 }
 
+/// The `icacls` command that replaces a folder's access control list.
 fn command(folder: &Path, mut user: OsString) -> Command {
     user.push(":(OI)(CI)F");
-    // By full path, so that no other program of that name is run.
+    // With its full path, so that no other program of this name runs.
     let root = env::var_os("SystemRoot").unwrap_or_else(|| "C:\\Windows".into());
     let mut command = hidden_command(Path::new(&root).join("System32").join("icacls.exe"));
     command
@@ -81,11 +84,11 @@ mod tests {
         std::fs::write(folder.path().join("window.json"), "{}").unwrap();
         super::super::restrict_data_folder(folder.path()).unwrap();
         for path in [folder.path().to_owned(), folder.path().join("window.json")] {
-            let listed = Command::new("icacls").arg(&path).output().unwrap();
-            let listed = String::from_utf8_lossy(&listed.stdout).into_owned();
+            let output = Command::new("icacls").arg(&path).output().unwrap();
+            let list = String::from_utf8_lossy(&output.stdout).into_owned();
             // One line per account with access.
-            assert_eq!(listed.matches(":(").count(), 3, "{listed}");
-            assert!(!listed.contains("Users"), "{listed}");
+            assert_eq!(list.matches(":(").count(), 3, "{list}");
+            assert!(!list.contains("Users"), "{list}");
         }
     }
 }

@@ -2,15 +2,15 @@
 
 use crate::wire::{Preset, PresetValues, SamplingOverrides};
 
-/// Begins the id of each: no file of the folder has a colon in its name.
+/// Prefix of their ids. No id of a file has a colon.
 const PREFIX: &str = "built-in:";
 
-/// Hearth's own presets. What they leave out is the model's default.
+/// Hearth's own presets. Unset parameters have the model's defaults.
 pub(super) fn all() -> impl Iterator<Item = Preset> {
     [
         preset("precise", "Precise", sampling(0.2, 40, 0.9, 0.05)),
         preset("balanced", "Balanced", sampling(0.7, 40, 0.95, 0.05)),
-        // Min-p alone filters: the higher temperature needs many tokens, but no unlikely ones.
+        // Only min-p filters: a higher temperature needs many candidates, but no unlikely ones.
         preset("creative", "Creative", sampling(1.1, 0, 1.0, 0.05)),
         preset("code", "Code", without_penalties(sampling(0.1, 20, 0.95, 0.05))),
     ]
@@ -39,7 +39,7 @@ fn sampling(temperature: f32, top_k: u32, top_p: f32, min_p: f32) -> SamplingOve
     }
 }
 
-/// Code repeats itself: penalties would change its names.
+/// Disables the penalties: code repeats identifiers, which penalties would change.
 fn without_penalties(sampling: SamplingOverrides) -> SamplingOverrides {
     SamplingOverrides {
         repetition_penalty: Some(1.0),

@@ -12,28 +12,29 @@ use std::{
 /// The subfolder of deleted presets.
 pub(crate) const FOLDER: &str = "deleted";
 
-/// Moves a file to the deleted ones.
+/// Moves a preset's file to the subfolder of deleted presets.
 pub(super) fn delete(presets: &Path, path: &Path) -> Result<(), Problem> {
     let deleted = presets.join(FOLDER);
-    let moved = || -> io::Result<()> {
+    let move_file = || -> io::Result<()> {
         permissions::create_private_folder(&deleted)?;
-        // Its age counts from now.
+        // The modification time records the time of the deletion.
         File::options()
             .write(true)
             .open(path)?
             .set_modified(SystemTime::now())?;
         rename(path, &deleted.join(path.file_name().unwrap_or_default()))
     };
-    moved().map_err(|error| unwritable(path, &error))
+    move_file().map_err(|error| unwritable(path, &error))
 }
 
-/// Moves a deleted preset back. Returns its id, another one if that is taken; so with its name.
+/// Moves a deleted preset back. Returns its id, a new one if the old one is taken. The name is
+/// changed, too, if it is taken.
 pub(super) fn restore(presets: &Path, id: &str) -> Result<String, Problem> {
     let from = folder::path_of(&presets.join(FOLDER), id).ok_or_else(no_preset)?;
-    let mut preset = file::read(&from).map_err(|why| super::unreadable(&from, &why))?;
-    let free = name::free(&folder::list(presets), &preset.name);
-    if free != preset.name {
-        preset.name = free;
+    let mut preset = file::read(&from).map_err(|cause| super::unreadable(&from, cause))?;
+    let free_name = name::free(&folder::list(presets), &preset.name);
+    if free_name != preset.name {
+        preset.name = free_name;
         file::write(&from, &preset)?;
     }
     let stem = match folder::path_of(presets, id) {
@@ -45,12 +46,14 @@ pub(super) fn restore(presets: &Path, id: &str) -> Result<String, Problem> {
     Ok(stem)
 }
 
-/// Removes presets that were deleted long ago.
+/// Removes presets that were deleted more than [`RESTORABLE_FOR`] ago.
 pub(super) fn purge(presets: &Path) {
     let now = SystemTime::now();
     for (_, path) in folder::files(&presets.join(FOLDER)) {
-        let deleted = fs::metadata(&path).and_then(|about| about.modified());
-        let age = deleted.ok().and_then(|deleted| now.duration_since(deleted).ok());
+        let deleted_at = fs::metadata(&path).and_then(|metadata| metadata.modified());
+        let age = deleted_at
+            .ok()
+            .and_then(|deleted_at| now.duration_since(deleted_at).ok());
         if age.is_some_and(|age| age > RESTORABLE_FOR)
             && let Err(error) = fs::remove_file(&path)
         {

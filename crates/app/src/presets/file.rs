@@ -1,10 +1,10 @@
 //! A preset's file: a JSON object with the version of the format in `hearthPreset`, the name, and
-//! the settings that differ from their defaults. Anybody may have written it.
+//! the settings that differ from their defaults. The file may be hostile.
 
 use super::name;
 use crate::{
     export::unwritable,
-    wire::{PresetValues, Problem, ProblemCode},
+    wire::{ChatReason, PresetValues, Problem, ProblemCode},
 };
 use hearth_formats::durable;
 use serde::{Deserialize, Serialize};
@@ -15,17 +15,17 @@ use std::{
     path::Path,
 };
 
-/// The version that is written.
+/// The version of the format.
 const VERSION: u32 = 1;
 
 /// Most bytes of a file.
 pub(super) const MAX_BYTES: u64 = 1 << 20;
 
-/// Most characters of a word of the file in a sentence.
+/// Most characters that a problem quotes from the file.
 const MAX_QUOTED: usize = 40;
 
-/// The objects whose `null`s are left out of a file.
-const OBJECTS: [&str; 2] = ["sampling", "thinking"];
+/// Fields whose values are objects of optional settings. Their `null`s are not written.
+const OBJECT_FIELDS: [&str; 2] = ["sampling", "thinking"];
 
 /// The content of a preset's file.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -50,12 +50,16 @@ impl PresetFile {
 /// Reads a file.
 ///
 /// # Errors
-/// Why it is no preset, as a sentence.
-pub(super) fn read(path: &Path) -> Result<PresetFile, String> {
-    let unreadable = |error: std::io::Error| format!("It cannot be opened: {error}.");
+/// It cannot be read, or is no preset.
+pub(super) fn read(path: &Path) -> Result<PresetFile, Problem> {
+    let unreadable = |error: std::io::Error| {
+        invalid(ChatReason::PresetNotOpened {
+            detail: error.to_string(),
+        })
+    };
     let is_file = std::fs::metadata(path).map_err(unreadable)?.is_file();
     if !is_file {
-        return Err("It is not a file.".to_owned());
+        return Err(invalid(ChatReason::PresetNotAFile));
     }
     let mut bytes = Vec::new();
     let file = File::open(path).map_err(unreadable)?;
@@ -63,51 +67,55 @@ pub(super) fn read(path: &Path) -> Result<PresetFile, String> {
     parse(&bytes)
 }
 
-fn parse(bytes: &[u8]) -> Result<PresetFile, String> {
+fn parse(bytes: &[u8]) -> Result<PresetFile, Problem> {
     if bytes.len() as u64 > MAX_BYTES {
-        return Err(format!("It has more than {MAX_BYTES} bytes."));
+        return Err(invalid(ChatReason::PresetFileTooLarge { limit: MAX_BYTES }));
     }
-    let json: Value = serde_json::from_slice(bytes).map_err(|_| "It is not JSON.".to_owned())?;
-    let none = || "It is not a preset of Hearth: it has no “hearthPreset”.".to_owned();
-    let given = json.as_object().ok_or_else(none)?;
-    match given.get("hearthPreset").and_then(Value::as_u64) {
-        None => return Err(none()),
+    let json: Value = serde_json::from_slice(bytes).map_err(|_| invalid(ChatReason::PresetNotJson))?;
+    let no_preset = || invalid(ChatReason::NotAPreset);
+    let fields = json.as_object().ok_or_else(no_preset)?;
+    match fields.get("hearthPreset").and_then(Value::as_u64) {
+        None => return Err(no_preset()),
         Some(version) if version > u64::from(VERSION) => {
-            return Err("It was written by a newer Hearth. Install that one to read it.".to_owned());
+            return Err(invalid(ChatReason::PresetNewer));
         }
         Some(_) => {}
     }
-    refuse_unknown(given)?;
+    refuse_unknown_fields(fields)?;
     let mut preset: PresetFile = serde_json::from_slice(bytes).map_err(|error| {
-        let why: String = error.to_string().chars().take(4 * MAX_QUOTED).collect();
-        format!("A value in it is of the wrong kind: {why}.")
+        let detail = error.to_string().chars().take(4 * MAX_QUOTED).collect();
+        invalid(ChatReason::PresetValue { detail })
     })?;
-    preset.name = name::checked(&preset.name).map_err(|problem| problem.message)?;
-    preset.values.check().map_err(|problem| problem.message)?;
+    preset.name = name::checked(&preset.name)?;
+    preset.values.check()?;
     Ok(preset)
 }
 
-/// Refuses a field that this version does not know: it would be lost at the next change.
-fn refuse_unknown(given: &Map<String, Value>) -> Result<(), String> {
+/// Refuses fields that this version does not know, because the next change would lose them.
+fn refuse_unknown_fields(fields: &Map<String, Value>) -> Result<(), Problem> {
     let known = to_value(&PresetFile::new(String::new(), PresetValues::default()));
-    let check = |given: Option<&Map<String, Value>>, known: &Value| {
-        let unknown = given.and_then(|given| given.keys().find(|key| known.get(key.as_str()).is_none()));
+    let check = |fields: Option<&Map<String, Value>>, known: &Value| {
+        let unknown = fields.and_then(|fields| fields.keys().find(|key| known.get(key.as_str()).is_none()));
         match unknown {
             None => Ok(()),
-            Some(key) => Err(format!(
-                "Its field “{}” is none that this Hearth knows. Remove it, or update Hearth.",
-                key.chars().take(MAX_QUOTED).collect::<String>()
-            )),
+            Some(key) => Err(invalid(ChatReason::PresetField {
+                name: key.chars().take(MAX_QUOTED).collect(),
+            })),
         }
     };
-    check(Some(given), &known)?;
-    for name in OBJECTS {
-        check(given.get(name).and_then(Value::as_object), &known[name])?;
+    check(Some(fields), &known)?;
+    for name in OBJECT_FIELDS {
+        check(fields.get(name).and_then(Value::as_object), &known[name])?;
     }
     Ok(())
 }
 
-/// Writes a file, which is replaced atomically.
+/// The problem of a file that is no preset.
+pub(super) fn invalid(reason: ChatReason) -> Problem {
+    Problem::new(ProblemCode::DataInvalid, reason)
+}
+
+/// Writes a file by atomic replacement.
 ///
 /// # Errors
 /// A value is out of range, or the file cannot be written.
@@ -115,23 +123,24 @@ pub(super) fn write(path: &Path, preset: &PresetFile) -> Result<(), Problem> {
     preset.values.check()?;
     let text = format!("{:#}\n", without_nulls(to_value(preset)));
     if text.len() as u64 > MAX_BYTES {
-        return Err(Problem {
-            code: ProblemCode::BadRequest,
-            message: format!("A preset has at most {MAX_BYTES} bytes, not {}.", text.len()),
-        });
+        let reason = ChatReason::PresetTooLarge {
+            limit: MAX_BYTES,
+            length: text.len(),
+        };
+        return Err(Problem::new(ProblemCode::BadRequest, reason));
     }
     durable::write_file(path, |out| out.write_all(text.as_bytes())).map_err(|error| unwritable(path, &error))
 }
 
-/// The JSON, through text: a float of 32 bits as a value would get the digits of 64.
+/// A preset as JSON. It is converted through text, so that an `f32` keeps its short decimal form.
 fn to_value(preset: &PresetFile) -> Value {
     let text = serde_json::to_string(preset).unwrap_or_default();
     serde_json::from_str(&text).unwrap_or_default()
 }
 
-/// Removes what is not set. A bias that is `null` stays: it bans a token.
+/// Removes `null`s and empty objects. The `null` of a logit bias stays: it bans a token.
 fn without_nulls(mut json: Value) -> Value {
-    for name in OBJECTS {
+    for name in OBJECT_FIELDS {
         if let Some(object) = json.get_mut(name).and_then(Value::as_object_mut) {
             object.retain(|_, value| !value.is_null());
         }
@@ -148,14 +157,15 @@ mod tests {
     use crate::wire::{LogitBias, SamplingOverrides};
     use proptest::prelude::*;
 
+    /// The sentence of the problem of a refused file.
     fn refused(json: &str) -> String {
-        let why = parse(json.as_bytes()).expect_err(json);
-        assert!(why.len() < 300 && why.ends_with('.'), "{why}");
-        why
+        let sentence = parse(json.as_bytes()).expect_err(json).to_string();
+        assert!(sentence.len() < 300 && sentence.ends_with('.'), "{sentence}");
+        sentence
     }
 
     #[test]
-    fn a_file_has_what_is_set_and_is_read_back() {
+    fn a_file_contains_only_set_values_and_round_trips() {
         let values = PresetValues {
             sampling: SamplingOverrides {
                 temperature: Some(0.2),
@@ -177,21 +187,21 @@ mod tests {
     }
 
     /// A file with every kind of value.
-    const WHOLE: &str = r#"{"hearthPreset":1,"name":"x","systemPrompt":"y","sampling":{"temperature":0.2,"topK":3,
+    const FULL_FILE: &str = r#"{"hearthPreset":1,"name":"x","systemPrompt":"y","sampling":{"temperature":0.2,"topK":3,
         "mirostat":true,"dryBreakers":["\n"],"logitBias":[{"text":"a","bias":-1.5},{"id":3,"bias":null}],"seed":7},
         "maxTokens":9,"stop":["z"],"thinking":{"enabled":true,"effort":"high"}}"#;
 
     proptest! {
         #[test]
-        fn what_is_read_from_any_bytes_is_written_and_read_again(
-            changes in prop::collection::vec((0..WHOLE.len(), any::<u8>()), 0..4),
-            cut in 0..WHOLE.len() + 200,
+        fn presets_from_corrupt_files_round_trip(
+            changes in prop::collection::vec((0..FULL_FILE.len(), any::<u8>()), 0..4),
+            length in 0..FULL_FILE.len() + 200,
         ) {
-            let mut bytes = WHOLE.as_bytes().to_vec();
-            for (at, byte) in changes {
-                bytes[at] = byte;
+            let mut bytes = FULL_FILE.as_bytes().to_vec();
+            for (index, byte) in changes {
+                bytes[index] = byte;
             }
-            bytes.truncate(cut);
+            bytes.truncate(length);
             if let Ok(preset) = parse(&bytes) {
                 let written = without_nulls(to_value(&preset)).to_string();
                 prop_assert_eq!(parse(written.as_bytes()), Ok(preset));
@@ -200,8 +210,8 @@ mod tests {
     }
 
     #[test]
-    fn a_whole_file_is_read() {
-        let preset = parse(WHOLE.as_bytes()).expect("a preset");
+    fn a_file_with_every_kind_of_value_is_read() {
+        let preset = parse(FULL_FILE.as_bytes()).expect("a preset");
         assert_eq!(
             (preset.values.max_tokens, preset.values.sampling.seed),
             (Some(9), Some(7))
@@ -215,14 +225,14 @@ mod tests {
         assert!(refused("not json").contains("JSON"));
         assert!(refused(&"[".repeat(100_000)).contains("JSON"));
         assert!(refused("{\"hearthPreset\": 2, \"name\": \"x\"}").contains("newer"));
-        let with = |rest: &str| refused(&format!("{{\"hearthPreset\": 1, \"name\": \"x\", {rest}}}"));
-        assert!(with("\"color\": 1").contains("“color”"));
-        assert!(with(&format!("\"{}\": 1", "k".repeat(9000))).contains("“kkkk"));
-        assert!(with("\"sampling\": {\"top_q\": 1}").contains("“top_q”"));
-        assert!(with("\"sampling\": {\"topP\": 7}").contains("top-p"));
-        assert!(with("\"sampling\": {\"topP\": \"7\"}").contains("wrong kind"));
-        assert!(with("\"maxTokens\": 0").contains("length limit"));
-        assert!(with(&format!("\"systemPrompt\": \"{}\"", "x".repeat(70_000))).contains("system prompt"));
+        let with_field = |rest: &str| refused(&format!("{{\"hearthPreset\": 1, \"name\": \"x\", {rest}}}"));
+        assert!(with_field("\"color\": 1").contains("“color”"));
+        assert!(with_field(&format!("\"{}\": 1", "k".repeat(9000))).contains("“kkkk"));
+        assert!(with_field("\"sampling\": {\"top_q\": 1}").contains("“top_q”"));
+        assert!(with_field("\"sampling\": {\"topP\": 7}").contains("top-p"));
+        assert!(with_field("\"sampling\": {\"topP\": \"7\"}").contains("wrong kind"));
+        assert!(with_field("\"maxTokens\": 0").contains("length limit"));
+        assert!(with_field(&format!("\"systemPrompt\": \"{}\"", "x".repeat(70_000))).contains("system prompt"));
         assert!(refused("{\"hearthPreset\": 1}").contains("name"));
         assert!(refused(&format!("{{\"hearthPreset\": 1, \"name\": \"{}\"}}", "x".repeat(300))).contains("not 300"));
         let large = format!(

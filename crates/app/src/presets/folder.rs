@@ -1,57 +1,59 @@
 //! The folder of presets. The user may put files into it.
 
 use super::{MAX_PRESETS, file, name};
-use crate::wire::{BrokenPreset, Preset, Presets};
+use crate::wire::{BrokenPreset, ChatReason, Preset, Presets};
 use std::{
     fs,
     path::{Path, PathBuf},
 };
 
-/// Most bytes that are read of all files.
+/// Most bytes of all files together.
 const MAX_TOTAL_BYTES: u64 = 32 << 20;
 
-/// The presets in a folder, by name, and the files that are none.
+/// The presets in a folder, sorted by name, and the files that are not valid presets.
 pub(super) fn list(folder: &Path) -> Presets {
-    let mut found = Presets::default();
-    let mut left = MAX_TOTAL_BYTES;
+    let mut list = Presets::default();
+    let mut remaining_bytes = MAX_TOTAL_BYTES;
     let mut files = files(folder);
-    let more = files.len().saturating_sub(MAX_PRESETS);
+    let excess = files.len().saturating_sub(MAX_PRESETS);
     files.truncate(MAX_PRESETS);
     for (stem, path) in files {
-        let bytes = fs::metadata(&path).map_or(0, |about| about.len().min(file::MAX_BYTES));
-        let read = match left.checked_sub(bytes) {
-            None => Err(format!("The presets before it have {MAX_TOTAL_BYTES} bytes.")),
+        let bytes = fs::metadata(&path).map_or(0, |metadata| metadata.len().min(file::MAX_BYTES));
+        let preset = match remaining_bytes.checked_sub(bytes) {
+            None => Err(file::invalid(ChatReason::PresetsTooLarge { limit: MAX_TOTAL_BYTES })),
             Some(rest) => {
-                left = rest;
+                remaining_bytes = rest;
                 file::read(&path)
             }
         };
-        match read {
-            Ok(preset) => found.presets.push(Preset {
+        match preset {
+            Ok(preset) => list.presets.push(Preset {
                 id: stem,
                 name: preset.name,
                 is_built_in: false,
                 values: preset.values,
             }),
-            Err(problem) => found.broken.push(BrokenPreset {
+            Err(problem) => list.broken.push(BrokenPreset {
                 file: format!("{stem}.json"),
                 problem,
             }),
         }
     }
-    if more > 0 {
-        found.broken.push(BrokenPreset {
+    if excess > 0 {
+        list.broken.push(BrokenPreset {
             file: super::FOLDER.to_owned(),
-            problem: format!("{more} more files are left out: there can be {MAX_PRESETS} presets."),
+            problem: file::invalid(ChatReason::MorePresets {
+                count: excess,
+                limit: MAX_PRESETS,
+            }),
         });
     }
-    found
-        .presets
+    list.presets
         .sort_by_cached_key(|preset| (preset.name.to_lowercase(), preset.id.clone()));
-    found
+    list
 }
 
-/// The files of presets, by the names that are their ids. Links are not followed.
+/// The ids and paths of the presets' files, sorted by id. Links are not followed.
 pub(super) fn files(folder: &Path) -> Vec<(String, PathBuf)> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let mut files: Vec<(String, PathBuf)> = entries
@@ -62,14 +64,14 @@ pub(super) fn files(folder: &Path) -> Vec<(String, PathBuf)> {
     files
 }
 
-/// The id of a file with this name. `None` means that it is no preset's.
+/// The id of a file with this name. `None` means that it is not a preset's file.
 pub(crate) fn stem_of(file: &str) -> Option<String> {
     let stem = file.strip_suffix(".json")?;
     let is_plain = !stem.is_empty() && !stem.starts_with('.') && !stem.contains(['/', '\\', ':']);
     is_plain.then(|| stem.to_owned())
 }
 
-/// The file of an id.
+/// The file of the preset with an id.
 pub(super) fn path_of(folder: &Path, id: &str) -> Option<PathBuf> {
     files(folder)
         .into_iter()
@@ -77,11 +79,12 @@ pub(super) fn path_of(folder: &Path, id: &str) -> Option<PathBuf> {
         .map(|(_, path)| path)
 }
 
-/// A name for a new file that no other has, not even in another case.
+/// An unused name for a new file, without its extension. Names that differ only in case count as
+/// equal.
 pub(super) fn free_stem(folder: &Path, name: &str) -> String {
     let stem = name::file_stem(name);
-    let taken: Vec<String> = files(folder).into_iter().map(|(stem, _)| stem.to_lowercase()).collect();
-    let is_free = |stem: &String| !taken.contains(stem) && !folder.join(format!("{stem}.json")).exists();
+    let existing: Vec<String> = files(folder).into_iter().map(|(stem, _)| stem.to_lowercase()).collect();
+    let is_free = |stem: &String| !existing.contains(stem) && !folder.join(format!("{stem}.json")).exists();
     if is_free(&stem) {
         return stem;
     }

@@ -17,7 +17,7 @@ use crate::{
     lock::lock,
     shared::Shared,
     store::conversation,
-    wire::{Event, NewConversation, OwnSettings, Preset, PresetValues, Presets, Problem, ProblemCode},
+    wire::{AnswerOverrides, ChatReason, Event, NewConversation, Preset, PresetValues, Presets, Problem, ProblemCode},
 };
 use file::PresetFile;
 use hearth_formats::durable;
@@ -89,10 +89,10 @@ impl App {
             .await
     }
 
-    /// Adds the preset in a file. One whose name is taken gets a number.
+    /// Adds the preset in a file. A number is appended to its name if that is taken.
     pub async fn import_preset(&self, path: PathBuf) -> Result<Preset, Problem> {
         self.change_preset(move |shared| {
-            let mut preset = file::read(&path).map_err(|why| unreadable(&path, &why))?;
+            let mut preset = file::read(&path).map_err(|cause| unreadable(&path, cause))?;
             preset.name = name::free(&list(shared), &preset.name);
             add(shared, preset)
         })
@@ -121,14 +121,14 @@ impl App {
             .blocking(move |shared| {
                 let preset = find(shared, &id)?;
                 match conversation {
-                    None => Ok(applied(&|id| by_id(shared, id), &preset, fresh)),
+                    None => Ok(with_preset(&|id| by_id(shared, id), &preset, fresh)),
                     Some(conversation) => apply(shared, &preset, conversation),
                 }
             })
             .await
     }
 
-    /// Changes presets, one change at a time, and emits them. Returns what `change` returns, and
+    /// Changes presets, one change at a time, and emits them. Returns the result of `change` and
     /// the presets after it.
     async fn change_presets<T: Send + 'static>(
         &self,
@@ -153,7 +153,7 @@ impl App {
         change: impl FnOnce(&Shared) -> Result<String, Problem> + Send + 'static,
     ) -> Result<Preset, Problem> {
         let (id, presets) = self.change_presets(change).await?;
-        found(presets, &id)
+        find_in(presets, &id)
     }
 }
 
@@ -167,9 +167,9 @@ fn folder_of(shared: &Shared) -> PathBuf {
 }
 
 fn list(shared: &Shared) -> Presets {
-    let mut found = folder::list(&folder_of(shared));
-    found.presets.splice(0..0, built_in::all());
-    found
+    let mut presets = folder::list(&folder_of(shared));
+    presets.presets.splice(0..0, built_in::all());
+    presets
 }
 
 /// All presets that can be read.
@@ -177,43 +177,37 @@ pub(crate) fn all(shared: &Shared) -> Vec<Preset> {
     list(shared).presets
 }
 
-/// A preset, which is read from its folder.
+/// The preset with an id. `None` if there is none that can be read.
 pub(crate) fn by_id(shared: &Shared, id: &str) -> Option<Preset> {
     find(shared, id).ok()
 }
 
 fn find(shared: &Shared, id: &str) -> Result<Preset, Problem> {
-    found(list(shared), id)
+    find_in(list(shared), id)
 }
 
-fn found(presets: Presets, id: &str) -> Result<Preset, Problem> {
-    let found = presets.presets.into_iter().find(|preset| preset.id == id);
-    found.ok_or_else(no_preset)
+fn find_in(presets: Presets, id: &str) -> Result<Preset, Problem> {
+    let preset = presets.presets.into_iter().find(|preset| preset.id == id);
+    preset.ok_or_else(no_preset)
 }
 
 /// A preset of the user, and its file.
 fn own(shared: &Shared, id: &str) -> Result<(PathBuf, PresetFile), Problem> {
     if built_in::all().any(|preset| preset.id == id) {
-        return Err(Problem {
-            code: ProblemCode::BadRequest,
-            message: "This preset is Hearth's own and cannot be changed. Save the settings as another preset."
-                .to_owned(),
-        });
+        return Err(Problem::new(ProblemCode::BadRequest, ChatReason::BuiltInPreset));
     }
-    // Only a file of the listed ones is ever opened: an id is no path.
+    // The path comes from the listed files and not from the id, which may be hostile.
     let path = folder::path_of(&folder_of(shared), id).ok_or_else(no_preset)?;
-    let preset = file::read(&path).map_err(|why| unreadable(&path, &why))?;
+    let preset = file::read(&path).map_err(|cause| unreadable(&path, cause))?;
     Ok((path, preset))
 }
 
-/// Returns the id of the new preset.
+/// Writes a new preset to a file. Returns its id.
 fn add(shared: &Shared, preset: PresetFile) -> Result<String, Problem> {
     let folder = folder_of(shared);
     if folder::files(&folder).len() >= MAX_PRESETS {
-        return Err(Problem {
-            code: ProblemCode::BadRequest,
-            message: format!("There can be {MAX_PRESETS} presets. Delete one, then try again."),
-        });
+        let reason = ChatReason::TooManyPresets { limit: MAX_PRESETS };
+        return Err(Problem::new(ProblemCode::BadRequest, reason));
     }
     let stem = folder::free_stem(&folder, &preset.name);
     let path = folder.join(format!("{stem}.json"));
@@ -222,27 +216,28 @@ fn add(shared: &Shared, preset: PresetFile) -> Result<String, Problem> {
     Ok(stem)
 }
 
-/// A conversation's settings with a preset, in place of the one that it has, which `by_id` finds.
-fn applied(by_id: &dyn Fn(&str) -> Option<Preset>, preset: &Preset, to: NewConversation) -> NewConversation {
-    let before = to.settings.preset.as_deref().and_then(by_id);
-    let replaced = before.as_ref().map(|before| &before.values);
+/// A conversation's settings with a preset in place of its previous one, which `by_id` looks up.
+fn with_preset(by_id: &dyn Fn(&str) -> Option<Preset>, preset: &Preset, to: NewConversation) -> NewConversation {
+    let previous = to.settings.preset.as_deref().and_then(by_id);
+    let replaced = previous.as_ref().map(|previous| &previous.values);
     preset.values.apply(preset.id.clone(), to, replaced)
 }
 
-/// The settings and the system prompt of an answer: its conversation's present ones, as if the
-/// answer's own preset had been applied to them. `by_id` finds the preset that it replaces.
+/// The settings and the system prompt of an answer: its conversation's current ones, with the
+/// answer's own preset applied if it has one. `by_id` looks up the preset that it replaces.
 pub(crate) fn of_answer(
     by_id: &dyn Fn(&str) -> Option<Preset>,
     row: Option<&conversation::Conversation>,
-    own: Option<&OwnSettings>,
+    overrides: Option<&AnswerOverrides>,
 ) -> NewConversation {
-    let now = row.map(of_conversation).unwrap_or_default();
-    match own.and_then(|own| own.preset.as_ref()) {
-        Some(preset) => applied(by_id, preset, now),
-        None => now,
+    let current = row.map(of_conversation).unwrap_or_default();
+    match overrides.and_then(|overrides| overrides.preset.as_ref()) {
+        Some(preset) => with_preset(by_id, preset, current),
+        None => current,
     }
 }
 
+/// The settings of a conversation's row.
 fn of_conversation(row: &conversation::Conversation) -> NewConversation {
     NewConversation {
         settings: from_json(row.settings.as_deref()).unwrap_or_default(),
@@ -252,13 +247,14 @@ fn of_conversation(row: &conversation::Conversation) -> NewConversation {
     }
 }
 
+/// Applies a preset to a conversation in the store.
 fn apply(shared: &Shared, preset: &Preset, id: i64) -> Result<NewConversation, Problem> {
-    // One transaction: what is set meanwhile would be undone.
+    // One transaction, so that a concurrent change of the settings is not overwritten.
     let applied = shared.store.write(|t| {
         let Some(row) = conversation::get(t, id)? else {
             return Ok(None);
         };
-        let new = applied(&|id| by_id(shared, id), preset, of_conversation(&row));
+        let new = with_preset(&|id| by_id(shared, id), preset, of_conversation(&row));
         conversation::set_settings(t, id, Some(&to_json(&new.settings)))?;
         conversation::set_system_prompt(t, id, new.system_prompt.as_deref())?;
         Ok(Some(new))
@@ -269,18 +265,15 @@ fn apply(shared: &Shared, preset: &Preset, id: i64) -> Result<NewConversation, P
 }
 
 fn no_preset() -> Problem {
-    Problem {
-        code: ProblemCode::NotFound,
-        message: "This preset no longer exists. Choose another one.".to_owned(),
-    }
+    Problem::new(ProblemCode::NotFound, ChatReason::NoPreset)
 }
 
-/// The problem of a file that is no preset; `why` is a sentence.
-fn unreadable(path: &Path, why: &str) -> Problem {
-    Problem {
-        code: ProblemCode::DataInvalid,
-        message: format!("{} could not be read as a preset. {why}", path.display()),
-    }
+/// The problem of a file that is no preset.
+fn unreadable(path: &Path, cause: Problem) -> Problem {
+    file::invalid(ChatReason::PresetUnreadable {
+        path: path.display().to_string(),
+        cause: Box::new(cause),
+    })
 }
 
 /// Renames a file, durably.

@@ -3,7 +3,7 @@
 use crate::{
     device_name::is_device_name,
     title,
-    wire::{Presets, Problem, ProblemCode},
+    wire::{ChatReason, Presets, Problem, ProblemCode},
 };
 
 /// Most characters of a name.
@@ -12,27 +12,25 @@ const MAX_NAME: usize = 80;
 /// Most characters of a file's name, without its extension.
 const MAX_STEM: usize = 60;
 
-/// A name on one line, without control characters or those that reorder text.
+/// Returns a name on one line, without control characters and characters that reorder text.
 ///
 /// # Errors
 /// It is empty or too long.
 pub(super) fn checked(name: &str) -> Result<String, Problem> {
     let count = name.chars().count();
     if count > MAX_NAME {
-        return refuse(format!(
-            "The name of a preset has at most {MAX_NAME} characters, not {count}."
-        ));
+        return refuse(ChatReason::PresetNameTooLong { limit: MAX_NAME, count });
     }
     // `normalized` removes the other characters that reorder text.
-    let is_mark = |c: char| matches!(c, '\u{200e}' | '\u{200f}');
-    let name: String = name.chars().filter(|c| !is_mark(*c)).collect();
+    let is_direction_mark = |c: char| matches!(c, '\u{200e}' | '\u{200f}');
+    let name: String = name.chars().filter(|c| !is_direction_mark(*c)).collect();
     title::normalized(&name).map_or_else(|| Err(title::empty_name()), Ok)
 }
 
-/// Refuses the name of another preset; case does not matter.
+/// Refuses the name of another preset than `except`, ignoring case.
 pub(super) fn refuse_taken(presets: &Presets, name: &str, except: Option<&str>) -> Result<(), Problem> {
     if is_taken(presets, name, except) {
-        refuse(format!("There is a preset “{name}” already. Choose another name."))
+        refuse(ChatReason::PresetNameTaken { name: name.to_owned() })
     } else {
         Ok(())
     }
@@ -47,21 +45,21 @@ fn is_taken(presets: &Presets, name: &str, except: Option<&str>) -> bool {
     others.into_iter().any(|preset| preset.name.to_lowercase() == folded)
 }
 
-/// The name, with a number if it is taken.
+/// The name, with a number appended if it is taken.
 pub(super) fn free(presets: &Presets, name: &str) -> String {
     if !is_taken(presets, name, None) {
         return name.to_owned();
     }
-    let short: String = name.chars().take(MAX_NAME - 8).collect();
-    let numbered = (2..=u32::MAX).map(|number| format!("{} {number}", short.trim_end()));
+    let prefix: String = name.chars().take(MAX_NAME - 8).collect();
+    let numbered = (2..=u32::MAX).map(|number| format!("{} {number}", prefix.trim_end()));
     numbered
         .into_iter()
         .find(|name| !is_taken(presets, name, None))
-        .unwrap_or(short)
+        .unwrap_or(prefix)
 }
 
-/// The name of a preset's file, without its extension, that every system takes: lower-case ASCII
-/// letters, digits and hyphens, and no name of a device.
+/// The name of a preset's file without its extension, valid on every system: lower-case ASCII
+/// letters, digits and hyphens, and no device name.
 pub fn file_stem(name: &str) -> String {
     let mut stem = String::new();
     for c in name.chars() {
@@ -80,11 +78,8 @@ pub fn file_stem(name: &str) -> String {
     }
 }
 
-fn refuse<T>(message: String) -> Result<T, Problem> {
-    Err(Problem {
-        code: ProblemCode::BadRequest,
-        message,
-    })
+fn refuse<T>(reason: ChatReason) -> Result<T, Problem> {
+    Err(Problem::new(ProblemCode::BadRequest, reason))
 }
 
 #[cfg(test)]
@@ -94,7 +89,7 @@ mod tests {
 
     #[test]
     fn any_name_becomes_a_safe_file_name() {
-        for (name, stem) in [
+        for (name, expected) in [
             ("My Preset", "my-preset"),
             ("../x", "x"),
             ("..", "preset"),
@@ -108,14 +103,14 @@ mod tests {
             (" -- ", "preset"),
             (".hidden", "hidden"),
         ] {
-            assert_eq!(file_stem(name), stem, "{name}");
+            assert_eq!(file_stem(name), expected, "{name}");
         }
         assert_eq!(file_stem(&"x".repeat(300)).len(), MAX_STEM);
     }
 
     #[test]
     fn a_name_is_bounded() {
-        assert!(checked(&"x".repeat(300)).is_err_and(|problem| problem.message.contains("not 300")));
+        assert!(checked(&"x".repeat(300)).is_err_and(|problem| problem.to_string().contains("not 300")));
         assert!(checked(" \n\u{202e} ").is_err());
         assert_eq!(checked(" a\u{202e}\u{7}b\nc ").as_deref(), Ok("ab c"));
         assert_eq!(checked("\u{1f600}").as_deref(), Ok("\u{1f600}"));

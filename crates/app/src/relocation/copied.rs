@@ -1,5 +1,5 @@
-//! The list of the files that a move has copied. Only these are deleted in the former folder: the
-//! user or a program may have put other files there since.
+//! The list of the files that a move has copied. Only these are deleted in the former folder,
+//! because the user or a program may have added other files since.
 
 use super::{copy::Contents, location};
 use crate::{inside::inside, prompt_cache, remove_path::remove_path, store};
@@ -12,7 +12,7 @@ use std::{
     time::UNIX_EPOCH,
 };
 
-/// The file in a data folder that lists what was copied from the former one.
+/// The file in a data folder that lists the files copied from the former one.
 pub(crate) const COPIED: &str = "hearth-copied.json";
 
 /// Most bytes of that file.
@@ -22,10 +22,10 @@ const MAX_BYTES: u64 = 256 << 20;
 /// nanoseconds.
 const CLOSING: u128 = 60 * 60 * 1_000_000_000;
 
-/// The list.
+/// The list of copied files, folders and links.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(super) struct Copied {
-    /// The clock of the store, which changes whenever that is opened.
+    /// The clock of the store, which changes whenever the store is opened.
     pub clock: Option<String>,
     pub files: Vec<CopiedFile>,
     /// Relative paths of symbolic links.
@@ -40,14 +40,15 @@ pub(super) struct CopiedFile {
     /// The path in the data folder.
     pub path: PathBuf,
     pub bytes: u64,
-    /// When it was changed last, in nanoseconds since 1970. `None` means that only the size counts.
+    /// Time of the last change, in nanoseconds since 1970. `None` means that only the size is
+    /// compared.
     pub modified: Option<u64>,
 }
 
 /// The time of the last change, as in [`CopiedFile::modified`].
-pub(super) fn modified(about: &fs::Metadata) -> Option<u64> {
-    let since = about.modified().ok()?.duration_since(UNIX_EPOCH).ok()?;
-    u64::try_from(since.as_nanos()).ok()
+pub(super) fn modified(metadata: &fs::Metadata) -> Option<u64> {
+    let since_epoch = metadata.modified().ok()?.duration_since(UNIX_EPOCH).ok()?;
+    u64::try_from(since_epoch.as_nanos()).ok()
 }
 
 impl Copied {
@@ -80,7 +81,7 @@ impl Copied {
         let mut copied = contents.copied();
         copied
             .files
-            .retain(|file| fs::metadata(data.join(&file.path)).is_ok_and(|about| about.len() == file.bytes));
+            .retain(|file| fs::metadata(data.join(&file.path)).is_ok_and(|metadata| metadata.len() == file.bytes));
         Ok(copied)
     }
 
@@ -99,20 +100,20 @@ impl Copied {
         }
     }
 
-    /// Deletes what was copied from the former folder, the store first, and what Hearth would make
-    /// again. Returns `false` if some of it cannot be deleted.
+    /// Deletes the copied files in the former folder, the store first, and caches that Hearth can
+    /// recreate. Returns `false` if a file cannot be deleted.
     pub(super) fn delete(&self, former: &Path) -> bool {
-        let mut is_done = true;
-        for ending in ["", "-wal", "-shm", "-archive"] {
-            is_done &= remove_path(&former.join(format!("{}{ending}", store::FILE)));
+        let mut is_deleted = true;
+        for suffix in ["", "-wal", "-shm", "-archive"] {
+            is_deleted &= remove_path(&former.join(format!("{}{suffix}", store::FILE)));
         }
         for file in self.files.iter().filter(|file| is_unchanged(former, file)) {
-            is_done &= remove_path(&former.join(&file.path));
+            is_deleted &= remove_path(&former.join(&file.path));
         }
         for link in self.links.iter().map(|link| former.join(link)) {
-            let is_link = fs::symlink_metadata(&link).is_ok_and(|about| about.is_symlink());
+            let is_link = fs::symlink_metadata(&link).is_ok_and(|metadata| metadata.is_symlink());
             if is_link && is_in_real_folder(former, &link) {
-                is_done &= remove_path(&link);
+                is_deleted &= remove_path(&link);
             }
         }
         prompt_cache::clear(former);
@@ -123,32 +124,34 @@ impl Copied {
             "hearth-restore",
             "hearth-restore-2",
         ] {
-            is_done &= remove_path(&former.join(name));
+            is_deleted &= remove_path(&former.join(name));
         }
-        // Those that have other files stay.
+        // Folders with other files are kept.
         for folder in self.folders.iter().rev().map(|folder| former.join(folder)) {
             if is_in_real_folder(former, &folder) {
                 let _ = fs::remove_dir(folder);
             }
         }
-        is_done
+        is_deleted
     }
 }
 
-/// Whether a file is the one that was copied.
+/// Whether a file is unchanged since it was copied.
 fn is_unchanged(former: &Path, file: &CopiedFile) -> bool {
     let path = former.join(&file.path);
-    let is_same = fs::symlink_metadata(&path).is_ok_and(|about| {
-        about.is_file() && about.len() == file.bytes && file.modified.is_none_or(|time| modified(&about) == Some(time))
+    let is_same = fs::symlink_metadata(&path).is_ok_and(|metadata| {
+        metadata.is_file()
+            && metadata.len() == file.bytes
+            && file.modified.is_none_or(|time| modified(&metadata) == Some(time))
     });
     is_same && is_in_real_folder(former, &path)
 }
 
-/// Whether no folder on the way to a path is a link, which may lead to the copy.
+/// Whether no folder between `former` and a path is a link, which may point to the copy.
 fn is_in_real_folder(former: &Path, path: &Path) -> bool {
     let Some(parent) = inside(path, former).and_then(Path::parent) else {
         return false;
     };
-    let real = |path: &Path| fs::canonicalize(path).ok();
-    real(former).is_some_and(|former_path| real(&former.join(parent)) == Some(former_path.join(parent)))
+    let canonical = |path: &Path| fs::canonicalize(path).ok();
+    canonical(former).is_some_and(|former_path| canonical(&former.join(parent)) == Some(former_path.join(parent)))
 }

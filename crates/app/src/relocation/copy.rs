@@ -29,7 +29,7 @@ pub(super) struct Contents {
 }
 
 impl Contents {
-    /// Lists the entries of Hearth in a data folder; the store is not among them.
+    /// Lists Hearth's entries in a data folder, except the store.
     ///
     /// # Errors
     /// A folder cannot be read.
@@ -45,27 +45,28 @@ impl Contents {
     }
 
     fn add(&mut self, data: &Path, path: &Path) -> io::Result<()> {
-        let about = fs::symlink_metadata(path)?;
+        let metadata = fs::symlink_metadata(path)?;
         let name = path.strip_prefix(data).unwrap_or(path).to_owned();
-        if about.is_dir() {
+        if metadata.is_dir() {
             self.folders.push(name);
             for entry in fs::read_dir(path)? {
                 self.add(data, &entry?.path())?;
             }
-        } else if about.is_symlink() {
+        } else if metadata.is_symlink() {
             self.links.push(name);
-        } else if about.is_file() {
-            self.bytes += about.len();
+        } else if metadata.is_file() {
+            self.bytes += metadata.len();
             self.files.push(CopiedFile {
                 path: name,
-                bytes: about.len(),
-                modified: modified(&about),
+                bytes: metadata.len(),
+                modified: modified(&metadata),
             });
         }
         Ok(())
     }
 
-    /// The list of what is copied. What cannot be written into it is not deleted later.
+    /// The list of the copied entries. Entries whose path is not UTF-8 are left out, and therefore
+    /// not deleted later.
     pub(super) fn copied(&self) -> Copied {
         let is_text = |path: &&PathBuf| path.to_str().is_some();
         Copied {
@@ -76,7 +77,7 @@ impl Contents {
         }
     }
 
-    /// The number of files and links, and one of them.
+    /// The number of files and links, and the path of one of them.
     pub(super) fn count(&self) -> (u32, Option<&Path>) {
         let mut paths = self.files.iter().map(|file| &file.path).chain(&self.links);
         let first = paths.next().map(PathBuf::as_path);
@@ -90,22 +91,22 @@ impl Contents {
             return false;
         };
         let link = to.join("hearth-link");
-        let linked = fs::hard_link(data.join(&first.path), &link).is_ok();
-        linked && fs::remove_file(link).is_ok()
+        let is_linked = fs::hard_link(data.join(&first.path), &link).is_ok();
+        is_linked && fs::remove_file(link).is_ok()
     }
 
     /// Bytes that the copy in `to` takes.
     pub(super) fn bytes_to_copy(&self, data: &Path, to: &Path) -> u64 {
-        let links = self.can_link(data, to);
+        let can_link = self.can_link(data, to);
         let copied = self
             .files
             .iter()
-            .filter(|file| !(links && file.path.starts_with(MODELS)));
+            .filter(|file| !(can_link && file.path.starts_with(MODELS)));
         copied.map(|file| file.bytes).sum()
     }
 
-    /// Copies everything from `data` to the empty folder `to`, which is renamed to `place` later.
-    /// `report` is told the bytes so far.
+    /// Copies all entries from `data` to the empty folder `to`, which is renamed to `place` later.
+    /// `report` receives the number of copied bytes.
     ///
     /// # Errors
     /// A file cannot be read or written, or an error of `report`.
@@ -116,16 +117,16 @@ impl Contents {
         place: &Path,
         report: &mut dyn FnMut(u64) -> io::Result<()>,
     ) -> io::Result<()> {
-        let links = self.can_link(data, to);
+        let can_link = self.can_link(data, to);
         for name in &self.folders {
             crate::permissions::create_private_folder(&to.join(name))?;
         }
         let mut done = 0;
         for CopiedFile { path: name, bytes, .. } in &self.files {
-            let (from, into) = (data.join(name), to.join(name));
-            let is_linked = links && name.starts_with(MODELS) && fs::hard_link(&from, &into).is_ok();
+            let (source, target) = (data.join(name), to.join(name));
+            let is_linked = can_link && name.starts_with(MODELS) && fs::hard_link(&source, &target).is_ok();
             if !is_linked {
-                copy_file(&from, &into, &mut |more| report(done + more))?;
+                copy_file(&source, &target, &mut |file_done| report(done + file_done))?;
             }
             done += bytes;
             report(done)?;
@@ -151,30 +152,30 @@ fn copy_file(from: &Path, to: &Path, report: &mut dyn FnMut(u64) -> io::Result<(
     let mut buffer = vec![0; CHUNK];
     let mut done = 0;
     loop {
-        let read = match source.read(&mut buffer) {
+        let count = match source.read(&mut buffer) {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-            read => read?,
+            result => result?,
         };
-        if read == 0 {
+        if count == 0 {
             keep_modified(from, to);
             return target.sync_all();
         }
-        target.write_all(&buffer[..read])?;
-        done += read as u64;
+        target.write_all(&buffer[..count])?;
+        done += count as u64;
         report(done)?;
     }
 }
 
-/// Keeps the time of modification, by which a deletion that is older than a file is known. Not
-/// every system lets a folder's be changed.
+/// Copies the modification time, with which later deletions are compared. Some systems cannot set
+/// it for a folder, so errors are ignored.
 fn keep_modified(from: &Path, to: &Path) {
-    let modified = fs::metadata(from).and_then(|about| about.modified());
+    let modified = fs::metadata(from).and_then(|metadata| metadata.modified());
     if let Ok(modified) = modified {
         let _ = File::open(to).and_then(|target| target.set_modified(modified));
     }
 }
 
-/// The absolute target of a link, which is in `place` if it was in `data`.
+/// Returns the absolute target of a link. A target in `data` is moved to `place`.
 fn relocated(link: &Path, data: &Path, place: &Path) -> io::Result<PathBuf> {
     let target = link.parent().unwrap_or(data).join(fs::read_link(link)?);
     // Canonical: a target with `..` may begin with the data folder and be outside of it. A broken
@@ -183,19 +184,19 @@ fn relocated(link: &Path, data: &Path, place: &Path) -> io::Result<PathBuf> {
     let data = fs::canonicalize(data)?;
     Ok(target
         .strip_prefix(&data)
-        .map_or_else(|_| target.clone(), |inside| place.join(inside)))
+        .map_or_else(|_| target.clone(), |relative| place.join(relative)))
 }
 
-/// Copies a link, which the user made, as a link.
+/// Creates a copy of the user's link.
 #[cfg(unix)]
 fn make_link(_: &Path, target: &Path, to: &Path) -> io::Result<()> {
     std::os::unix::fs::symlink(target, to)
 }
 
-/// Copies a link, which the user made, as a link. Making one may need a privilege.
+/// Creates a copy of the user's link, which may need a privilege.
 #[cfg(windows)]
 fn make_link(from: &Path, target: &Path, to: &Path) -> io::Result<()> {
-    if fs::metadata(from).is_ok_and(|about| about.is_dir()) {
+    if fs::metadata(from).is_ok_and(|metadata| metadata.is_dir()) {
         std::os::windows::fs::symlink_dir(target, to)
     } else {
         std::os::windows::fs::symlink_file(target, to)

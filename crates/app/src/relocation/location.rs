@@ -1,14 +1,15 @@
-//! Which folder the data is in: the base folder, or the one that a file in the base folder names.
+//! The location of the data: the base folder, or the folder that a file in the base folder names.
 //!
-//! The base folder is `HEARTH_DATA` or the system's folder for app data. The file is written by a
-//! rename once the data is complete in its new folder, so that a start finds either all of the old
-//! data or all of the new.
+//! The base folder is `HEARTH_DATA` or the system's folder for app data. The file is replaced
+//! atomically once the copy in the new folder is complete, so that a start uses either the complete
+//! old data or the complete new data.
 
 use crate::{
     store,
     wire::{Problem, ProblemCode},
 };
 use hearth_formats::durable;
+use hearth_protocol::DataReason;
 use serde::{Deserialize, Serialize};
 use std::{
     fs::{self, File},
@@ -19,18 +20,18 @@ use std::{
 /// The file, in the base folder.
 pub(crate) const MOVED: &str = "hearth-moved.json";
 
-/// The file in a data folder that names the folder in which the data was first.
+/// The file in a data folder that names the original data folder.
 pub(crate) const ORIGIN: &str = "hearth-origin.json";
 
-/// Most bytes of either file.
+/// Most bytes of each file.
 const MAX_BYTES: u64 = 1 << 16;
 
-/// Where the data is.
+/// The content of [`MOVED`]: the location of the data.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Moved {
     /// The data folder, an absolute path.
     pub data: PathBuf,
-    /// The folder that still has the data of before the last move.
+    /// The former data folder of the last move, which still has the old data.
     pub former: Option<PathBuf>,
 }
 
@@ -49,33 +50,32 @@ pub(crate) fn data_of(base: PathBuf) -> PathBuf {
     }
 }
 
-/// Refuses a base folder whose data is not where it was moved to: Hearth would seem empty.
+/// Checks that the data of a base folder is in the folder to which it was moved: without it, Hearth
+/// would start empty.
 ///
 /// # Errors
 /// The file is unreadable, or the folder that it names has no store.
 pub(crate) fn check(base: &Path) -> Result<(), Problem> {
-    let refuse = |what: String| Problem {
-        code: ProblemCode::Store,
-        message: format!(
-            "{what} If that data is gone for good, remove the file {}: Hearth then uses {}.",
-            base.join(MOVED).display(),
-            base.display()
-        ),
+    let (path, base_folder) = (base.join(MOVED).display().to_string(), base.display().to_string());
+    let reason = match read(base) {
+        Ok(None) => return Ok(()),
+        Ok(Some(moved)) if moved.data.join(store::FILE).is_file() => return Ok(()),
+        Ok(Some(moved)) => DataReason::MovedDataMissing {
+            folder: moved.data.display().to_string(),
+            path,
+            base: base_folder,
+        },
+        Err(error) => DataReason::MovedDataUnknown {
+            path,
+            detail: error.to_string(),
+            base: base_folder,
+        },
     };
-    match read(base) {
-        Ok(None) => Ok(()),
-        Ok(Some(moved)) if moved.data.join(store::FILE).is_file() => Ok(()),
-        Ok(Some(moved)) => Err(refuse(format!(
-            "Hearth's data was moved to {}, which is not available. Connect the drive that holds it, then start Hearth again.",
-            moved.data.display()
-        ))),
-        Err(error) => Err(refuse(format!(
-            "The file that says where Hearth's data is cannot be read: {error}."
-        ))),
-    }
+    Err(Problem::new(ProblemCode::Store, reason))
 }
 
-/// Where the data of a base folder was moved to. `None` means that it was not moved.
+/// Reads the location to which the data of a base folder was moved. `None` means that it was not
+/// moved.
 pub(super) fn read(base: &Path) -> io::Result<Option<Moved>> {
     let moved: Option<Moved> = read_file(&base.join(MOVED))?;
     match moved {
@@ -84,7 +84,7 @@ pub(super) fn read(base: &Path) -> io::Result<Option<Moved>> {
     }
 }
 
-/// Says where the data is from now on. If that is the base folder and no former folder is left, the
+/// Writes the location of the data. If it is the base folder and there is no former folder, the
 /// file is removed.
 pub(super) fn write(base: &Path, moved: &Moved) -> io::Result<()> {
     if moved.data == base && moved.former.is_none() {
@@ -94,7 +94,7 @@ pub(super) fn write(base: &Path, moved: &Moved) -> io::Result<()> {
     write_file(&base.join(MOVED), moved)
 }
 
-/// The folder in which the data of `data` was first, which ids of models depend on.
+/// The original folder of the data in `data`. Ids of models depend on it.
 pub(crate) fn origin(data: &Path) -> PathBuf {
     match read_file::<Origin>(&data.join(ORIGIN)) {
         Ok(Some(origin)) if origin.folder.is_absolute() => origin.folder,
@@ -141,7 +141,7 @@ mod tests {
         };
         write(&base, &moved).expect("written");
         assert_eq!(data_of(base.clone()), data);
-        let missing = check(&base).expect_err("no store there").message;
+        let missing = check(&base).expect_err("no store there").to_string();
         assert!(missing.contains("Connect the drive"), "{missing}");
         fs::create_dir_all(&data).expect("a folder");
         fs::write(data.join(store::FILE), "").expect("a file");
@@ -160,7 +160,7 @@ mod tests {
         for text in ["", "{", "{\"data\": \"relative\", \"former\": null}", "[1]"] {
             fs::write(folder.path().join(MOVED), text).expect("a file");
             assert_eq!(data_of(folder.path().to_owned()), folder.path());
-            let damaged = check(folder.path()).expect_err("damaged").message;
+            let damaged = check(folder.path()).expect_err("damaged").to_string();
             assert!(damaged.contains("cannot be read"), "{damaged}");
         }
     }
@@ -169,8 +169,8 @@ mod tests {
     fn the_first_folder_is_remembered_over_several_moves() {
         let folder = tempfile::tempdir().expect("a folder");
         let [first, second, third] = ["1", "2", "3"].map(|name| folder.path().join(name));
-        for name in [&first, &second, &third] {
-            fs::create_dir(name).expect("a folder");
+        for path in [&first, &second, &third] {
+            fs::create_dir(path).expect("a folder");
         }
         write_origin(&first, &second).expect("written");
         write_origin(&second, &third).expect("written");

@@ -25,6 +25,7 @@ use crate::{
 use copied::Copied;
 use copy::Contents;
 use hearth_formats::durable;
+use hearth_protocol::{DataReason, DiskContents, FormerCleanup};
 use location::Moved;
 use std::{
     fs, io,
@@ -34,11 +35,11 @@ use std::{
 /// The folder of an incomplete copy, in the new folder.
 const STAGING: &str = "hearth-arriving";
 
-/// The folder that is created in one with other files.
+/// The folder that is created in a target folder with other files.
 const SUBFOLDER: &str = "Hearth";
 
-/// Times that the files are listed and copied: one that is replaced meanwhile is gone under its
-/// temporary name.
+/// Attempts of listing and copying the files. An attempt fails if a listed temporary file was
+/// renamed meanwhile.
 const ATTEMPTS: u32 = 3;
 
 /// Names of entries in a folder that counts as empty.
@@ -68,7 +69,7 @@ impl App {
     ///
     /// # Errors
     /// The folder is not usable, has too little free space, or a run is active. Nothing was
-    /// changed, and the app goes on.
+    /// changed, and the app continues.
     pub async fn move_data(&self, folder: PathBuf) -> Result<(), Problem> {
         let in_progress = self.shared.data_work.begin(Work::Move)?;
         let cancellable = self.shared.moves.begin();
@@ -103,16 +104,13 @@ impl App {
             .await?;
         self.shut_down().await?;
         if !self.shared.downloads.ended(self.shared.shutdown_timeout).await {
-            return Err(busy("A download does not stop. Pause it, then try again."));
+            return Err(busy(DataReason::MoveWithDownload));
         }
         self.shared
             .blocking(move |shared| {
                 shared.save_deferred();
                 if !shared.live().is_empty() {
-                    return Err(busy(
-                        "An answer is not saved yet, so it would not be moved. Free some space on the disk or close the \
-                         program that uses the store, then try again.",
-                    ));
+                    return Err(busy(DataReason::MoveWithUnsavedAnswer));
                 }
                 shared.store.set_frozen(true);
                 relocate(shared, &to, cancellable)
@@ -120,17 +118,18 @@ impl App {
             .await
     }
 
-    /// Deletes the copy that stayed in the former folder of a move; other files there stay, and
-    /// those in Hearth's folders are counted.
+    /// Deletes the copy in the former folder of a move. Other files are kept, and those in Hearth's
+    /// folders are counted.
     ///
     /// # Errors
-    /// There is none, a file cannot be deleted, or Hearth was used there after the move.
+    /// There is no former folder, a file cannot be deleted, or Hearth used the folder after the
+    /// move.
     pub async fn delete_former_data(&self) -> Result<DeletedFormer, Problem> {
         self.shared.blocking(delete_former).await
     }
 }
 
-/// The copy that stayed in the former folder of the last move.
+/// The copy in the former folder of the last move.
 pub(crate) fn former(shared: &Shared) -> Option<FormerData> {
     former_folder(shared).map(|folder| FormerData {
         bytes: bytes_of(&folder),
@@ -144,14 +143,15 @@ fn former_folder(shared: &Shared) -> Option<PathBuf> {
 
 /// Bytes of Hearth's files in a data folder.
 pub(crate) fn bytes_of(data: &Path) -> u64 {
-    let store = fs::metadata(data.join(store::FILE)).map_or(0, |about| about.len());
+    let store = fs::metadata(data.join(store::FILE)).map_or(0, |metadata| metadata.len());
     Contents::from_folder(data).map_or(0, |contents| contents.bytes) + store
 }
 
+/// Returns the new data folder for a chosen folder, as in [`App::data_target`].
 fn target(shared: &Shared, folder: &Path) -> Result<PathBuf, Problem> {
     let unusable = |error: io::Error| failed(folder, &error);
     if !folder.is_absolute() {
-        return Err(refused("The new data folder has to be an absolute path."));
+        return Err(refused(DataReason::MoveToRelative));
     }
     let exists = fs::exists(folder).map_err(unusable)?;
     let is_base = fs::canonicalize(folder).ok() == fs::canonicalize(&shared.base).ok();
@@ -163,25 +163,20 @@ fn target(shared: &Shared, folder: &Path) -> Result<PathBuf, Problem> {
     let data = fs::canonicalize(&shared.data).map_err(unusable)?;
     let existing = to.ancestors().find_map(|parent| fs::canonicalize(parent).ok());
     if existing.is_some_and(|parent| parent.starts_with(&data)) {
-        return Err(refused(
-            "The data cannot be moved into the folder that it is in. Choose another folder.",
-        ));
+        return Err(refused(DataReason::MoveIntoItself));
     }
-    // A killed move may have left a folder that counts as nothing, and that is removed.
+    // A killed move may have left a staging folder, which is ignored and removed.
     if fs::canonicalize(&to).is_ok_and(|to| data.starts_with(to)) {
-        return Err(refused("The data is already in that folder. Choose another one."));
+        return Err(refused(DataReason::MoveToSame));
     }
     if fs::exists(&to).map_err(unusable)? && !is_empty(&to).map_err(unusable)? {
-        Err(refused(&format!(
-            "{} has other files. Choose an empty folder.",
-            to.display()
-        )))
+        Err(refused(DataReason::MoveToOtherFiles { folder: display(&to) }))
     } else {
         Ok(to)
     }
 }
 
-/// Whether a folder has no entries that a move would mix with.
+/// Whether a folder has no entries except [`IGNORED`].
 fn is_empty(folder: &Path) -> io::Result<bool> {
     for entry in fs::read_dir(folder)? {
         let name = entry?.file_name();
@@ -198,26 +193,26 @@ fn relocate(shared: &Shared, to: &Path, cancellable: Cancellable) -> Result<(), 
     let copied = copy_all(shared, to, &staging, cancellable);
     // Also after a failure: a partial copy takes up space.
     remove_path(&staging);
-    let placed = copied?;
+    let copied_paths = copied?;
     let moved = Moved {
         data: to.to_owned(),
         former: Some(shared.data.clone()),
     };
     match location::write(&shared.base, &moved) {
         // The file may be in place although its folder could not be synced.
-        Err(_) if location::read(&shared.base).is_ok_and(|read| read.as_ref() == Some(&moved)) => Ok(()),
+        Err(_) if location::read(&shared.base).is_ok_and(|actual| actual.as_ref() == Some(&moved)) => Ok(()),
         Err(error) => {
             // Nothing uses the copy.
-            remove_all(&placed);
+            remove_all(&copied_paths);
             Err(failed(&shared.base, &error))
         }
         Ok(()) => Ok(()),
     }
 }
 
-/// Copies the data. Returns the entries of `to` that are the copy.
+/// Copies the data. Returns the copied entries of `to`.
 fn copy_all(shared: &Shared, to: &Path, staging: &Path, cancellable: Cancellable) -> Result<Vec<PathBuf>, Problem> {
-    let at = |path: &Path| {
+    let failed_at = |path: &Path| {
         let path = path.to_owned();
         move |error: io::Error| failed(&path, &error)
     };
@@ -232,34 +227,31 @@ fn copy_all(shared: &Shared, to: &Path, staging: &Path, cancellable: Cancellable
         }
         copied = copy_files(shared, to, staging, &mut progress)?;
     }
-    let contents = copied.map_err(at(to))?;
+    let contents = copied.map_err(failed_at(to))?;
     shared.store.copy_to(&staging.join(store::FILE))?;
     let copied = Copied {
         clock: store::clock_of(staging),
         ..contents.copied()
     };
-    copied.write(staging).map_err(at(staging))?;
+    copied.write(staging).map_err(failed_at(staging))?;
     store::prepare_moved(staging, &shared.data, to)?;
-    location::write_origin(&shared.data, staging).map_err(at(staging))?;
-    durable::sync_folder(staging).map_err(at(staging))?;
+    location::write_origin(&shared.data, staging).map_err(failed_at(staging))?;
+    durable::sync_folder(staging).map_err(failed_at(staging))?;
     // The copy may have taken an hour.
-    if !is_empty(to).map_err(at(to))? {
-        return Err(refused(&format!(
-            "{} is no longer empty. Nothing was changed. Choose an empty folder.",
-            to.display()
-        )));
+    if !is_empty(to).map_err(failed_at(to))? {
+        return Err(refused(DataReason::MoveToNewFiles { folder: display(to) }));
     }
-    progress.cancellable.check().map_err(at(to))?;
-    let mut placed = Vec::new();
-    let done = place(staging, to, &mut placed);
-    if done.is_err() {
-        // Only those: another program may have put a file there meanwhile.
-        remove_all(&placed);
+    progress.cancellable.check().map_err(failed_at(to))?;
+    let mut moved_paths = Vec::new();
+    let result = move_into_place(staging, to, &mut moved_paths);
+    if result.is_err() {
+        // Other files are kept: another program may have created them meanwhile.
+        remove_all(&moved_paths);
     }
-    done.map(|()| placed).map_err(at(to))
+    result.map(|()| moved_paths).map_err(failed_at(to))
 }
 
-/// Copies all files but the store. The inner error is an error of the files.
+/// Copies all files except the store. The inner error is an I/O error of a file.
 fn copy_files(
     shared: &Shared,
     to: &Path,
@@ -272,9 +264,9 @@ fn copy_files(
         Ok(contents) => contents,
         Err(error) => return Ok(Err(error)),
     };
-    let store = fs::metadata(shared.store.path()).map_or(0, |about| about.len());
+    let store = fs::metadata(shared.store.path()).map_or(0, |metadata| metadata.len());
     let bytes = contents.bytes_to_copy(&shared.data, staging).saturating_add(store);
-    check_space(staging, bytes, "The data")?;
+    check_space(staging, bytes, DiskContents::DataFolder)?;
     progress.percent.total = contents.bytes;
     let copied = contents.copy(&shared.data, staging, to, &mut |done| progress.report(done));
     Ok(copied.map(|()| contents))
@@ -286,52 +278,50 @@ fn remove_all(paths: &[PathBuf]) {
     }
 }
 
-/// Moves the entries of the complete copy to their places, the store last.
-fn place(staging: &Path, to: &Path, placed: &mut Vec<PathBuf>) -> io::Result<()> {
+/// Moves the entries of the complete copy from the staging folder to `to`, the store last. Adds the
+/// new paths to `moved_paths`.
+fn move_into_place(staging: &Path, to: &Path, moved_paths: &mut Vec<PathBuf>) -> io::Result<()> {
     let names = fs::read_dir(staging)?.map(|entry| Ok(entry?.file_name()));
     let mut names: Vec<_> = names.collect::<io::Result<_>>()?;
     names.sort_by_key(|name| name == store::FILE);
     for name in names {
         let path = to.join(&name);
         fs::rename(staging.join(&name), &path)?;
-        placed.push(path);
+        moved_paths.push(path);
     }
     durable::sync_folder(to)
 }
 
-/// A second move would forget the copy that the last one left.
+/// Refuses a move while the former folder of the last move exists: only one former folder is
+/// recorded.
 fn refuse_with_former(shared: &Shared) -> Result<(), Problem> {
     match former_folder(shared) {
         None => Ok(()),
-        Some(former) => Err(refused(&format!(
-            "{} still has the data from before the last move. Delete it first.",
-            former.display()
-        ))),
+        Some(former) => {
+            let folder = display(&former);
+            Err(refused(DataReason::MoveWithFormer { folder }))
+        }
     }
 }
 
 fn delete_former(shared: &Shared) -> Result<DeletedFormer, Problem> {
     let moved = location::read(&shared.base).map_err(|error| failed(&shared.base, &error))?;
     let Some(former) = moved.and_then(|moved| moved.former) else {
-        return Err(refused("There is no former data folder."));
+        return Err(refused(DataReason::NoFormer));
     };
-    // Without its parent, the drive is missing.
+    // If the parent is missing too, the drive is not connected.
     let is_gone = !former.exists() && former.parent().is_some_and(Path::is_dir);
     if !former.is_dir() && !is_gone {
-        return Err(refused(&format!(
-            "{} is not available, so its data was not deleted. Connect the drive that holds it.",
-            former.display()
-        )));
+        let folder = display(&former);
+        return Err(refused(DataReason::FormerMissing { folder }));
     }
     if !is_gone && fs::canonicalize(&former).ok() == fs::canonicalize(&shared.data).ok() {
-        return Err(refused(
-            "The former data folder is the present one, so nothing was deleted.",
-        ));
+        return Err(refused(DataReason::FormerIsPresent));
     }
     store::while_closed(&former, || delete_copied(shared, &former))?;
     let (files, example) = match Contents::from_folder(&former) {
-        Ok(left) => {
-            let (files, example) = left.count();
+        Ok(remaining) => {
+            let (files, example) = remaining.count();
             (files, example.map(|path| former.join(path).display().to_string()))
         }
         Err(_) => (0, None),
@@ -343,19 +333,21 @@ fn delete_former(shared: &Shared) -> Result<DeletedFormer, Problem> {
     location::write(&shared.base, &moved).map_err(|error| failed(&shared.base, &error))?;
     remove_path(&shared.data.join(COPIED));
     if former != shared.base {
-        // The lock file; what is not Hearth's stays, and with it the folder.
+        // Removes the lock file. The folder is removed only if it is empty.
         let _ = fs::remove_file(former.join("hearth.lock")).and_then(|()| fs::remove_dir(&former));
     }
     Ok(DeletedFormer { left: files, example })
 }
 
-/// Deletes what the move has copied, unless the former folder was used since.
+/// Deletes the files that the move copied, unless the former folder was used since.
 fn delete_copied(shared: &Shared, former: &Path) -> Result<(), Problem> {
-    let by_hand = if *former == *shared.base {
-        "To free the space, delete its other files in the system's file manager, but keep hearth-moved.json, which \
-             says where the data is."
-    } else {
-        "To free the space, delete the folder in the system's file manager."
+    // A base folder must be kept, because it has the file that names the data folder.
+    let cleanup = |cleanup| {
+        if *former == *shared.base {
+            FormerCleanup::KeepPlace
+        } else {
+            cleanup
+        }
     };
     let copied = match Copied::read(&shared.data) {
         Ok(Some(copied)) => copied,
@@ -363,39 +355,29 @@ fn delete_copied(shared: &Shared, former: &Path) -> Result<(), Problem> {
         // The user deleted the former files.
         Err(_) if bytes_of(former) == 0 => Copied::default(),
         Err(error) => {
-            return Err(refused(&format!(
-                "The list of what the move has copied, {}, cannot be read: {error}. So nothing was deleted in {}. {}",
-                shared.data.join(COPIED).display(),
-                former.display(),
-                by_hand
-            )));
+            return Err(refused(DataReason::FormerListUnreadable {
+                path: display(&shared.data.join(COPIED)),
+                detail: error.to_string(),
+                folder: display(former),
+                cleanup: cleanup(FormerCleanup::DeleteFolder),
+            }));
         }
     };
     if copied.is_used_since(former, &shared.base) {
-        if *former == *shared.base {
-            return Err(refused(&format!(
-                "Hearth was used in {} after the move, so nothing was deleted there. {}",
-                former.display(),
-                by_hand
-            )));
-        }
-        return Err(refused(&format!(
-            "Hearth was used in {} after the move, so nothing was deleted there. Start Hearth with HEARTH_DATA set to \
-             it to look at that data, or delete the folder in the system's file manager.",
-            former.display()
-        )));
+        return Err(refused(DataReason::FormerUsed {
+            folder: display(former),
+            cleanup: cleanup(FormerCleanup::LookOrDelete),
+        }));
     }
     if copied.delete(former) {
         Ok(())
     } else {
-        Err(refused(&format!(
-            "Some files in {} could not be deleted. Delete them in the system's file manager.",
-            former.display()
-        )))
+        let folder = display(former);
+        Err(refused(DataReason::FormerNotDeleted { folder }))
     }
 }
 
-/// Reports progress.
+/// Reports the progress of a move.
 struct Progress<'a> {
     shared: &'a Shared,
     cancellable: Cancellable,
@@ -411,6 +393,8 @@ impl<'a> Progress<'a> {
         }
     }
 
+    /// Reports the number of copied bytes.
+    ///
     /// # Errors
     /// The move was cancelled.
     fn report(&mut self, done: u64) -> io::Result<()> {
@@ -421,33 +405,30 @@ impl<'a> Progress<'a> {
     }
 }
 
-fn busy(message: &str) -> Problem {
-    Problem {
-        code: ProblemCode::Busy,
-        message: message.to_owned(),
-    }
+fn busy(reason: DataReason) -> Problem {
+    Problem::new(ProblemCode::Busy, reason)
 }
 
-fn refused(message: &str) -> Problem {
-    Problem {
-        code: ProblemCode::BadRequest,
-        message: message.to_owned(),
-    }
+fn refused(reason: DataReason) -> Problem {
+    Problem::new(ProblemCode::BadRequest, reason)
+}
+
+fn display(path: &Path) -> String {
+    path.display().to_string()
 }
 
 /// The problem of a file or folder at which a move failed.
 fn failed(path: &Path, error: &io::Error) -> Problem {
     if is_cancelled(error) {
-        return cancelled("The move was cancelled. Nothing was changed.");
+        return cancelled(DataReason::MoveCancelled);
     }
-    Problem {
-        code: match error.kind() {
-            io::ErrorKind::StorageFull => ProblemCode::DiskFull,
-            _ => ProblemCode::FileUnreadable,
-        },
-        message: format!(
-            "The data could not be moved because of {}: {error}. Nothing was changed.",
-            path.display()
-        ),
-    }
+    let code = match error.kind() {
+        io::ErrorKind::StorageFull => ProblemCode::DiskFull,
+        _ => ProblemCode::FileUnreadable,
+    };
+    let reason = DataReason::MoveFailed {
+        path: display(path),
+        detail: error.to_string(),
+    };
+    Problem::new(code, reason)
 }

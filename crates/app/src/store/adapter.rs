@@ -26,10 +26,10 @@ pub struct Adapter {
     pub name: String,
     /// Id of its run. `None` means imported.
     pub run: Option<i64>,
-    /// Id of the base model, in the library. Empty means that it was imported or downloaded for
-    /// whatever it fits.
+    /// Id of the base model in the library. Empty means that it was imported or downloaded without
+    /// a base model.
     pub model: String,
-    /// The base model's name at that time; may be empty, too.
+    /// The base model's name at that time; may also be empty.
     pub model_name: String,
     /// File or folder.
     pub path: PathBuf,

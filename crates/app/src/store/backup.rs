@@ -40,7 +40,7 @@ impl Backup {
             connection.pragma_query_value(None, "quick_check", |row| row.get(0))
         };
         match read() {
-            Ok(found) if found == "ok" => Ok(()),
+            Ok(message) if message == "ok" => Ok(()),
             Ok(detail) => Err(StoreError::Corrupt {
                 path: self.path.clone(),
                 detail,
@@ -59,44 +59,45 @@ pub fn backups(folder: &Path) -> Vec<Backup> {
         Some(Backup { path, made_at })
     };
     let entries = fs::read_dir(folder.join(FOLDER)).into_iter().flatten().flatten();
-    let mut found: Vec<_> = entries.filter_map(backup).collect();
+    let mut backups: Vec<_> = entries.filter_map(backup).collect();
     let now = now();
-    found.sort_by_key(|backup| std::cmp::Reverse((backup.made_at <= now, backup.made_at)));
-    found
+    backups.sort_by_key(|backup| std::cmp::Reverse((backup.made_at <= now, backup.made_at)));
+    backups
 }
 
-/// Backs up a connection's store, which is in `folder`, and removes the oldest backups.
+/// Backs up the store in `folder` through a connection, and removes the oldest backups.
 ///
 /// # Errors
-/// The disk is full or the store cannot be read. Existing backups stay, and no partial one is left.
+/// The disk is full or the store cannot be read. Existing backups are kept, and no partial backup
+/// remains.
 pub(super) fn make(connection: &Connection, folder: &Path) -> Result<(), StoreError> {
-    let into = folder.join(FOLDER);
+    let backup_folder = folder.join(FOLDER);
     let failed = |source: io::Error| StoreError::Backup {
-        folder: into.clone(),
+        folder: backup_folder.clone(),
         source,
     };
-    permissions::create_private_folder(&into).map_err(failed)?;
-    for left in leftovers(&into) {
-        fs::remove_file(left).map_err(failed)?;
+    permissions::create_private_folder(&backup_folder).map_err(failed)?;
+    for path in partial_backups(&backup_folder) {
+        fs::remove_file(path).map_err(failed)?;
     }
-    let path = into.join(format!("hearth-{}.db", now()));
+    let path = backup_folder.join(format!("hearth-{}.db", now()));
     let unfinished = path.with_extension("unfinished");
-    let copied = copy(connection, &unfinished)
+    let result = copy(connection, &unfinished)
         .map_err(|error| StoreError::from_sqlite(error, &folder.join(FILE)))
         .and_then(|()| finish(&unfinished, &path).map_err(failed));
-    if copied.is_err() {
-        // It would take up scarce space.
+    if result.is_err() {
+        // A partial backup takes up space.
         let _ = fs::remove_file(&unfinished);
-        return copied;
+        return result;
     }
-    let old = backups(folder).into_iter().filter(|backup| backup.path != path);
-    for old in old.skip(MAX_BACKUPS - 1) {
+    let older = backups(folder).into_iter().filter(|backup| backup.path != path);
+    for old in older.skip(MAX_BACKUPS - 1) {
         fs::remove_file(&old.path).map_err(failed)?;
     }
     Ok(())
 }
 
-/// Copies the store in one transaction; others may read and write meanwhile.
+/// Copies the store in one transaction. Other connections may read and write meanwhile.
 pub(super) fn copy(connection: &Connection, to: &Path) -> rusqlite::Result<()> {
     connection.execute("VACUUM INTO ?1", [SqlPath(to)]).map(|_| ())
 }
@@ -107,11 +108,11 @@ fn finish(unfinished: &Path, path: &Path) -> io::Result<()> {
 }
 
 /// Partial backups of a process that was killed.
-fn leftovers(folder: &Path) -> Vec<PathBuf> {
+fn partial_backups(folder: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let paths = entries.map(|entry| entry.path());
     paths
-        .filter(|path| path.extension().is_some_and(|it| it == "unfinished"))
+        .filter(|path| path.extension().is_some_and(|extension| extension == "unfinished"))
         .collect()
 }
 
@@ -132,7 +133,7 @@ impl Store {
     pub fn back_up_daily(&self) -> Result<(), StoreError> {
         let _not_frozen_meanwhile = crate::lock::lock(&self.backing_up);
         if self.is_frozen() {
-            // It is copied; a backup would not be.
+            // The store is being copied by a move, which would not copy a new backup.
             return Ok(());
         }
         let folder = self.path.parent().unwrap_or(Path::new("."));

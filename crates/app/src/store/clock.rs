@@ -16,12 +16,12 @@ const KEY: &str = "clock";
 /// Longest gap between two openings that is trusted.
 const MAX_GAP: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
-/// The gap that a longer one counts as.
+/// The gap that is used instead of a longer one than [`MAX_GAP`].
 const DOUBTFUL_GAP: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// Forgets the saved times of a store from elsewhere that no clock shows; deletion times, which are
-/// taken from it, would overflow.
-pub(super) fn forget_if_odd(connection: &Connection) -> rusqlite::Result<()> {
+/// Removes the saved clock of a restored store if its times are out of range: deletion times, which
+/// depend on it, would overflow.
+pub(super) fn remove_if_invalid(connection: &Connection) -> rusqlite::Result<()> {
     let saved: Option<[i64; 2]> = setting::get(connection, KEY)?.and_then(|text| serde_json::from_str(&text).ok());
     if saved.is_some_and(|times| times.iter().any(|time| !(0..=MAX_FOREIGN_ID).contains(time))) {
         connection.execute("DELETE FROM setting WHERE key = ?1", [KEY])?;
@@ -45,16 +45,16 @@ pub(super) struct Clock {
 }
 
 impl Clock {
-    /// Starts the clock. `wall`: the system time in milliseconds since 1970.
+    /// Starts the clock. `wall` is the system time in milliseconds since 1970.
     pub fn open(connection: &Connection, wall: i64) -> rusqlite::Result<Self> {
         let saved = setting::get(connection, KEY)?;
         let saved: Option<[i64; 2]> = saved.and_then(|text| serde_json::from_str(&text).ok());
-        let at_opening = saved.map_or(wall, |[saved_wall, saved_own]| {
+        let at_opening = saved.map_or(wall, |[saved_wall, saved_clock]| {
             let gap = match wall.saturating_sub(saved_wall).max(0) {
                 gap if gap > MAX_GAP.as_millis() as i64 => DOUBTFUL_GAP.as_millis() as i64,
                 gap => gap,
             };
-            saved_own.saturating_add(gap)
+            saved_clock.saturating_add(gap)
         });
         let clock = Self {
             opened: Instant::now(),
@@ -64,14 +64,14 @@ impl Clock {
         Ok(clock)
     }
 
-    /// Monotonic milliseconds; those since 1970 unless a clock jumped or the machine was suspended
-    /// while the store was open.
+    /// Monotonic time in milliseconds. It is the time since 1970, unless the system clock jumped or
+    /// the machine was suspended while the store was open.
     pub fn now(&self) -> i64 {
-        let since = i64::try_from(self.opened.elapsed().as_millis()).unwrap_or(i64::MAX);
-        self.at_opening.saturating_add(since)
+        let elapsed = i64::try_from(self.opened.elapsed().as_millis()).unwrap_or(i64::MAX);
+        self.at_opening.saturating_add(elapsed)
     }
 
-    /// Saves the present time.
+    /// Saves the current time.
     pub fn save(&self, connection: &Connection, wall: i64) -> rusqlite::Result<()> {
         setting::set(connection, KEY, &format!("[{wall},{}]", self.now()))
     }
@@ -101,9 +101,9 @@ mod tests {
             (i64::MAX, DAY),
         ] {
             expected += passed;
-            let own = Clock::open(&connection, wall).unwrap().at_opening;
-            assert!((expected..expected + 60_000).contains(&own), "{wall}");
-            expected = own;
+            let actual = Clock::open(&connection, wall).unwrap().at_opening;
+            assert!((expected..expected + 60_000).contains(&actual), "{wall}");
+            expected = actual;
         }
     }
 }

@@ -69,7 +69,7 @@ pub struct Conversation {
     pub tags: Vec<String>,
 }
 
-/// A folder that is deleted is none.
+/// The columns of [`Conversation`]. A deleted folder counts as no folder.
 const COLUMNS: &str = "id, title, created_at, updated_at, model, system_prompt, leaf, adapters, pinned, settings,
     (SELECT f.id FROM folder f WHERE f.id = conversation.folder AND f.deleted_at IS NULL),
     (SELECT group_concat(tag.name, char(10)) FROM tag WHERE tag.conversation = conversation.id)";
@@ -91,7 +91,7 @@ fn row(row: &Row<'_>) -> rusqlite::Result<Conversation> {
     })
 }
 
-/// Tags have no line breaks.
+/// Splits joined tags, which contain no line breaks.
 fn tags(joined: Option<String>) -> Vec<String> {
     let mut tags: Vec<String> = joined
         .iter()
@@ -185,7 +185,7 @@ pub struct Known {
     pub deleted: bool,
 }
 
-/// The conversation with an origin; of several, one that is not deleted.
+/// The conversation with an origin. Of several, one that is not deleted is preferred.
 pub fn by_origin(connection: &Connection, origin: &str) -> rusqlite::Result<Option<Known>> {
     connection
         .prepare_cached(

@@ -1,4 +1,4 @@
-//! Downloads: what was asked for and how far it came. The bytes lie in the folder of downloads.
+//! Downloads: their sources and states. The bytes are in the download folder.
 
 use super::changed;
 use rusqlite::{Connection, OptionalExtension, Row, params};
@@ -37,7 +37,7 @@ pub struct Download {
     pub source: String,
     /// Display name.
     pub name: String,
-    /// Its files as JSON, once the hub was asked.
+    /// Its files as JSON. `None` means that the hub has not listed them yet.
     pub remote: Option<String>,
     /// State.
     pub state: State,
@@ -88,7 +88,7 @@ pub fn get(connection: &Connection, id: i64) -> rusqlite::Result<Option<Download
         .optional()
 }
 
-/// Queues a download; one of the same source is queued again. Returns its id.
+/// Queues a download. A download from the same source is queued again. Returns its id.
 pub fn queue(connection: &Connection, source: &str, name: &str, now: i64) -> rusqlite::Result<i64> {
     connection
         .prepare_cached(
@@ -98,7 +98,7 @@ pub fn queue(connection: &Connection, source: &str, name: &str, now: i64) -> rus
         .query_row(params![source, name, now], |row| row.get(0))
 }
 
-/// Sets what the hub said. Returns `false` if the download was removed.
+/// Sets the name and the files that the hub listed. Returns `false` if the download was removed.
 pub fn set_remote(connection: &Connection, id: i64, name: &str, remote: &str) -> rusqlite::Result<bool> {
     let sql = "UPDATE download SET name = ?2, remote = ?3 WHERE id = ?1";
     changed(connection, sql, &[&id, &name, &remote])

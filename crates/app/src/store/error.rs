@@ -1,18 +1,17 @@
 //! Errors of the store.
 
 use crate::wire::{Problem, ProblemCode};
+use hearth_protocol::{DataReason, StoreFault};
 use rusqlite::ErrorCode;
 use std::{
-    io,
+    fmt, io,
     path::{Path, PathBuf},
 };
 
-/// An error of opening, reading or writing the store.
-#[derive(Debug, thiserror::Error)]
+/// An error of opening, reading or writing the store. Its `Display` is its problem's.
+#[derive(Debug)]
 pub enum StoreError {
     /// The data folder is not usable.
-    #[error("Hearth cannot store its data in {}: {source}. Check that the folder is writable, or set HEARTH_DATA to \
-        another one.", .folder.display())]
     Folder {
         /// The folder.
         folder: PathBuf,
@@ -20,11 +19,8 @@ pub enum StoreError {
         source: io::Error,
     },
     /// Another Hearth has the store open.
-    #[error("Another Hearth is already using {}. Use that one, or close it first.", .0.display())]
     InUse(PathBuf),
     /// Written by a newer Hearth.
-    #[error("Your conversations in {} were last opened by a newer Hearth (their format is {found}, this Hearth \
-        supports up to {known}). Install the newer Hearth again; the file is unchanged.", .path.display())]
     Newer {
         /// The file.
         path: PathBuf,
@@ -33,52 +29,44 @@ pub enum StoreError {
         /// The newest supported schema version.
         known: i64,
     },
-    /// The file is corrupt, or another program's.
-    #[error("The file of your conversations, {}, is corrupt ({detail}). Restart Hearth: it offers to restore a backup \
-        or to recover the readable rows.", .path.display())]
+    /// The file is corrupt.
     Corrupt {
         /// The file.
         path: PathBuf,
         /// SQLite's error.
         detail: String,
     },
-    /// Not as Hearth writes it, although it is not corrupt.
-    #[error("It is not a store as Hearth writes it: {0}.")]
-    Foreign(String),
+    /// The file is a database of another program.
+    OtherProgram {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The store is not corrupt, but Hearth did not write it.
+    Foreign(StoreFault),
     /// The backup before a migration failed; nothing was changed.
-    #[error("Hearth could not back up your conversations to {}, which it does before changing their format: {source}. \
-        Nothing was changed. Check the free disk space and that the folder is writable.", .folder.display())]
     Backup {
-        /// Where to.
+        /// The folder of backups.
         folder: PathBuf,
         /// Why.
         source: io::Error,
     },
     /// The disk is full.
-    #[error("The disk that holds {} is full: free some space, then try again. Nothing that was saved before is \
-        lost.", .path.display())]
     DiskFull {
         /// The file.
         path: PathBuf,
     },
-    /// Another process holds it.
-    #[error("Another program is using the file of your conversations, {}. Close it or wait until it is done, then try \
-        again.", .path.display())]
+    /// Another process has locked it.
     Busy {
         /// The file.
         path: PathBuf,
     },
     /// A thread of this process has a transaction.
-    #[error("Hearth is writing to its store. Wait a moment, then try again.")]
     Occupied,
     /// The data folder is being moved.
-    #[error("Hearth's data is being moved to another folder. Wait until that is done, then try again.")]
     Frozen,
-    /// Something else.
-    #[error("Your conversations could not be read or written: {source}.")]
+    /// Another error of SQLite.
     Sqlite {
         /// SQLite's error.
-        #[from]
         source: rusqlite::Error,
     },
 }
@@ -106,25 +94,76 @@ impl StoreError {
             Self::InUse(_) => ProblemCode::AlreadyRunning,
             Self::Foreign(_) => ProblemCode::DataInvalid,
             Self::Newer { .. } => ProblemCode::StoreNewer,
-            Self::Corrupt { .. } => ProblemCode::StoreCorrupt,
+            Self::Corrupt { .. } | Self::OtherProgram { .. } => ProblemCode::StoreCorrupt,
             Self::DiskFull { .. } => ProblemCode::DiskFull,
         }
     }
 
-    /// The same, once the path is known.
+    /// The error's reason.
+    fn reason(&self) -> DataReason {
+        let display = |path: &Path| path.display().to_string();
+        match self {
+            Self::Folder { folder, source } => DataReason::FolderUnusable {
+                folder: display(folder),
+                detail: source.to_string(),
+            },
+            Self::InUse(folder) => DataReason::InUse {
+                folder: display(folder),
+            },
+            Self::Newer { path, found, known } => DataReason::StoreNewer {
+                path: display(path),
+                found: *found,
+                known: *known,
+            },
+            Self::Corrupt { path, detail } => DataReason::StoreCorrupt {
+                path: display(path),
+                detail: detail.clone(),
+            },
+            Self::OtherProgram { path } => DataReason::StoreOfOtherProgram { path: display(path) },
+            Self::Foreign(fault) => DataReason::StoreForeign { fault: fault.clone() },
+            Self::Backup { folder, source } => DataReason::MigrationBackupFailed {
+                folder: display(folder),
+                detail: source.to_string(),
+            },
+            Self::DiskFull { path } => DataReason::StoreDiskFull { path: display(path) },
+            Self::Busy { path } => DataReason::StoreBusy { path: display(path) },
+            Self::Occupied => DataReason::StoreOccupied,
+            Self::Frozen => DataReason::StoreFrozen,
+            Self::Sqlite { source } => DataReason::StoreFailed {
+                detail: source.to_string(),
+            },
+        }
+    }
+
+    fn problem(&self) -> Problem {
+        Problem::new(self.code(), self.reason())
+    }
+
+    /// Classifies an error of SQLite for the store at `path`.
     pub(super) fn at(self, path: &Path) -> Self {
         match self {
             Self::Sqlite { source } => Self::from_sqlite(source, path),
-            other => other,
+            error => error,
         }
+    }
+}
+
+impl fmt::Display for StoreError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.problem())
+    }
+}
+
+impl std::error::Error for StoreError {}
+
+impl From<rusqlite::Error> for StoreError {
+    fn from(source: rusqlite::Error) -> Self {
+        Self::Sqlite { source }
     }
 }
 
 impl From<StoreError> for Problem {
     fn from(error: StoreError) -> Self {
-        Self {
-            code: error.code(),
-            message: error.to_string(),
-        }
+        error.problem()
     }
 }

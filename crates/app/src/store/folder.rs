@@ -1,5 +1,5 @@
 //! Folders of conversations, and tags. Deleting a folder only marks it, so that it can be restored
-//! with its conversations; meanwhile these are in no folder.
+//! with its conversations, which have no folder meanwhile.
 
 use super::changed;
 use rusqlite::{Connection, OptionalExtension, Row, params};
@@ -60,7 +60,7 @@ pub fn get(connection: &Connection, id: i64) -> rusqlite::Result<Option<Folder>>
         .optional()
 }
 
-/// The folder of a conversation, unless that is deleted.
+/// The folder of a conversation, unless the folder is deleted.
 pub fn of_conversation(connection: &Connection, conversation: i64) -> rusqlite::Result<Option<Folder>> {
     connection
         .prepare_cached(
@@ -79,7 +79,7 @@ pub fn create(connection: &Connection, name: &str, now: i64) -> rusqlite::Result
     Ok(connection.last_insert_rowid())
 }
 
-/// Changes everything of a row. Returns `false` if it does not exist.
+/// Updates all fields of a row. Returns `false` if it does not exist.
 pub fn update(connection: &Connection, folder: &Folder) -> rusqlite::Result<bool> {
     let sql = "UPDATE folder SET name = ?2, system_prompt = ?3, settings = ?4 WHERE id = ?1 AND deleted_at IS NULL";
     let Folder {
@@ -103,7 +103,8 @@ pub fn restore(connection: &Connection, id: i64) -> rusqlite::Result<bool> {
     changed(connection, sql, params![id])
 }
 
-/// Removes folders deleted before a time; their conversations are in none. Returns their number.
+/// Removes folders deleted before a time. Their conversations are kept. Returns the number of
+/// folders.
 pub fn purge(connection: &Connection, before: i64) -> rusqlite::Result<usize> {
     connection
         .prepare_cached("DELETE FROM folder WHERE deleted_at < ?1")?

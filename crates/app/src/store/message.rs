@@ -1,7 +1,7 @@
 //! Messages: nodes of trees by their parents' ids.
 
 use super::{changed, message_parts};
-use hearth_protocol::{DraftStats, LeftOut, Part, Role, text_of};
+use hearth_protocol::{DraftStats, DroppedTurns, Part, Role, text_of};
 use rusqlite::{Connection, OptionalExtension, Row, params, types::Type};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use ts_rs::TS;
@@ -54,7 +54,7 @@ pub enum State {
     /// Stopped.
     Stopped,
     /// Truncated; the reason as a word of the caller.
-    Cut(String),
+    Truncated(String),
     /// Failed; the problem as the caller's JSON.
     Failed(String),
 }
@@ -65,8 +65,8 @@ impl State {
             Self::Complete => ("complete", None),
             Self::Unfinished => ("unfinished", None),
             Self::Stopped => ("stopped", None),
-            Self::Cut(why) => ("cut", Some(why)),
-            Self::Failed(why) => ("failed", Some(why)),
+            Self::Truncated(reason) => ("cut", Some(reason)),
+            Self::Failed(problem) => ("failed", Some(problem)),
         }
     }
 }
@@ -83,7 +83,7 @@ pub struct Stats {
     pub cached_tokens: u32,
     /// Generated tokens.
     pub tokens: u32,
-    /// Speed of decoding, in tokens per second.
+    /// The decode speed in tokens per second.
     #[serde(alias = "tokens_per_second")]
     pub tokens_per_second: f64,
     /// Prefill speed in tokens per second, cached tokens excluded.
@@ -101,8 +101,8 @@ pub struct Stats {
     /// the row was written by a version without drafts.
     #[serde(default)]
     pub draft: Option<DraftStats>,
-    /// Time from the first token of its thought to the first of its text, in seconds. `None` means
-    /// that it did not think, or that the row was written by a version that did not measure it.
+    /// Time from the first thinking token to the first text token, in seconds. `None` means that
+    /// there was no thinking, or that the row was written by a version that did not measure it.
     #[serde(default)]
     pub thinking_seconds: Option<f64>,
 }
@@ -128,8 +128,8 @@ pub struct Message {
     pub model: Option<String>,
     /// Speed and token counts.
     pub stats: Option<Stats>,
-    /// Turns left out of the prompt.
-    pub left_out: Option<LeftOut>,
+    /// Turns dropped from the prompt.
+    pub dropped: Option<DroppedTurns>,
     /// Applied adapters, as the caller's JSON.
     pub adapters: Option<String>,
     /// Id of the next answer of its comparison. The last answer has the id of the first one.
@@ -143,7 +143,7 @@ pub struct Message {
     /// Whether the user wrote it, or its beginning.
     pub edited: bool,
     /// The model and settings that are not its conversation's, as the caller's JSON.
-    pub own: Option<String>,
+    pub overrides: Option<String>,
 }
 
 impl Message {
@@ -172,21 +172,21 @@ fn row(row: &Row<'_>) -> rusqlite::Result<Message> {
         state: match row.get_ref(5)?.as_str()? {
             "complete" => State::Complete,
             "unfinished" => State::Unfinished,
-            "cut" => State::Cut(detail),
+            "cut" => State::Truncated(detail),
             "failed" => State::Failed(detail),
             _ => State::Stopped,
         },
         created_at: row.get(7)?,
         model: row.get(8)?,
         stats: json(row, 9)?,
-        left_out: json(row, 10)?,
+        dropped: json(row, 10)?,
         adapters: row.get(11)?,
         comparison: row.get(12)?,
         better: row.get(13)?,
         rating: row.get(14)?,
         settings: row.get(16)?,
         edited: row.get(17)?,
-        own: row.get(18)?,
+        overrides: row.get(18)?,
     })
 }
 
@@ -242,7 +242,7 @@ pub fn branch(connection: &Connection, leaf: i64) -> rusqlite::Result<Vec<Messag
         .collect()
 }
 
-/// The newest leaf below a message: its newest child, that one's newest child and so on.
+/// The leaf that is reached from a message by its newest child, the child's newest child and so on.
 pub fn newest_leaf(connection: &Connection, message: i64) -> rusqlite::Result<i64> {
     let mut newest_child = connection.prepare_cached("SELECT max(id) FROM message WHERE parent = ?1 AND id > ?1")?;
     let mut leaf = message;
@@ -272,7 +272,7 @@ pub struct New<'a> {
     /// Whether the user wrote it, although it is an answer.
     pub edited: bool,
     /// The model and settings that are not its conversation's, as the caller's JSON.
-    pub own: Option<&'a str>,
+    pub overrides: Option<&'a str>,
     /// Milliseconds since 1970.
     pub created_at: i64,
 }
@@ -298,7 +298,7 @@ pub fn create(connection: &Connection, new: New<'_>) -> rusqlite::Result<Message
             message_parts::column(&new.parts),
             new.model,
             new.edited,
-            new.own
+            new.overrides
         ])?;
     Ok(Message {
         id: connection.last_insert_rowid(),
@@ -310,14 +310,14 @@ pub fn create(connection: &Connection, new: New<'_>) -> rusqlite::Result<Message
         created_at: new.created_at,
         model: new.model.map(str::to_owned),
         stats: None,
-        left_out: None,
+        dropped: None,
         adapters: new.adapters.map(str::to_owned),
         comparison: None,
         better: false,
         rating: None,
         settings: None,
         edited: new.edited,
-        own: new.own.map(str::to_owned),
+        overrides: new.overrides.map(str::to_owned),
     })
 }
 
@@ -340,14 +340,14 @@ pub fn import(connection: &Connection, message: &Message) -> rusqlite::Result<i6
             message.created_at,
             message.model,
             to_json(message.stats.as_ref())?,
-            to_json(message.left_out.as_ref())?,
+            to_json(message.dropped.as_ref())?,
             message.adapters,
             message.better,
             message.rating,
             message_parts::column(&message.parts),
             message.settings,
             message.edited,
-            message.own
+            message.overrides
         ])?;
     Ok(connection.last_insert_rowid())
 }
@@ -359,7 +359,7 @@ pub fn has_replies(connection: &Connection, id: i64) -> rusqlite::Result<bool> {
         .query_row(params![id], |row| row.get(0))
 }
 
-/// Saves a message's parts, state, model, stats, left-out turns and settings.
+/// Saves a message's parts, state, model, stats, dropped turns and settings.
 pub fn save(connection: &Connection, message: &Message) -> rusqlite::Result<()> {
     let (state, detail) = message.state.columns();
     connection
@@ -375,7 +375,7 @@ pub fn save(connection: &Connection, message: &Message) -> rusqlite::Result<()> 
             detail,
             message.model,
             to_json(message.stats.as_ref())?,
-            to_json(message.left_out.as_ref())?,
+            to_json(message.dropped.as_ref())?,
             message_parts::column(&message.parts),
             message.settings
         ])?;
@@ -406,17 +406,17 @@ pub fn compared(connection: &Connection, id: i64) -> rusqlite::Result<Vec<i64>> 
         .collect()
 }
 
-/// Votes for one answer of these, or withdraws the vote.
+/// Votes for one of the compared answers, or withdraws the vote.
 pub fn vote(connection: &Connection, compared: &[i64], id: i64, better: bool) -> rusqlite::Result<()> {
     let mut update = connection.prepare_cached("UPDATE message SET better = ?2 WHERE id = ?1")?;
-    for one in compared {
-        update.execute(params![one, better && *one == id])?;
+    for answer in compared {
+        update.execute(params![answer, better && *answer == id])?;
     }
     Ok(())
 }
 
-/// Of every comparison with a vote, the adapters of the better answer and of each other one with
-/// the same model and settings, as the caller's JSON.
+/// For every comparison with a vote, the adapters of the better answer and of each other answer
+/// with the same model and settings, as the caller's JSON.
 pub fn votes(connection: &Connection) -> rusqlite::Result<Vec<(Option<String>, Option<String>)>> {
     connection
         .prepare_cached(
@@ -433,12 +433,12 @@ pub fn votes(connection: &Connection) -> rusqlite::Result<Vec<(Option<String>, O
         .collect()
 }
 
-/// The message after which a branch goes on: its last one, or instead of an answer of a comparison
-/// that says nothing the first one that says something.
+/// The message after which a branch continues: its last one. If that is an empty answer of a
+/// comparison, the first answer with content.
 pub fn end_of_branch(connection: &Connection, leaf: i64) -> rusqlite::Result<i64> {
-    let mut says = connection.prepare_cached("SELECT content != '' FROM message WHERE id = ?1")?;
+    let mut has_content = connection.prepare_cached("SELECT content != '' FROM message WHERE id = ?1")?;
     for id in std::iter::once(leaf).chain(compared(connection, leaf)?) {
-        if says.query_row(params![id], |row| row.get(0)).optional()? == Some(true) {
+        if has_content.query_row(params![id], |row| row.get(0)).optional()? == Some(true) {
             return Ok(id);
         }
     }

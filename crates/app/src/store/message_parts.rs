@@ -1,5 +1,5 @@
-//! The parts of a message in its row. The column `content` has the text of all parts, for the
-//! search; the column `parts` has them as JSON, and is empty if the message is one text.
+//! The columns for the parts of a message. `content` has the text of all parts, for the search.
+//! `parts` has them as JSON, and is NULL if the message is one text.
 
 use hearth_protocol::Part;
 

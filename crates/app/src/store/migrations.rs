@@ -79,10 +79,7 @@ pub(super) fn check(connection: &Connection, path: &Path) -> Result<(), StoreErr
     let id: i64 = connection.pragma_query_value(None, "application_id", |row| row.get(0))?;
     let tables: i64 = connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
     if id != APPLICATION_ID && tables > 0 {
-        return Err(StoreError::Corrupt {
-            path: path.to_owned(),
-            detail: "it is another program's".to_owned(),
-        });
+        return Err(StoreError::OtherProgram { path: path.to_owned() });
     }
     let (found, known) = (version(connection)?, MIGRATIONS.len() as i64);
     if found > known {

@@ -2,8 +2,8 @@
 //! one SQLite file.
 //!
 //! Each table has a module with its migration, row type, reads and writes. A use case runs one
-//! transaction through [`Store::write`]. An open store is locked: two apps never write to the same
-//! one.
+//! transaction through [`Store::write`]. An open store is locked, so that two apps never write to
+//! it.
 
 pub mod adapter;
 pub mod answer_tokens;
@@ -59,15 +59,14 @@ pub const FILE: &str = "hearth.db";
 /// The lock file, locked while the store is open.
 const LOCK: &str = "hearth.lock";
 
-/// The highest id of a row, and time: the page counts in the integers of JavaScript.
+/// Highest id and time, within the exact integers of JavaScript, which the window uses.
 pub(crate) const MAX_ID: i64 = 1 << 52;
 
-/// The highest id or time that is taken over from elsewhere: those that follow are up to
-/// [`MAX_ID`].
+/// Highest id or time in a restored store. It is below [`MAX_ID`], so that new ids can follow.
 pub(crate) const MAX_FOREIGN_ID: i64 = MAX_ID - (1 << 48);
 
-/// The highest number of a folder that is taken for a run's: a folder of any name may be in a
-/// backup, and the next run has a higher number.
+/// Highest number of a folder that counts as a run's. A backup may contain a folder with any
+/// number, and the next run gets a higher one.
 pub(crate) const MAX_RUN_FOLDER: i64 = 1 << 40;
 
 /// Time in which a deleted conversation or dataset can be restored.
@@ -85,8 +84,8 @@ const OPEN_MARK: &[u8] = b"open";
 
 /// Milliseconds since 1970.
 pub fn now() -> i64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
+    let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since_epoch.as_millis()).unwrap_or(i64::MAX)
 }
 
 /// An open store.
@@ -121,10 +120,10 @@ impl Store {
         let mut lock = lock(folder)?;
         let path = folder.join(FILE);
         // SQLite gives its log files the same permissions.
-        let private = [LOCK, FILE]
+        let result = [LOCK, FILE]
             .iter()
             .try_for_each(|name| permissions::create_private_file(&folder.join(name)));
-        private.map_err(|source| StoreError::Folder {
+        result.map_err(|source| StoreError::Folder {
             folder: folder.to_owned(),
             source,
         })?;
@@ -133,8 +132,8 @@ impl Store {
         let mut connection = connect::open(&path).map_err(|error| StoreError::from_sqlite(error, &path))?;
         // A corrupt store stays unchanged: its log is not checkpointed on close.
         let skip_checkpoint = |connection: &Connection, skip: bool| {
-            let set = connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, skip);
-            set.map_err(|error| StoreError::from_sqlite(error, &path))
+            let result = connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, skip);
+            result.map_err(|error| StoreError::from_sqlite(error, &path))
         };
         skip_checkpoint(&connection, true)?;
         let clock = prepare(&mut connection, folder, &path, clean).map_err(|error| error.at(&path))?;
@@ -172,8 +171,8 @@ impl Store {
         self.transact(TransactionBehavior::Immediate, writes)
     }
 
-    /// Like [`Store::write`], for writes that are retried: waits for a moment only, for other
-    /// processes and threads.
+    /// Like [`Store::write`], for writes that are retried: waits only briefly for other processes
+    /// and threads.
     ///
     /// # Errors
     /// [`StoreError::Busy`] if another process locks the store, and [`StoreError::Occupied`] if a
@@ -182,32 +181,31 @@ impl Store {
         &self,
         writes: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<T>,
     ) -> Result<T, StoreError> {
-        let until = Instant::now() + SHORT_BUSY_TIMEOUT;
+        let deadline = Instant::now() + SHORT_BUSY_TIMEOUT;
         let mut connection = loop {
             match self.connection.try_lock() {
                 Ok(connection) => break connection,
                 // As in `connection`.
-                Err(TryLockError::Poisoned(held)) => break held.into_inner(),
-                Err(TryLockError::WouldBlock) if Instant::now() < until => thread::sleep(SHORT_BUSY_TIMEOUT / 10),
+                Err(TryLockError::Poisoned(error)) => break error.into_inner(),
+                Err(TryLockError::WouldBlock) if Instant::now() < deadline => thread::sleep(SHORT_BUSY_TIMEOUT / 10),
                 Err(TryLockError::WouldBlock) => {
                     return Err(StoreError::Occupied);
                 }
             }
         };
         let set_timeout = |connection: &Connection, busy_timeout| {
-            let set = connection.busy_timeout(busy_timeout);
-            set.map_err(|error| StoreError::from_sqlite(error, &self.path))
+            let result = connection.busy_timeout(busy_timeout);
+            result.map_err(|error| StoreError::from_sqlite(error, &self.path))
         };
         set_timeout(&connection, SHORT_BUSY_TIMEOUT)?;
-        let written = self.run(&mut connection, TransactionBehavior::Immediate, writes);
+        let result = self.run(&mut connection, TransactionBehavior::Immediate, writes);
         set_timeout(&connection, self.busy_timeout())?;
-        written
+        result
     }
 
-    /// Whether writes are refused with [`StoreError::Frozen`], because what is written would be
-    /// lost.
+    /// Sets whether writes fail with [`StoreError::Frozen`], because they would be lost.
     pub(crate) fn set_frozen(&self, is_frozen: bool) {
-        // Behind the locks: no backup and no write is under way once it is set.
+        // The locks are held so that no backup and no write is in progress once the flag is set.
         let _no_backup = is_frozen.then(|| crate::lock::lock(&self.backing_up));
         let _connection = self.connection();
         self.is_frozen.store(is_frozen, Ordering::SeqCst);
@@ -222,13 +220,13 @@ impl Store {
         Duration::from_millis(self.busy_timeout.load(Ordering::Relaxed))
     }
 
-    /// Sets how long a transaction waits for a lock of another process; 5 seconds by default.
+    /// Sets the longest wait of a transaction for a lock of another process; 5 seconds by default.
     ///
     /// # Errors
     /// An error of SQLite.
     pub fn set_busy_timeout(&self, busy_timeout: Duration) -> Result<(), StoreError> {
-        let set = self.connection().busy_timeout(busy_timeout);
-        set.map_err(|error| StoreError::from_sqlite(error, &self.path))?;
+        let result = self.connection().busy_timeout(busy_timeout);
+        result.map_err(|error| StoreError::from_sqlite(error, &self.path))?;
         self.busy_timeout
             .store(busy_timeout.as_millis() as u64, Ordering::Relaxed);
         Ok(())
@@ -292,7 +290,8 @@ impl Drop for Store {
             // The mark stays in the lock file, so that the next start checks the whole store.
             return;
         }
-        // A frozen store was copied: by its clock it is known that it was not opened since.
+        // A frozen store was copied. Its clock stays unchanged, which shows that it was not opened
+        // since.
         if !self.is_frozen()
             && let Err(error) = self.clock.save(&self.connection(), now())
         {
@@ -327,11 +326,11 @@ fn prepare(connection: &mut Connection, folder: &Path, path: &Path, clean: bool)
     // Before any write, so that another program's file stays unchanged.
     migrations::check(connection, path)?;
     if !clean {
-        let found: String = connection.pragma_query_value(None, "quick_check", |row| row.get(0))?;
-        if found != "ok" {
+        let message: String = connection.pragma_query_value(None, "quick_check", |row| row.get(0))?;
+        if message != "ok" {
             return Err(StoreError::Corrupt {
                 path: path.to_owned(),
-                detail: found,
+                detail: message,
             });
         }
     }
@@ -363,11 +362,11 @@ fn changed(connection: &Connection, sql: &str, values: &[&dyn rusqlite::ToSql]) 
     Ok(connection.prepare_cached(sql)?.execute(values)? > 0)
 }
 
-/// How long to wait for the lock of another process, which may be closing: a user who closes Hearth
-/// and opens it at once must not be refused.
+/// Time limit for the lock of another process, which may be closing. A user may close Hearth and
+/// open it again at once.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// How often the lock is tried.
+/// Interval between attempts to lock the file.
 const LOCK_INTERVAL: Duration = Duration::from_millis(25);
 
 fn lock(folder: &Path) -> Result<File, StoreError> {
@@ -382,11 +381,11 @@ fn lock(folder: &Path) -> Result<File, StoreError> {
         .truncate(false)
         .open(folder.join(LOCK))
         .map_err(failed)?;
-    let until = Instant::now() + LOCK_TIMEOUT;
+    let deadline = Instant::now() + LOCK_TIMEOUT;
     loop {
         match file.try_lock() {
             Ok(()) => return Ok(file),
-            Err(fs::TryLockError::WouldBlock) if Instant::now() < until => thread::sleep(LOCK_INTERVAL),
+            Err(fs::TryLockError::WouldBlock) if Instant::now() < deadline => thread::sleep(LOCK_INTERVAL),
             Err(fs::TryLockError::WouldBlock) => return Err(StoreError::InUse(folder.to_owned())),
             Err(fs::TryLockError::Error(error)) => return Err(failed(error)),
         }
@@ -398,7 +397,8 @@ fn has_open_mark(lock: &mut File) -> bool {
     lock.read_to_end(&mut text).is_ok() && text == OPEN_MARK
 }
 
-/// Writes the mark, best effort: a stale one costs one check of the store at the next start.
+/// Writes the mark. An error is only logged: a stale mark costs one check of the store at the next
+/// start.
 fn set_mark(lock: &mut File, text: &[u8]) {
     let write = |lock: &mut File| {
         lock.set_len(0)?;

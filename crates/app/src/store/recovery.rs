@@ -44,8 +44,8 @@ impl Store {
         replace_store(folder, &|staging| {
             // A copy is read, so that SQLite does not change the corrupt file.
             let old = staging.join("old.db");
-            for ending in ["", "-wal"] {
-                let (from, to) = (with_ending(&folder.join(FILE), ending), with_ending(&old, ending));
+            for suffix in ["", "-wal"] {
+                let (from, to) = (with_suffix(&folder.join(FILE), suffix), with_suffix(&old, suffix));
                 if from.exists() {
                     fs::copy(from, to).map_err(in_folder(folder))?;
                 }
@@ -60,10 +60,10 @@ impl Store {
     /// Copies the readable rows of another store's tables.
     fn copy_readable(&self, other: &Path) -> rusqlite::Result<()> {
         let connection = self.connection();
-        // A referenced row may be lost.
+        // Foreign keys are off because referenced rows may be lost.
         connection.pragma_update(None, "foreign_keys", false)?;
         if connection.execute("ATTACH ?1 AS old", [SqlPath(other)]).is_err() {
-            // Nothing is readable.
+            // The file is not readable at all.
             return Ok(());
         }
         // No transaction: an error in the corrupt store would roll back both databases.
@@ -84,12 +84,12 @@ fn replace_store(folder: &Path, make: &dyn Fn(&Path) -> Result<(), StoreError>) 
     let failed = in_folder(folder);
     let _ = fs::remove_dir_all(&staging);
     crate::permissions::create_private_folder(&staging).map_err(&failed)?;
-    let done = make(&staging)
+    let result = make(&staging)
         .and_then(|()| raise_run_sequence(&staging, folder))
         .and_then(|()| checkpoint_wal(&staging))
         .and_then(|()| swap_in(&staging.join(FILE), folder).map_err(&failed));
     let _ = fs::remove_dir_all(&staging);
-    done
+    result
 }
 
 /// Raises the run ids' sequence above the existing runs' folders, so that no id is reused.
@@ -100,7 +100,7 @@ fn raise_run_sequence(staging: &Path, folder: &Path) -> Result<(), StoreError> {
     let Some(highest) = numbers.filter(|number| *number <= MAX_RUN_FOLDER).max() else {
         return Ok(());
     };
-    let count = || -> rusqlite::Result<()> {
+    let raise = || -> rusqlite::Result<()> {
         let mut connection = connect::open(&path)?;
         let transaction = connection.transaction()?;
         let changed = transaction.execute(
@@ -113,22 +113,22 @@ fn raise_run_sequence(staging: &Path, folder: &Path) -> Result<(), StoreError> {
         transaction.commit()?;
         connection.close().map_err(|(_, error)| error)
     };
-    count().map_err(|error| StoreError::from_sqlite(error, &path))
+    raise().map_err(|error| StoreError::from_sqlite(error, &path))
 }
 
 /// Checkpoints SQLite's log into the file and deletes the log.
 fn checkpoint_wal(staging: &Path) -> Result<(), StoreError> {
     let path = staging.join(FILE);
-    let closed = connect::open_without_log(&path).and_then(|connection| connection.close().map_err(|(_, error)| error));
-    closed.map_err(|error| StoreError::from_sqlite(error, &path))
+    let result = connect::open_without_log(&path).and_then(|connection| connection.close().map_err(|(_, error)| error));
+    result.map_err(|error| StoreError::from_sqlite(error, &path))
 }
 
 /// Replaces the store by a complete file. Returns the old store's new path.
 fn swap_in(staging: &Path, folder: &Path) -> io::Result<PathBuf> {
     let store = folder.join(FILE);
     let aside = folder.join(format!("hearth-set-aside-{}.db", now()));
-    for ending in ["", "-wal"] {
-        let (from, to) = (with_ending(&store, ending), with_ending(&aside, ending));
+    for suffix in ["", "-wal"] {
+        let (from, to) = (with_suffix(&store, suffix), with_suffix(&aside, suffix));
         if from.exists() && fs::hard_link(&from, &to).is_err() {
             // The file system has no hard links.
             fs::copy(&from, &to)?;
@@ -136,9 +136,9 @@ fn swap_in(staging: &Path, folder: &Path) -> io::Result<PathBuf> {
     }
     File::options().write(true).open(staging)?.sync_all()?;
     sync_folder(folder)?;
-    // The old store's log, which also exists under the other name.
-    for ending in ["-wal", "-shm"] {
-        match fs::remove_file(with_ending(&store, ending)) {
+    // Removes the old store's log, which is kept under the other name.
+    for suffix in ["-wal", "-shm"] {
+        match fs::remove_file(with_suffix(&store, suffix)) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
         }
@@ -148,9 +148,9 @@ fn swap_in(staging: &Path, folder: &Path) -> io::Result<PathBuf> {
     Ok(aside)
 }
 
-fn with_ending(path: &Path, ending: &str) -> PathBuf {
+fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
-    name.push(ending);
+    name.push(suffix);
     name.into()
 }
 
@@ -177,15 +177,18 @@ fn copy_readable_table(connection: &Connection, table: &str) -> rusqlite::Result
         let Ok(mut ids) = connection.prepare(&ids) else {
             continue;
         };
-        let mut one = connection.prepare(&format!("{insert} WHERE rowid = ?1"))?;
-        let mut whole = connection.prepare(&format!("SELECT * FROM old.{table} WHERE rowid = ?1"))?;
+        let mut copy_row = connection.prepare(&format!("{insert} WHERE rowid = ?1"))?;
+        let mut read_row = connection.prepare(&format!("SELECT * FROM old.{table} WHERE rowid = ?1"))?;
         let Ok(ids) = ids.query_map([], |row| row.get::<_, i64>(0)) else {
             continue;
         };
         for id in ids {
             let Ok(id) = id else { break };
-            // As above: read first, then write.
-            match whole.query_row([id], |_| Ok(())).and_then(|()| one.execute([id])) {
+            // The row is read before it is written, for the reason above.
+            match read_row
+                .query_row([id], |_| Ok(()))
+                .and_then(|()| copy_row.execute([id]))
+            {
                 Ok(rows) => saved += rows,
                 Err(_) => break,
             }

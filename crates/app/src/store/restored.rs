@@ -1,4 +1,4 @@
-//! A store from a backup of everything or of a move, before it replaces the present one.
+//! Preparation of a store from a backup or a move, before it replaces the current one.
 
 use super::{Backup, FILE, MAX_FOREIGN_ID, Store, StoreError, clock, connect, lock, schema, setting};
 use crate::{inside::inside, path_text::is_on_network, wire::Problem};
@@ -6,13 +6,13 @@ use rusqlite::{Connection, Transaction, params};
 use std::path::{Path, PathBuf};
 
 impl Store {
-    /// Copies the store to a file; others may read and write meanwhile.
+    /// Copies the store to a file. Other connections may read and write meanwhile.
     ///
     /// # Errors
     /// The disk is full or the store cannot be read.
     pub fn copy_to(&self, path: &Path) -> Result<(), StoreError> {
-        let copied = connect::read_only(&self.path).and_then(|connection| super::backup::copy(&connection, path));
-        copied.map_err(|error| StoreError::from_sqlite(error, &self.path))
+        let result = connect::read_only(&self.path).and_then(|connection| super::backup::copy(&connection, path));
+        result.map_err(|error| StoreError::from_sqlite(error, &self.path))
     }
 }
 
@@ -34,7 +34,7 @@ pub(crate) struct Restored<'a> {
     pub old: &'a Path,
     /// The data folder.
     pub new: &'a Path,
-    /// Keys and values of settings that are this machine's.
+    /// Keys and values of this machine's settings, which are kept.
     pub settings: &'a [(&'a str, String)],
 }
 
@@ -51,7 +51,7 @@ pub(crate) fn prepare_moved(folder: &Path, old: &Path, new: &Path) -> Result<(),
     change(folder, |t| move_paths(t, old, new))
 }
 
-/// Checks an extracted store, which may be from someone else, and prepares it for this machine.
+/// Checks an extracted store, which is untrusted, and prepares it for this machine.
 /// Returns its number of conversations.
 ///
 /// # Errors
@@ -75,7 +75,7 @@ pub(crate) fn prepare_restored(folder: &Path, restored: &Restored<'_>) -> Result
 
 fn change<T>(folder: &Path, work: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<T>) -> Result<T, StoreError> {
     let path = folder.join(FILE);
-    let changed = || {
+    let run = || {
         let mut connection = connect::open_without_log(&path)?;
         let transaction = connection.transaction()?;
         let result = work(&transaction)?;
@@ -83,7 +83,7 @@ fn change<T>(folder: &Path, work: impl FnOnce(&Transaction<'_>) -> rusqlite::Res
         connection.close().map_err(|(_, error)| error)?;
         Ok(result)
     };
-    changed().map_err(|error| StoreError::from_sqlite(error, &path))
+    run().map_err(|error| StoreError::from_sqlite(error, &path))
 }
 
 /// Columns with paths, which may be in the data folder.
@@ -91,7 +91,7 @@ const PATHS: [(&str, &str); 4] = [
     ("adapter", "path"),
     ("dataset", "path"),
     ("run", "data_path"),
-    // The path of a complete download; else a problem, which is no path, or nothing.
+    // The path of a complete download. Of other downloads it is a problem or empty.
     ("download", "detail"),
 ];
 
@@ -103,10 +103,10 @@ fn move_paths(connection: &Connection, old: &Path, new: &Path) -> rusqlite::Resu
             continue;
         }
         for (id, path) in texts(connection, table, column)? {
-            let Some(inside) = inside(Path::new(&path), old) else {
+            let Some(relative) = inside(Path::new(&path), old) else {
                 continue;
             };
-            let moved: PathBuf = new.join(inside);
+            let moved: PathBuf = new.join(relative);
             if let Some(moved) = moved.to_str() {
                 let sql = format!("UPDATE {table} SET {column} = ?2 WHERE id = ?1");
                 connection.execute(&sql, params![id, moved])?;
@@ -127,8 +127,8 @@ const OPENED: [(&str, &str); 4] = [
 /// The prefix of a path that no system opens.
 const DISCONNECTED: &str = "network:";
 
-/// Makes paths of other machines invalid, unless they are in the data folder `new`: Windows sends
-/// the user's credentials to any machine that a path names.
+/// Makes network paths invalid, unless they are in the data folder `new`: Windows sends the user's
+/// credentials to the machine that a path names.
 fn disconnect_paths(connection: &Connection, new: &Path) -> rusqlite::Result<()> {
     for (table, column) in OPENED {
         if !has_table(connection, table)? {
@@ -161,8 +161,8 @@ fn pause_downloads(connection: &Connection) -> rusqlite::Result<()> {
     Ok(())
 }
 
-/// The files of a downloaded adapter are in no backup: those here are this machine's, and a row
-/// that was deleted elsewhere does not delete them.
+/// Removes the rows of deleted downloaded adapters. A backup has no files of downloaded adapters,
+/// and such a row would delete this machine's files.
 fn keep_downloaded_adapters(connection: &Connection) -> rusqlite::Result<()> {
     if has_table(connection, "adapter")? {
         connection.execute("DELETE FROM adapter WHERE run IS NULL AND deleted_at IS NOT NULL", [])?;
@@ -174,7 +174,7 @@ fn keep_settings(connection: &Connection, settings: &[(&str, String)]) -> rusqli
     if !has_table(connection, "setting")? {
         return Ok(());
     }
-    clock::forget_if_odd(connection)?;
+    clock::remove_if_invalid(connection)?;
     settings
         .iter()
         .try_for_each(|(key, value)| setting::set(connection, key, value))
@@ -189,7 +189,7 @@ fn texts(connection: &Connection, table: &str, column: &str) -> rusqlite::Result
         .collect()
 }
 
-/// Whether a store has a table: one of an early version lacks some.
+/// Whether a store has a table. Stores of early versions lack some.
 fn has_table(connection: &Connection, table: &str) -> rusqlite::Result<bool> {
     let exists = "SELECT count(*) > 0 FROM sqlite_schema WHERE type = 'table' AND name = ?1";
     connection.query_row(exists, [table], |row| row.get(0))

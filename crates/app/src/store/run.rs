@@ -50,8 +50,8 @@ impl State {
             Self::Unfinished => ("unfinished", None),
             Self::Finished => ("finished", None),
             Self::Stopped => ("stopped", None),
-            Self::Failed(why) => ("failed", Some(why)),
-            Self::Interrupted(why) => ("interrupted", why.as_deref()),
+            Self::Failed(problem) => ("failed", Some(problem)),
+            Self::Interrupted(problem) => ("interrupted", problem.as_deref()),
         }
     }
 }
@@ -160,7 +160,7 @@ pub struct New<'a> {
     pub created_at: i64,
 }
 
-/// Skips ids up to this one: another store's run has left a folder of that number.
+/// Skips ids up to `number`, because the folder with this number is left from another store's run.
 pub fn skip_to(connection: &Connection, number: i64) -> rusqlite::Result<()> {
     connection.execute(
         "INSERT INTO sqlite_sequence (name, seq) SELECT 'run', 0

@@ -43,7 +43,7 @@ const MARKS: [char; 2] = ['\u{2}', '\u{3}'];
 /// A span of a snippet: its text, and whether it is a hit.
 pub type Part = (String, bool);
 
-/// Which messages a search finds. `None` means any.
+/// Conditions on the messages of a search. `None` means no condition.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, TS)]
 #[ts(rename = "SearchFilter")]
 #[serde(rename_all = "camelCase", default)]
@@ -61,7 +61,8 @@ pub struct Filter {
     pub until: Option<i64>,
 }
 
-/// Conditions on conversations and on the time of a hit, which `TIME` stands for.
+/// SQL conditions on conversations and on the time of a hit. `TIME` is a placeholder for its
+/// column.
 const CONDITIONS: &str = "c.deleted_at IS NULL
     AND (:folder IS NULL OR c.folder = :folder)
     AND (:tag IS NULL OR EXISTS (SELECT 1 FROM tag WHERE tag.conversation = c.id AND tag.name = :tag))
@@ -99,11 +100,11 @@ pub fn search(connection: &Connection, query: &str, filter: &Filter) -> rusqlite
     if words.is_empty() {
         return Ok(hits);
     }
-    let in_words = messages_by_word(connection, &words, filter)?;
-    hits.extend(if in_words.is_empty() {
+    let word_hits = messages_by_word(connection, &words, filter)?;
+    hits.extend(if word_hits.is_empty() {
         messages_literally(connection, query.trim(), filter)?
     } else {
-        in_words
+        word_hits
     });
     hits.truncate(MAX_HITS as usize);
     Ok(hits)
@@ -114,7 +115,7 @@ fn titles(connection: &Connection, words: &[&str], filter: &Filter) -> rusqlite:
     let mut statement = connection.prepare_cached(&format!(
         "SELECT c.id, c.title, c.updated_at FROM conversation c WHERE {conditions} ORDER BY c.updated_at DESC"
     ))?;
-    let mut rows = statement.query(&of_filter(filter)[..])?;
+    let mut rows = statement.query(&filter_parameters(filter)[..])?;
     let mut hits = Vec::new();
     while let Some(row) = rows.next()? {
         let title: String = row.get(1)?;
@@ -136,13 +137,13 @@ fn titles(connection: &Connection, words: &[&str], filter: &Filter) -> rusqlite:
 }
 
 fn messages_by_word(connection: &Connection, words: &[&str], filter: &Filter) -> rusqlite::Result<Vec<Hit>> {
-    // In quotes nothing is FTS5's own syntax; a quote is doubled.
+    // Quotes disable FTS5's query syntax. A quote in a word is doubled.
     let pattern: Vec<String> = words
         .iter()
         .map(|word| format!("\"{}\"*", word.replace('"', "\"\"")))
         .collect();
     let (pattern, start, end) = (pattern.join(" "), MARKS[0].to_string(), MARKS[1].to_string());
-    let own: [(&str, &dyn ToSql); 4] = [
+    let query_parameters: [(&str, &dyn ToSql); 4] = [
         (":query", &pattern),
         (":start", &start),
         (":end", &end),
@@ -153,10 +154,10 @@ fn messages_by_word(connection: &Connection, words: &[&str], filter: &Filter) ->
             "SELECT c.id, c.title, c.updated_at, m.id, snippet(message_fts, 0, :start, :end, '\u{2026}', :words)
              FROM message_fts JOIN message m ON m.id = message_fts.rowid JOIN conversation c ON c.id = m.conversation
              WHERE message_fts MATCH :query AND {}
-             ORDER BY message_fts.rank, m.id DESC LIMIT :most",
-            of_messages(filter)
+             ORDER BY message_fts.rank, m.id DESC LIMIT :limit",
+            message_conditions(filter)
         ))?
-        .query_map(&parameters(filter, &own)[..], |row| {
+        .query_map(&parameters(filter, &query_parameters)[..], |row| {
             let snippet: String = row.get(4)?;
             Ok(Hit {
                 conversation: row.get(0)?,
@@ -170,7 +171,7 @@ fn messages_by_word(connection: &Connection, words: &[&str], filter: &Filter) ->
 }
 
 /// The conditions on a message and its conversation.
-fn of_messages(filter: &Filter) -> String {
+fn message_conditions(filter: &Filter) -> String {
     let conditions = CONDITIONS.replace("TIME", "m.created_at");
     match filter.role {
         Some(role) => format!("{conditions} AND m.role = '{}'", role.name()),
@@ -178,14 +179,19 @@ fn of_messages(filter: &Filter) -> String {
     }
 }
 
-/// The parameters of [`of_messages`], the limit and a query's own.
-fn parameters<'a>(filter: &'a Filter, own: &[(&'a str, &'a dyn ToSql)]) -> Vec<(&'a str, &'a dyn ToSql)> {
-    let most: [(&str, &dyn ToSql); 1] = [(":most", &MAX_HITS)];
-    of_filter(filter).iter().chain(&most).chain(own).copied().collect()
+/// The parameters of [`message_conditions`], the limit, and a query's other parameters.
+fn parameters<'a>(filter: &'a Filter, others: &[(&'a str, &'a dyn ToSql)]) -> Vec<(&'a str, &'a dyn ToSql)> {
+    let limit: [(&str, &dyn ToSql); 1] = [(":limit", &MAX_HITS)];
+    filter_parameters(filter)
+        .iter()
+        .chain(&limit)
+        .chain(others)
+        .copied()
+        .collect()
 }
 
 /// The parameters of [`CONDITIONS`].
-fn of_filter(filter: &Filter) -> [(&str, &dyn ToSql); 4] {
+fn filter_parameters(filter: &Filter) -> [(&str, &dyn ToSql); 4] {
     [
         (":folder", &filter.folder),
         (":tag", &filter.tag),
@@ -200,8 +206,8 @@ fn messages_literally(connection: &Connection, text: &str, filter: &Filter) -> r
             "SELECT c.id, c.title, c.updated_at, m.id, m.content
              FROM message m JOIN conversation c ON c.id = m.conversation
              WHERE instr(m.content, :text) > 0 AND m.state <> 'unfinished' AND {}
-             ORDER BY m.id DESC LIMIT :most",
-            of_messages(filter)
+             ORDER BY m.id DESC LIMIT :limit",
+            message_conditions(filter)
         ))?
         .query_map(&parameters(filter, &[(":text", &text)])[..], |row| {
             Ok(Hit {
@@ -218,12 +224,12 @@ fn messages_literally(connection: &Connection, text: &str, filter: &Filter) -> r
 /// Splits a snippet at SQLite's marks.
 fn unmark(text: &str) -> Vec<Part> {
     let mut parts = Vec::new();
-    let mut hit = false;
+    let mut is_hit = false;
     for piece in text.split(MARKS) {
         if !piece.is_empty() {
-            parts.push((piece.to_owned(), hit));
+            parts.push((piece.to_owned(), is_hit));
         }
-        hit = !hit;
+        is_hit = !is_hit;
     }
     parts
 }
@@ -234,8 +240,8 @@ fn find(text: &str, word: &str) -> Option<(usize, usize)> {
         let mut rest = text[start..].char_indices();
         let mut letters = word.chars().flat_map(char::to_lowercase).peekable();
         while letters.peek().is_some() {
-            let (_, found) = rest.next()?;
-            if !found.to_lowercase().all(|letter| letters.next() == Some(letter)) {
+            let (_, character) = rest.next()?;
+            if !character.to_lowercase().all(|letter| letters.next() == Some(letter)) {
                 return None;
             }
         }

@@ -13,7 +13,7 @@ CREATE TABLE unsent (
 CREATE UNIQUE INDEX unsent_of_conversation ON unsent (conversation, part);
 ";
 
-/// A part of what is not sent. Each is a row, so that typing does not write the files again.
+/// A part of an unsent message. Each part is a row, so that typing does not write the files again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum UnsentPart {
     /// The text of the draft.
@@ -34,7 +34,7 @@ impl UnsentPart {
     }
 }
 
-/// Returns a part; `conversation`: `None` means the new one.
+/// Returns a part. Without a `conversation`, it is a part of the new conversation.
 pub fn get(connection: &Connection, conversation: Option<i64>, part: UnsentPart) -> rusqlite::Result<Option<String>> {
     connection
         .prepare_cached("SELECT value FROM unsent WHERE conversation IS ?1 AND part = ?2")?

@@ -7,7 +7,7 @@ use crate::{
     saving::{SAVE_RETRY_INTERVAL, Saved},
     shared::Shared,
     store::{self, adapter, run, run_evaluation, run_point},
-    wire::{EndReason, Event, PauseReason, Problem, Run, RunEvaluation, RunPoint, RunState},
+    wire::{EndReason, Event, PauseReason, Run, RunEvaluation, RunPoint, RunState},
 };
 use hearth_protocol::{RunEvent, TrainRequest, TrainingEvent};
 use std::{path::PathBuf, sync::Arc, time::Duration};
@@ -22,22 +22,22 @@ const SAVE_RETRY_DELAY: Duration = Duration::from_secs(5);
 /// The stage of a run and its worker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Stage {
-    /// It is not begun yet.
+    /// It has not started.
     Pending,
-    /// Its worker is started, or being started.
+    /// Its worker has started or is starting.
     Started,
-    /// The run has ended and only has to be saved.
+    /// It has ended and only has to be saved.
     Ended,
 }
 
-/// Why a run pauses, and whether its worker does.
+/// The reasons for a run to pause, and the state of its worker.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Pause {
     /// The user paused it.
     pub(super) by_person: bool,
-    /// A low battery pauses it. The user may override that until there is mains power again.
+    /// A low battery pauses it. The user may clear this; mains power sets it again.
     pub(super) on_low_battery: bool,
-    /// The present reason. `None` means that it should run.
+    /// The current reason. `None` means that it should run.
     pub(super) reason: Option<PauseReason>,
     /// The worker was requested to pause.
     pub(super) is_requested: bool,
@@ -45,6 +45,7 @@ pub(super) struct Pause {
     pub(super) is_confirmed: bool,
 }
 
+/// The active run.
 pub(super) struct Current {
     shared: Arc<Shared>,
     pub(super) id: i64,
@@ -58,8 +59,11 @@ pub(super) struct Current {
     pub(super) is_store_locked: bool,
     /// Time of the next save. `None` means that nothing is new.
     pub(super) save_at: Option<Instant>,
+    /// Points that are not saved yet.
     points: Vec<RunPoint>,
+    /// Evaluations that are not saved yet.
     evaluations: Vec<RunEvaluation>,
+    /// The adapter of a finished run.
     adapter: Option<PathBuf>,
 }
 
@@ -94,8 +98,8 @@ impl Current {
         self.save_at.get_or_insert_with(|| Instant::now() + SAVE_INTERVAL);
     }
 
-    /// Handles an event of the run; `None` means that it ended without a last one. Returns the
-    /// final state, if it has ended.
+    /// Handles an event of the run. `None` means that its worker exited without a final event.
+    /// Returns the final state if the run has ended.
     pub(super) fn handle(&mut self, event: Option<RunEvent>) -> Option<RunState> {
         match event {
             Some(RunEvent::Training(event)) => self.handle_training(event),
@@ -166,23 +170,24 @@ impl Current {
 
     /// Shows the reason of a confirmed pause.
     pub(super) fn show_pause(&self) {
-        if let (true, Some(why)) = (self.pause.is_confirmed && self.stage != Stage::Ended, self.pause.reason) {
-            self.change(|run| run.state = RunState::Paused { why });
+        if let (true, Some(reason)) = (self.pause.is_confirmed && self.stage != Stage::Ended, self.pause.reason) {
+            self.change(|run| run.state = RunState::Paused { reason });
         }
     }
 
     /// Emits [`Event::RunEnded`], for a notification, if the run ended without the user's request.
     pub(super) fn notify_ended(&self, state: &RunState) {
-        let Some(run) = self.shared.live_run(self.id) else {
+        let needs_notification = matches!(
+            state,
+            RunState::Finished | RunState::Failed { .. } | RunState::Interrupted { .. }
+        );
+        let Some(run) = self.shared.live_run(self.id).filter(|_| needs_notification) else {
             return;
         };
-        let message = match state {
-            RunState::Finished => finished(&run),
-            RunState::Failed { problem } => format!("{} failed: {problem}", run.name),
-            RunState::Interrupted { problem } => format!("{} was interrupted: {problem}", run.name),
-            _ => return,
-        };
-        self.shared.emit(Event::RunEnded { run: self.id, message });
+        let state = state.clone();
+        self.shared.emit(Event::RunEnded {
+            run: Box::new(Run { state, ..run }),
+        });
     }
 
     /// Marks the run as ended.
@@ -194,14 +199,14 @@ impl Current {
         });
     }
 
-    /// Saves new points, evaluations and state. Returns `false` if they are not saved; they stay in
-    /// memory.
+    /// Saves new points, evaluations and the state. Returns `false` if that fails; they then stay
+    /// in memory.
     pub(super) async fn save(&mut self) -> bool {
         self.save_at = None;
         let Some(run) = self.shared.live_run(self.id) else {
             return true;
         };
-        let (id, has_ended, new_adapter) = (self.id, self.stage == Stage::Ended, self.adapter.is_some());
+        let (id, has_ended, has_adapter) = (self.id, self.stage == Stage::Ended, self.adapter.is_some());
         let (points, evaluations) = (self.points.clone(), self.evaluations.clone());
         let path = self.adapter.as_ref().and_then(|path| path.to_str()).map(str::to_owned);
         let saved = self.shared.blocking(move |shared| {
@@ -240,7 +245,7 @@ impl Current {
             Ok(saved)
         });
         let saved = saved.await;
-        if saved == Ok(Saved::Done(())) && has_ended && new_adapter {
+        if saved == Ok(Saved::Done(())) && has_ended && has_adapter {
             adapters::announce_later(&self.shared);
         }
         self.is_store_locked = saved == Ok(Saved::Locked);
@@ -254,8 +259,8 @@ impl Current {
                 self.save_at = Some(Instant::now() + SAVE_RETRY_INTERVAL);
                 false
             }
-            Err(Problem { message, .. }) => {
-                tracing::warn!(id, message, "a run could not be saved");
+            Err(problem) => {
+                tracing::warn!(id, %problem, "a run could not be saved");
                 self.save_at = Some(Instant::now() + SAVE_RETRY_DELAY);
                 false
             }
@@ -263,6 +268,7 @@ impl Current {
     }
 }
 
+/// Saves the state, the plan and the outcome of a run in its row.
 fn save_progress(t: &rusqlite::Transaction<'_>, run: &Run) -> rusqlite::Result<bool> {
     let (plan, outcome) = (run.plan.as_ref().map(to_json), run.outcome.as_ref().map(to_json));
     let progress = run::Progress {
@@ -273,18 +279,4 @@ fn save_progress(t: &rusqlite::Transaction<'_>, run: &Run) -> rusqlite::Result<b
         ended_at: run.ended_at,
     };
     run::save(t, run.id, &progress)
-}
-
-fn finished(run: &Run) -> String {
-    let losses = run
-        .outcome
-        .as_ref()
-        .map(|outcome| (outcome.eval_loss_before, outcome.eval_loss));
-    match losses {
-        Some((Some(before), Some(after))) => format!(
-            "{} is done: the validation loss went from {before:.2} to {after:.2}.",
-            run.name
-        ),
-        _ => format!("{} is done.", run.name),
-    }
 }

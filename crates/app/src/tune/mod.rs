@@ -1,9 +1,9 @@
 //! Fine-tuning: one task that owns the active run and pauses it for more urgent work.
 //!
-//! A run has its own worker, which belongs to the host and ends with it. Every command and event
-//! changes the state and then calls [`Tune::advance`]. A run is paused by the user, by a low
-//! battery and while the chat is busy. It resumes a moment after the chat is idle, so that it does
-//! not start and stop between two answers.
+//! A run has its own worker, which belongs to the host and exits at the run's end. Every command
+//! and event changes the state and then calls [`Tune::advance`]. A run is paused by the user, by a
+//! low battery and while the chat is busy. It resumes a moment after the chat is idle, so that it
+//! does not start and stop between two answers.
 
 mod current;
 mod purge;
@@ -15,7 +15,7 @@ use crate::{
     saving::CLOSING_RETRY_INTERVAL,
     shared::Shared,
     task::at,
-    wire::{Event, PauseReason, Problem, ProblemCode, RunState},
+    wire::{Event, PauseReason, Problem, ProblemCode, RunState, TuneReason},
 };
 use current::{Current, Stage};
 use hearth_protocol::{self as protocol, RunCommand, RunEvent, TrainRequest};
@@ -33,7 +33,7 @@ const LOW_BATTERY: f32 = 0.2;
 
 /// A command to the fine-tuning task.
 pub(crate) enum Command {
-    /// Starts a run, which is shown as preparing already.
+    /// Starts a run, which the window already shows as preparing.
     Start { run: i64, request: Box<TrainRequest> },
     /// Pauses a run.
     Pause {
@@ -60,18 +60,18 @@ struct Tune {
     current: Option<Current>,
     /// The active run in its worker.
     run: Option<protocol::Run>,
-    /// A run that was ended before the command to start it came: it is shown already.
+    /// Id of a run that was ended before its [`Command::Start`] arrived.
     ended_early: Option<i64>,
     answering: watch::Receiver<bool>,
-    /// Whether the chat is busy, or was within [`crate::Options::chat_idle_delay`].
-    chat: bool,
-    /// When the chat will have been idle for long enough.
+    /// Whether the chat is busy, or was busy within the last [`crate::Options::chat_idle_delay`].
+    is_chat_busy: bool,
+    /// Time at which the chat has been idle for long enough.
     chat_idle_at: Option<Instant>,
     supply: Supply,
     /// Time of the next power check. `None` means that no run is active.
     check_power_at: Option<Instant>,
     /// Whether the system is kept awake.
-    awake: bool,
+    is_kept_awake: bool,
 }
 
 /// Starts the fine-tuning task, which ends when the sender is dropped. Needs a tokio runtime.
@@ -83,11 +83,11 @@ pub(crate) fn start(shared: Arc<Shared>) -> mpsc::UnboundedSender<Command> {
         current: None,
         run: None,
         ended_early: None,
-        chat: false,
+        is_chat_busy: false,
         chat_idle_at: None,
         supply: Supply::Mains,
         check_power_at: None,
-        awake: false,
+        is_kept_awake: false,
     };
     tokio::spawn(tune.run(commands));
     send
@@ -106,7 +106,7 @@ impl Tune {
                 Ok(()) = self.answering.changed() => self.chat_changed(),
                 () = at(self.chat_idle_at) => {
                     self.chat_idle_at = None;
-                    self.chat = false;
+                    self.is_chat_busy = false;
                 }
                 () = at(self.check_power_at) => self.check_power().await,
                 () = at(save_at) => self.save().await,
@@ -163,17 +163,14 @@ impl Tune {
             .current
             .as_mut()
             .filter(|current| current.id == run && current.stage != Stage::Ended);
-        current.ok_or_else(|| Problem {
-            code: ProblemCode::BadRequest,
-            message: "This run is not active.".to_owned(),
-        })
+        current.ok_or_else(|| Problem::new(ProblemCode::BadRequest, TuneReason::NotActive))
     }
 
     async fn stop(&mut self, run: i64) {
         let has_started = self.run.as_ref().is_some_and(protocol::Run::has_started);
         let Ok(current) = self.active(run) else { return };
         if !has_started {
-            // No step was made yet.
+            // Without a step there is no adapter to save.
             return self.end(RunState::Stopped).await;
         }
         if std::mem::replace(&mut current.is_stopping, true) {
@@ -202,8 +199,8 @@ impl Tune {
 
     fn chat_changed(&mut self) {
         let answering = *self.answering.borrow_and_update();
-        self.chat |= answering;
-        self.chat_idle_at = (self.chat && !answering).then(|| Instant::now() + self.shared.chat_idle_delay);
+        self.is_chat_busy |= answering;
+        self.chat_idle_at = (self.is_chat_busy && !answering).then(|| Instant::now() + self.shared.chat_idle_delay);
     }
 
     async fn check_power(&mut self) {
@@ -225,20 +222,20 @@ impl Tune {
         }
     }
 
-    /// Why the run should pause now. `None` means that it should run.
+    /// The reason for the run to pause now. `None` means that it should run.
     fn pause_reason(&self) -> Option<PauseReason> {
         let current = self.current.as_ref()?;
-        let low = matches!(self.supply, Supply::Battery { charge } if charge < LOW_BATTERY);
+        let is_battery_low = matches!(self.supply, Supply::Battery { charge } if charge < LOW_BATTERY);
         if current.pause.by_person {
             Some(PauseReason::Person)
-        } else if low && current.pause.on_low_battery {
+        } else if is_battery_low && current.pause.on_low_battery {
             Some(PauseReason::Battery)
         } else {
-            self.chat.then_some(PauseReason::Chat)
+            self.is_chat_busy.then_some(PauseReason::Chat)
         }
     }
 
-    /// Takes the next step towards the requested state.
+    /// Starts, pauses or resumes the run so that it reaches the requested state.
     async fn advance(&mut self) {
         let reason = self.pause_reason();
         if let Some(current) = self.current.as_mut().filter(|current| current.stage != Stage::Ended) {
@@ -247,9 +244,13 @@ impl Tune {
                 self.run = Some(self.shared.host.train((*current.request).clone()));
             }
             current.pause.reason = reason;
-            let pause = reason.is_some();
-            if self.run.is_some() && std::mem::replace(&mut current.pause.is_requested, pause) != pause {
-                self.send(if pause { RunCommand::Pause } else { RunCommand::Resume });
+            let should_pause = reason.is_some();
+            if self.run.is_some() && std::mem::replace(&mut current.pause.is_requested, should_pause) != should_pause {
+                self.send(if should_pause {
+                    RunCommand::Pause
+                } else {
+                    RunCommand::Resume
+                });
             }
         } else {
             self.check_power_at = None;
@@ -257,16 +258,16 @@ impl Tune {
         if let Some(current) = &self.current {
             current.show_pause();
         }
-        let working = self.run.is_some() && self.current.as_ref().is_some_and(|current| !current.pause.is_confirmed);
-        let awake = working && self.supply == Supply::Mains;
-        if std::mem::replace(&mut self.awake, awake) != awake {
+        let is_working = self.run.is_some() && self.current.as_ref().is_some_and(|current| !current.pause.is_confirmed);
+        let keep_awake = is_working && self.supply == Supply::Mains;
+        if std::mem::replace(&mut self.is_kept_awake, keep_awake) != keep_awake {
             let power = self.shared.power.clone();
             // The system call may block, and nothing depends on it.
-            tokio::task::spawn_blocking(move || power.keep_awake(awake));
+            tokio::task::spawn_blocking(move || power.keep_awake(keep_awake));
         }
     }
 
-    /// Ends the run in a state, with its worker.
+    /// Ends the run in a state, kills its worker and saves it.
     async fn end(&mut self, state: RunState) {
         self.run = None;
         if let Some(current) = &mut self.current {
@@ -275,6 +276,7 @@ impl Tune {
         self.save().await;
     }
 
+    /// Suspends the active run and saves it, retrying while the store is locked.
     async fn end_all(&mut self) {
         if self
             .current
@@ -284,9 +286,9 @@ impl Tune {
             let state = self.suspend().await;
             self.end(state).await;
         }
-        let until = Instant::now() + self.shared.shutdown_timeout;
+        let deadline = Instant::now() + self.shared.shutdown_timeout;
         self.save().await;
-        while self.current.as_ref().is_some_and(|current| current.is_store_locked) && Instant::now() < until {
+        while self.current.as_ref().is_some_and(|current| current.is_store_locked) && Instant::now() < deadline {
             sleep(CLOSING_RETRY_INTERVAL).await;
             self.save().await;
         }
@@ -304,7 +306,7 @@ impl Tune {
         if !run.has_started() {
             return interrupted;
         }
-        // A run that is stopping ends as stopped. An exited worker is handled below.
+        // A stopping run ends as stopped. If its worker has exited, the loop below gets `None`.
         if !current.is_stopping {
             run.control(RunCommand::Suspend);
         }
@@ -338,32 +340,22 @@ async fn next_event(run: &mut Option<protocol::Run>) -> Option<RunEvent> {
     }
 }
 
+/// The problem of a run that the user ended at once.
 fn ended() -> Problem {
-    Problem {
-        code: ProblemCode::WorkerDied,
-        message: "This run was ended before its worker was done. Resume it to continue from its last checkpoint."
-            .to_owned(),
-    }
+    Problem::new(ProblemCode::WorkerDied, TuneReason::Ended)
 }
 
-/// The problem of a run that the app's end interrupted.
+/// The problem of a run that was interrupted because the app closed.
 pub(crate) fn closed() -> Problem {
-    Problem {
-        code: ProblemCode::WorkerDied,
-        message: "Hearth was closed during this run. Resume it to continue from its last checkpoint.".to_owned(),
-    }
+    Problem::new(ProblemCode::WorkerDied, TuneReason::Closed)
 }
 
-fn interrupted(mut problem: Problem) -> Problem {
-    problem.message += match problem.code {
-        ProblemCode::OutOfMemory => {
-            " Close other programs, then resume the run to continue from its last checkpoint. If that is not enough, \
-             start a run with a shorter sequence length or a smaller batch."
-        }
-        _ => {
-            " Resume the run to continue from its last checkpoint. If it happens again, choose a shorter sequence \
-             length or a smaller batch."
-        }
+/// The problem of a run whose worker died, with advice for the user.
+fn interrupted(problem: Problem) -> Problem {
+    let (code, cause) = (problem.code, Box::new(problem));
+    let reason = match code {
+        ProblemCode::OutOfMemory => TuneReason::RunOutOfMemory { cause },
+        _ => TuneReason::RunInterrupted { cause },
     };
-    problem
+    Problem::new(code, reason)
 }

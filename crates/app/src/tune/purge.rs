@@ -1,4 +1,4 @@
-//! Removes the files of deleted runs and adapters: a file is deleted with its owner only.
+//! Removal of the files of deleted runs and adapters. A file is deleted only with its owner.
 //!
 //! A run owns all files in its folder, its adapter's included. A downloaded adapter owns its files
 //! in the folder of adapters. An imported adapter owns no files, wherever it is stored.
@@ -20,7 +20,7 @@ use std::{
     time::{Duration, UNIX_EPOCH},
 };
 
-/// Time in which a deletion can be undone while the app runs.
+/// Time for which a deletion can be undone while the app runs.
 pub(crate) const UNDO_FOR: Duration = Duration::from_secs(10 * 60);
 
 /// The parent of the runs' folders.
@@ -28,18 +28,18 @@ pub(crate) fn runs_folder(shared: &Shared) -> PathBuf {
     shared.data.join("runs")
 }
 
-/// The highest number of a run's folder, of this store or of one that was set aside; 0 if there is
-/// none.
+/// The highest number of a run's folder; 0 if there is none. The folder may belong to a run of a
+/// store that was set aside.
 pub(crate) fn last_folder(shared: &Shared) -> i64 {
     let entries = fs::read_dir(runs_folder(shared)).into_iter().flatten().flatten();
     let numbers = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-    // A folder with a larger number is no run's, and no run could be started after it.
+    // Hearth creates no folder with a larger number, and after such a number no run could start.
     numbers.filter(|number| *number <= MAX_RUN_FOLDER).max().unwrap_or(0)
 }
 
 /// Removes runs and adapters deleted before a time (milliseconds since 1970), files first. Files
-/// that cannot be removed, that an active run uses, or that hold another adapter stay until the
-/// next call. The deletion of an adapter that was written again since is undone.
+/// that cannot be removed, that an active run uses, or that contain another adapter stay until the
+/// next call. If an adapter was written again after its deletion, it is restored.
 pub(crate) fn purge(shared: &Shared, before: i64) -> Result<(), Problem> {
     // No run starts meanwhile and the active run is skipped, so the checked files do not change.
     let _no_run_starts = lock(&shared.starting_run);
@@ -59,11 +59,11 @@ pub(crate) fn purge(shared: &Shared, before: i64) -> Result<(), Problem> {
     }
     let mut restored = false;
     for deleted in adapters {
-        let busy = |run| shared.live_run(run).is_some();
-        if !deleted.run.is_some_and(busy) {
+        let is_active = |run| shared.live_run(run).is_some();
+        if !deleted.run.is_some_and(is_active) {
             restored |= shared.store.write(|t| {
-                let still = adapter::deleted(t, before)?.contains(&deleted);
-                Ok(still && purge_adapter(t, shared, &deleted)?)
+                let is_still_deleted = adapter::deleted(t, before)?.contains(&deleted);
+                Ok(is_still_deleted && purge_adapter(t, shared, &deleted)?)
             })?;
         }
     }
@@ -80,8 +80,8 @@ fn purge_adapter(t: &Transaction<'_>, shared: &Shared, deleted: &adapter::Delete
         return purge_downloaded(t, shared, deleted);
     }
     // The files of an imported adapter belong to the user, even inside a run's folder.
-    let owned = deleted.run.map(|run| runs.join(run.to_string()));
-    if !owned.is_some_and(|folder| is_really_in(path, &folder)) {
+    let run_folder = deleted.run.map(|run| runs.join(run.to_string()));
+    if !run_folder.is_some_and(|folder| is_really_in(path, &folder)) {
         return adapter::remove(t, deleted.id).map(|_| false);
     }
     if modified(path).is_some_and(|modified| modified > deleted.deleted_at) {
@@ -95,8 +95,8 @@ fn purge_adapter(t: &Transaction<'_>, shared: &Shared, deleted: &adapter::Delete
     Ok(false)
 }
 
-/// Whether a path is in a folder, by its text and on the disk: a row may be from elsewhere, and a
-/// folder may be a link.
+/// Whether a path is in a folder, lexically and after symbolic links are resolved: the row may come
+/// from another machine, and a folder may be a link.
 fn is_really_in(path: &Path, folder: &Path) -> bool {
     match inside(path, folder) {
         None => false,
@@ -130,13 +130,15 @@ fn holds_other_adapter(
     folder: &Path,
 ) -> rusqlite::Result<bool> {
     // Imported adapters are stored by their canonical path.
-    let full = |path: &Path| fs::canonicalize(path).map_or_else(|_| path.to_owned(), |path| library::plain(&path));
-    let folder = full(folder);
+    let canonical = |path: &Path| fs::canonicalize(path).map_or_else(|_| path.to_owned(), |path| library::plain(&path));
+    let folder = canonical(folder);
     let others = adapter::list(t)?.into_iter().filter(|other| {
-        let own = run.is_some() && other.run == run || id == Some(other.id);
-        !own
+        let is_excepted = run.is_some() && other.run == run || id == Some(other.id);
+        !is_excepted
     });
-    Ok(others.into_iter().any(|other| full(&other.path).starts_with(&folder)))
+    Ok(others
+        .into_iter()
+        .any(|other| canonical(&other.path).starts_with(&folder)))
 }
 
 /// Modification time of a file or folder, in milliseconds since 1970.

@@ -1,8 +1,8 @@
 //! The settings of a conversation, and those that made an answer.
 
 use super::{
-    AdapterChoice, Preset, Problem, SamplingOverrides, ThinkingChoice,
-    bounds::{MAX_TEXT, json_schema, refuse, texts},
+    AdapterChoice, ChatReason, Preset, Problem, SamplingOverrides, TextList, ThinkingChoice,
+    bounds::{MAX_TEXT, check_json_schema, check_texts, refuse},
 };
 use hearth_protocol::{Effort, SamplingParams};
 use serde::{Deserialize, Serialize};
@@ -10,7 +10,7 @@ use ts_rs::TS;
 
 /// Most stop strings of a conversation.
 const MAX_STOP_STRINGS: usize = 64;
-/// Most tokens of an answer that can be set.
+/// The largest length limit of an answer, in tokens.
 const MAX_TOKENS: u32 = 10_000_000;
 
 /// The settings of a conversation's new answers. `None` means the default.
@@ -34,7 +34,7 @@ pub struct ConversationSettings {
 }
 
 impl ConversationSettings {
-    /// These settings. Missing ones come from a folder.
+    /// These settings, with missing ones taken from a folder.
     #[must_use]
     pub fn or(self, folder: Self) -> Self {
         Self {
@@ -48,31 +48,31 @@ impl ConversationSettings {
         }
     }
 
-    /// Refuses values out of range, with a sentence that names the setting.
+    /// Refuses values out of range, with a reason that names the setting.
     ///
     /// # Errors
     /// A value is out of range.
     pub fn check(&self) -> Result<(), Problem> {
         self.sampling.check()?;
         if self.max_tokens.is_some_and(|max| !(1..=MAX_TOKENS).contains(&max)) {
-            return refuse(format!("The length limit must be between 1 and {MAX_TOKENS} tokens."));
+            return refuse(ChatReason::LengthLimit { limit: MAX_TOKENS });
         }
         if let Some(stop) = &self.stop {
-            texts("stop string", stop, MAX_STOP_STRINGS, MAX_TEXT)?;
+            check_texts(TextList::StopStrings, stop, MAX_STOP_STRINGS, MAX_TEXT)?;
         }
-        self.json_schema.as_deref().map_or(Ok(()), json_schema)?;
+        self.json_schema.as_deref().map_or(Ok(()), check_json_schema)?;
         check_model_id(self.model.as_deref())?;
         if self.preset.as_ref().is_some_and(|id| id.len() > MAX_TEXT) {
-            return refuse("This preset does not exist. Choose another one.".to_owned());
+            return refuse(ChatReason::UnknownPreset);
         }
         Ok(())
     }
 }
 
-/// Refuses an id that is too long to be a model's.
+/// Refuses an id that is longer than the id of any model.
 fn check_model_id(id: Option<&str>) -> Result<(), Problem> {
     match id {
-        Some(id) if id.len() > MAX_TEXT => refuse("This model does not exist. Choose another one.".to_owned()),
+        Some(id) if id.len() > MAX_TEXT => refuse(ChatReason::UnknownModel),
         _ => Ok(()),
     }
 }
@@ -80,7 +80,7 @@ fn check_model_id(id: Option<&str>) -> Result<(), Problem> {
 /// The model and settings of an answer that are not its conversation's.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, TS)]
 #[serde(rename_all = "camelCase", default)]
-pub struct OwnSettings {
+pub struct AnswerOverrides {
     /// Id of the model. `None` means the conversation's.
     pub model: Option<String>,
     /// Preset, as it was, with its system prompt if it has one. `None` means the conversation's
@@ -88,8 +88,8 @@ pub struct OwnSettings {
     pub preset: Option<Preset>,
 }
 
-impl OwnSettings {
-    /// Refuses values out of range, with a sentence that names the setting.
+impl AnswerOverrides {
+    /// Refuses values out of range, with a reason that names the setting.
     ///
     /// # Errors
     /// A value is out of range.
@@ -97,7 +97,7 @@ impl OwnSettings {
         check_model_id(self.model.as_deref())?;
         let Some(preset) = &self.preset else { return Ok(()) };
         if preset.id.len().max(preset.name.len()) > MAX_TEXT {
-            return refuse("This preset does not exist. Choose another one.".to_owned());
+            return refuse(ChatReason::UnknownPreset);
         }
         preset.values.check()
     }
@@ -106,26 +106,26 @@ impl OwnSettings {
 /// The model and settings of one of several answers side by side.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, TS)]
 #[serde(rename_all = "camelCase", default)]
-pub struct Contender {
-    /// Model and settings.
-    pub own: OwnSettings,
+pub struct ComparedAnswer {
+    /// Model and settings that are not the conversation's.
+    pub overrides: AnswerOverrides,
     /// Adapters; none means the base model.
     pub adapters: Vec<AdapterChoice>,
 }
 
-impl Contender {
+impl ComparedAnswer {
     /// Most answers side by side.
     pub const MAX: usize = 4;
 
-    /// Refuses values out of range, and other numbers of contenders than 2 to [`Self::MAX`].
+    /// Refuses values out of range.
     ///
     /// # Errors
-    /// See above.
-    pub fn check(contenders: &[Self]) -> Result<(), Problem> {
-        if !(2..=Self::MAX).contains(&contenders.len()) {
-            return refuse(format!("Between 2 and {} answers can be compared.", Self::MAX));
+    /// A value is out of range, or the number of answers is not from 2 to [`Self::MAX`].
+    pub fn check(answers: &[Self]) -> Result<(), Problem> {
+        if !(2..=Self::MAX).contains(&answers.len()) {
+            return refuse(ChatReason::ComparedAnswerCount { limit: Self::MAX });
         }
-        contenders.iter().try_for_each(|contender| contender.own.check())
+        answers.iter().try_for_each(|answer| answer.overrides.check())
     }
 }
 

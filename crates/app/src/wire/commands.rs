@@ -236,7 +236,7 @@ macro_rules! commands {
                     parent: Option<i64>,
                     text: String,
                     files: Vec<TextFile>,
-                    contenders: Vec<Contender>,
+                    answers: Vec<ComparedAnswer>,
                     fresh: NewConversation
                 ) -> Compared;
                 /// Votes for one of the compared answers, from which the conversation continues;

@@ -19,7 +19,8 @@ pub enum DraftSetting {
     /// Plain decoding.
     None,
     /// The model's own first layers.
-    Own,
+    #[serde(alias = "own")]
+    FirstLayers,
     /// A smaller model of the library. If it cannot be used, the model is loaded with
     /// [`DraftSetting::Auto`].
     Model {

@@ -27,7 +27,8 @@ pub use crate::store::{message::Stats, search::Filter as SearchFilter};
 pub use chat::*;
 pub use hardware::*;
 pub use hearth_protocol::{
-    Effort, LeftOut, LogitBias, ModelInfo, Part, Problem, ProblemCode, Role, SamplingParams, TextKind, ThinkingSupport,
+    ChatReason, DroppedTurns, Effort, LogitBias, ModelInfo, Notice, Part, Problem, ProblemCode, Reason, Role,
+    SamplingParams, SamplingSetting, Stage, TextKind, TextList, ThinkingSupport, TuneReason,
 };
 pub use link::*;
 pub use models::*;
@@ -192,25 +193,25 @@ impl Default for Settings {
     }
 }
 
-/// The most changed shortcuts that are saved: more than there are actions.
+/// Most changed shortcuts: more than the window has actions.
 const MAX_SHORTCUTS: usize = 500;
 
-/// The most bytes of an action's id, and of a key.
+/// Most bytes of an action's id, and of a key.
 const MAX_SHORTCUT_LEN: usize = 100;
 
 impl Settings {
-    /// Why these settings cannot be saved, as a sentence. `None` means they can.
-    pub(crate) fn mistake(&self) -> Option<&'static str> {
+    /// The reason to refuse these settings. `None` means that they can be saved.
+    pub(crate) fn mistake(&self) -> Option<ChatReason> {
         if self.threads == Some(0) || self.context.is_some_and(|tokens| tokens < 128) {
-            return Some("Settings need at least 1 thread and a context of 128 tokens.");
+            return Some(ChatReason::ThreadsOrContext);
         }
         if !(50..=400).contains(&self.text_size) {
-            return Some("The text size is between 50 % and 400 %.");
+            return Some(ChatReason::TextSize);
         }
-        let too_long = |text: &String| text.len() > MAX_SHORTCUT_LEN;
+        let is_too_long = |text: &String| text.len() > MAX_SHORTCUT_LEN;
         let shortcuts = &self.shortcuts;
-        if shortcuts.len() > MAX_SHORTCUTS || shortcuts.iter().any(|(id, key)| too_long(id) || too_long(key)) {
-            return Some("These are too many keyboard shortcuts. Reset them under Settings, Shortcuts.");
+        if shortcuts.len() > MAX_SHORTCUTS || shortcuts.iter().any(|(id, key)| is_too_long(id) || is_too_long(key)) {
+            return Some(ChatReason::TooManyShortcuts);
         }
         None
     }
@@ -299,8 +300,8 @@ pub struct Model {
     pub downloaded_from: Option<String>,
     /// Whether removing it deletes its files.
     pub is_deletable: bool,
-    /// Why the model cannot be loaded, as a sentence. `None` means it can.
-    pub problem: Option<String>,
+    /// Why the model cannot be loaded. `None` means it can.
+    pub problem: Option<Problem>,
     /// Ids of the models that can draft for it.
     pub drafts: Vec<String>,
 }
@@ -317,8 +318,8 @@ pub enum ModelState {
         model: String,
         /// From 0 to 1.
         fraction: f32,
-        /// The stage, in a few words.
-        stage: String,
+        /// The stage.
+        stage: Stage,
     },
     /// A model is loaded.
     Ready {
@@ -342,7 +343,7 @@ pub enum ModelState {
 /// Why an answer was truncated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, TS)]
 #[serde(rename_all = "camelCase")]
-pub enum CutReason {
+pub enum TruncationReason {
     /// It reached the maximum number of tokens.
     Length,
     /// The context is full.
@@ -361,8 +362,8 @@ pub enum MessageState {
     Loading {
         /// From 0 to 1.
         fraction: f32,
-        /// The stage, in a few words.
-        stage: String,
+        /// The stage.
+        stage: Stage,
     },
     /// The prompt is being prefilled.
     Prefill {
@@ -376,9 +377,10 @@ pub enum MessageState {
     /// Stopped by the user, or by the end of the app.
     Stopped,
     /// Truncated before the model was done.
-    Cut {
+    #[serde(alias = "cut")]
+    Truncated {
         /// Why.
-        reason: CutReason,
+        reason: TruncationReason,
     },
     /// Failed; the text up to then is saved.
     Failed {
@@ -409,8 +411,8 @@ pub struct Message {
     pub model: Option<String>,
     /// Speed and token counts, once it has ended.
     pub stats: Option<Stats>,
-    /// The turns left out of the prompt.
-    pub left_out: Option<LeftOut>,
+    /// The turns dropped from the prompt, because the context is too short.
+    pub dropped: Option<DroppedTurns>,
     /// The active adapters. Empty means the base model.
     pub adapters: Vec<UsedAdapter>,
     /// Id of the next answer of a side-by-side comparison. The last answer has the id of the first
@@ -425,11 +427,11 @@ pub struct Message {
     /// Whether the user wrote it, or its beginning, although it is an answer.
     pub edited: bool,
     /// The model and settings that are not its conversation's. `None` means none.
-    pub own: Option<OwnSettings>,
+    pub overrides: Option<AnswerOverrides>,
 }
 
 impl Message {
-    /// Its text: what is copied, edited and rated.
+    /// The text of its parts, which the user copies, edits and rates.
     pub fn text(&self) -> String {
         hearth_protocol::text_of(&self.parts)
     }
@@ -567,7 +569,7 @@ pub struct Compared {
     pub conversation: ConversationSummary,
     /// The new user message.
     pub user: Message,
-    /// The answers, still empty, in the order of the contenders.
+    /// The answers, still empty, in the order of the request.
     pub answers: Vec<Message>,
 }
 
@@ -737,10 +739,8 @@ pub enum Event {
     },
     /// A run ended without the user's request; for a notification. Sent once.
     RunEnded {
-        /// Id of the run.
-        run: i64,
-        /// The end, in a sentence.
-        message: String,
+        /// The run, in its final state.
+        run: Box<Run>,
     },
     /// Another program has locked the store for long, or released it. Answers continue meanwhile.
     StoreLocked {

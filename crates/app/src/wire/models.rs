@@ -275,7 +275,7 @@ pub enum UpdateState {
     Available,
     /// It could not be asked, or nothing tells.
     Unknown {
-        /// Why, as a sentence.
-        why: String,
+        /// Why.
+        problem: Problem,
     },
 }

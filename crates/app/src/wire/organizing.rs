@@ -1,7 +1,7 @@
 //! Folders, tags, saved prompts and files of messages.
 
 use super::{
-    ConversationSettings, Problem,
+    ChatReason, ConversationSettings, Problem,
     bounds::{MAX_PROMPT, refuse},
 };
 use hearth_protocol::Part;
@@ -28,13 +28,14 @@ pub struct Folder {
 }
 
 impl Folder {
-    /// Refuses values out of range, with a sentence that names the setting.
+    /// Refuses values out of range, with a reason that names the setting.
     pub(crate) fn check(&self) -> Result<(), Problem> {
         self.settings.check()?;
         match self.system_prompt.as_ref().map_or(0, String::len) {
-            bytes if bytes > MAX_PROMPT => refuse(format!(
-                "The instructions of a folder have at most {MAX_PROMPT} bytes, not {bytes}."
-            )),
+            length if length > MAX_PROMPT => refuse(ChatReason::FolderPromptTooLong {
+                limit: MAX_PROMPT,
+                length,
+            }),
             _ => Ok(()),
         }
     }
@@ -66,20 +67,20 @@ impl TextFile {
     /// Refuses files that are too many or too large.
     pub(crate) fn check(files: &[Self]) -> Result<(), Problem> {
         if files.len() > MAX_FILES {
-            return refuse(format!(
-                "A message can have {MAX_FILES} files, not {}. Remove some.",
-                files.len()
-            ));
+            return refuse(ChatReason::TooManyFiles {
+                limit: MAX_FILES,
+                count: files.len(),
+            });
         }
         match files
             .iter()
             .find(|file| file.text.len() > MAX_FILE || file.name.len() > 1024)
         {
-            Some(file) => refuse(format!(
-                "{} is too large for a message: {} bytes of text, at most {MAX_FILE}.",
-                file.name.chars().take(80).collect::<String>(),
-                file.text.len()
-            )),
+            Some(file) => refuse(ChatReason::FileTooLarge {
+                name: file.name.chars().take(80).collect(),
+                length: file.text.len(),
+                limit: MAX_FILE,
+            }),
             None => Ok(()),
         }
     }

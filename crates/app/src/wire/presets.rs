@@ -1,7 +1,7 @@
 //! Presets: named settings of conversations.
 
 use super::{
-    ConversationSettings, NewConversation, Problem, SamplingOverrides, ThinkingChoice,
+    ChatReason, ConversationSettings, NewConversation, Problem, SamplingOverrides, ThinkingChoice,
     bounds::{MAX_PROMPT, refuse},
 };
 use serde::{Deserialize, Serialize};
@@ -26,29 +26,30 @@ pub struct PresetValues {
 }
 
 impl PresetValues {
-    /// Refuses values out of range, with a sentence that names the setting.
+    /// Refuses values out of range, with a reason that names the setting.
     ///
     /// # Errors
     /// A value is out of range.
     pub fn check(&self) -> Result<(), Problem> {
         self.settings(None, None).check()?;
         match self.system_prompt.as_ref().map_or(0, String::len) {
-            bytes if bytes > MAX_PROMPT => refuse(format!(
-                "The system prompt of a preset has at most {MAX_PROMPT} bytes, not {bytes}."
-            )),
+            length if length > MAX_PROMPT => refuse(ChatReason::PresetPromptTooLong {
+                limit: MAX_PROMPT,
+                length,
+            }),
             _ => Ok(()),
         }
     }
 
-    /// A conversation's settings with this preset, whose id is `preset`. The model stays. The
-    /// system prompt stays, unless this preset has one, or it is the prompt of `replaced`, the
-    /// preset that the conversation used before.
+    /// Applies this preset, whose id is `preset`, to the settings of a conversation. The model
+    /// stays. The system prompt stays unless this preset has one, or it is the prompt of
+    /// `replaced`, the previous preset of the conversation.
     pub fn apply(&self, preset: String, to: NewConversation, replaced: Option<&Self>) -> NewConversation {
-        let is_replaced = replaced.is_some_and(|replaced| replaced.system_prompt == to.system_prompt);
-        let kept = to.system_prompt.filter(|_| !is_replaced);
+        let is_of_replaced = replaced.is_some_and(|replaced| replaced.system_prompt == to.system_prompt);
+        let own_prompt = to.system_prompt.filter(|_| !is_of_replaced);
         NewConversation {
             settings: self.settings(to.settings.model, Some(preset)),
-            system_prompt: self.system_prompt.clone().or(kept),
+            system_prompt: self.system_prompt.clone().or(own_prompt),
             folder: to.folder,
             adapters: to.adapters,
         }
@@ -88,8 +89,8 @@ pub struct Preset {
 pub struct BrokenPreset {
     /// Its name.
     pub file: String,
-    /// Why, as a sentence.
-    pub problem: String,
+    /// Why.
+    pub problem: Problem,
 }
 
 /// All presets.

@@ -1,8 +1,8 @@
 //! Sampling parameters of a conversation.
 
 use super::{
-    Problem, Settings,
-    bounds::{MAX_TEXT, count, in_range, refuse, texts},
+    ChatReason, Problem, SamplingSetting, Settings, TextList,
+    bounds::{MAX_TEXT, check_count, check_range, check_text_length, check_texts, refuse},
 };
 use hearth_protocol::{LogitBias, SamplingParams};
 use serde::{Deserialize, Serialize};
@@ -10,20 +10,20 @@ use ts_rs::TS;
 
 /// The largest integer that the window represents exactly.
 const MAX_SEED: u64 = (1 << 53) - 1;
-/// Most texts of a list; the engine takes more.
+/// Most texts of a list. The engine accepts more.
 const MAX_TEXTS: usize = 256;
-/// Most bytes of a text, in the engine too.
+/// Most bytes of a text, as in the engine.
 const MAX_TEXT_BYTES: usize = 256;
 /// Most models for which the user has set defaults.
 const MAX_MODELS: usize = 256;
-/// Largest logit bias, up or down, in the engine too.
+/// Largest absolute value of a logit bias, as in the engine.
 const MAX_BIAS: f64 = 1000.0;
 
-/// Defines [`SamplingOverrides`]: the parameters that are numbers, each with its range, and the
-/// others, which [`SamplingOverrides::check_others`] checks.
+/// Defines [`SamplingOverrides`] from the numeric parameters, each with its range, and the other
+/// parameters, which [`SamplingOverrides::check_others`] checks.
 macro_rules! overrides {
     (
-        numbers { $($(#[$doc:meta])+ $field:ident: $type:ty = $least:literal..=$most:literal, $label:literal;)+ }
+        numbers { $($(#[$doc:meta])+ $field:ident: $type:ty = $min:literal..=$max:literal, $setting:ident;)+ }
         others { $($(#[$other_doc:meta])+ $other:ident: $other_type:ty;)+ }
     ) => {
         /// Sampling parameters of a conversation. `None` means the model's default.
@@ -37,7 +37,7 @@ macro_rules! overrides {
         }
 
         impl SamplingOverrides {
-            /// The parameters, with those that are set in place of the defaults.
+            /// Replaces the defaults of the parameters that are set.
             pub fn apply(&self, mut defaults: SamplingParams) -> SamplingParams {
                 $(if let Some(value) = self.$field {
                     defaults.$field = value;
@@ -49,7 +49,7 @@ macro_rules! overrides {
                 defaults
             }
 
-            /// These parameters, with others where they have none.
+            /// These parameters, with unset ones taken from `defaults`.
             #[must_use]
             pub fn or(self, defaults: Self) -> Self {
                 Self {
@@ -59,10 +59,10 @@ macro_rules! overrides {
                 }
             }
 
-            /// Refuses values out of range, with a sentence that names the parameter.
+            /// Refuses values out of range, with a reason that names the parameter.
             pub(super) fn check(&self) -> Result<(), Problem> {
                 $(if let Some(value) = self.$field {
-                    in_range($label, f64::from(value), $least, $most)?;
+                    check_range(SamplingSetting::$setting, value, $min, $max)?;
                 })+
                 self.check_others()
             }
@@ -73,45 +73,45 @@ macro_rules! overrides {
 overrides! {
     numbers {
         /// See [`SamplingParams::temperature`].
-        temperature: f32 = 0.0..=100.0, "temperature";
+        temperature: f32 = 0.0..=100.0, Temperature;
         /// See [`SamplingParams::top_k`].
-        top_k: u32 = 0.0..=1_000_000.0, "top-k";
+        top_k: u32 = 0.0..=1_000_000.0, TopK;
         /// See [`SamplingParams::top_p`].
-        top_p: f32 = 0.0..=1.0, "top-p";
+        top_p: f32 = 0.0..=1.0, TopP;
         /// See [`SamplingParams::min_p`].
-        min_p: f32 = 0.0..=1.0, "min-p";
+        min_p: f32 = 0.0..=1.0, MinP;
         /// See [`SamplingParams::typical_p`].
-        typical_p: f32 = 0.0..=1.0, "typical-p";
+        typical_p: f32 = 0.0..=1.0, TypicalP;
         /// See [`SamplingParams::top_n_sigma`].
-        top_n_sigma: f32 = -1.0..=100.0, "top-nσ";
+        top_n_sigma: f32 = -1.0..=100.0, TopNSigma;
         /// See [`SamplingParams::repetition_penalty`].
-        repetition_penalty: f32 = 0.01..=100.0, "repetition penalty";
+        repetition_penalty: f32 = 0.01..=100.0, RepetitionPenalty;
         /// See [`SamplingParams::frequency_penalty`].
-        frequency_penalty: f32 = -100.0..=100.0, "frequency penalty";
+        frequency_penalty: f32 = -100.0..=100.0, FrequencyPenalty;
         /// See [`SamplingParams::presence_penalty`].
-        presence_penalty: f32 = -100.0..=100.0, "presence penalty";
+        presence_penalty: f32 = -100.0..=100.0, PresencePenalty;
         /// See [`SamplingParams::repeat_last_n`].
-        repeat_last_n: u32 = 0.0..=1_000_000.0, "penalty window";
+        repeat_last_n: u32 = 0.0..=1_000_000.0, RepeatLastN;
         /// See [`SamplingParams::xtc_probability`].
-        xtc_probability: f32 = 0.0..=1.0, "XTC probability";
+        xtc_probability: f32 = 0.0..=1.0, XtcProbability;
         /// See [`SamplingParams::xtc_threshold`].
-        xtc_threshold: f32 = 0.0..=1.0, "XTC threshold";
+        xtc_threshold: f32 = 0.0..=1.0, XtcThreshold;
         /// See [`SamplingParams::dry_multiplier`].
-        dry_multiplier: f32 = 0.0..=100.0, "DRY multiplier";
+        dry_multiplier: f32 = 0.0..=100.0, DryMultiplier;
         /// See [`SamplingParams::dry_base`].
-        dry_base: f32 = 1.0..=100.0, "DRY base";
+        dry_base: f32 = 1.0..=100.0, DryBase;
         /// See [`SamplingParams::dry_allowed_length`].
-        dry_allowed_length: u32 = 0.0..=1_000_000.0, "DRY allowed length";
+        dry_allowed_length: u32 = 0.0..=1_000_000.0, DryAllowedLength;
         /// See [`SamplingParams::dry_last_n`].
-        dry_last_n: u32 = 0.0..=1_000_000.0, "DRY window";
+        dry_last_n: u32 = 0.0..=1_000_000.0, DryLastN;
         /// See [`SamplingParams::mirostat_tau`].
-        mirostat_tau: f32 = 0.0..=100.0, "Mirostat tau";
+        mirostat_tau: f32 = 0.0..=100.0, MirostatTau;
         /// See [`SamplingParams::mirostat_eta`].
-        mirostat_eta: f32 = 0.0..=1.0, "Mirostat eta";
+        mirostat_eta: f32 = 0.0..=1.0, MirostatEta;
         /// See [`SamplingParams::dynatemp_range`].
-        dynatemp_range: f32 = 0.0..=100.0, "dynamic temperature range";
+        dynatemp_range: f32 = 0.0..=100.0, DynatempRange;
         /// See [`SamplingParams::dynatemp_exponent`].
-        dynatemp_exponent: f32 = 0.0..=100.0, "dynamic temperature exponent";
+        dynatemp_exponent: f32 = 0.0..=100.0, DynatempExponent;
     }
     others {
         /// See [`SamplingParams::mirostat`].
@@ -126,48 +126,48 @@ overrides! {
 }
 
 impl SamplingOverrides {
+    /// Refuses values out of range of the parameters that are not numbers, and of the seed.
     fn check_others(&self) -> Result<(), Problem> {
         if let Some(breakers) = &self.dry_breakers {
-            texts("DRY sequence breaker", breakers, MAX_TEXTS, MAX_TEXT_BYTES)?;
+            check_texts(TextList::SequenceBreakers, breakers, MAX_TEXTS, MAX_TEXT_BYTES)?;
         }
         if let Some(banned) = &self.banned_strings {
-            texts("banned string", banned, MAX_TEXTS, MAX_TEXT_BYTES)?;
+            check_texts(TextList::BannedStrings, banned, MAX_TEXTS, MAX_TEXT_BYTES)?;
             // It also stands for invalid UTF-8, which cannot be searched for.
             if banned.iter().any(|text| text.contains('\u{fffd}')) {
-                return refuse("A banned string cannot have the replacement character “\u{fffd}”.".to_owned());
+                return refuse(ChatReason::BannedReplacement);
             }
         }
         if let Some(biases) = &self.logit_bias {
             check_biases(biases)?;
         }
         match self.seed {
-            Some(seed) if seed > MAX_SEED => refuse(format!("The seed must be at most {MAX_SEED}, not {seed}.")),
+            Some(seed) if seed > MAX_SEED => refuse(ChatReason::SeedTooLarge { limit: MAX_SEED, seed }),
             _ => Ok(()),
         }
     }
 }
 
 impl Settings {
-    /// Refuses default sampling parameters out of range, with a sentence that names the parameter.
+    /// Refuses default sampling parameters out of range, with a reason that names the parameter.
     pub(crate) fn check_sampling(&self) -> Result<(), Problem> {
         if self.sampling.len() > MAX_MODELS || self.sampling.keys().any(|id| id.len() > MAX_TEXT) {
-            return refuse(format!(
-                "At most {MAX_MODELS} models can have sampling defaults of yours. Remove those of another one."
-            ));
+            return refuse(ChatReason::TooManySamplingDefaults { limit: MAX_MODELS });
         }
         self.sampling.values().try_for_each(SamplingOverrides::check)
     }
 }
 
+/// Refuses logit biases that are too many or out of range.
 fn check_biases(biases: &[LogitBias]) -> Result<(), Problem> {
-    count("tokens with a logit bias", biases.len(), MAX_TEXTS)?;
-    for given in biases {
-        let (LogitBias::Text { bias, .. } | LogitBias::Id { bias, .. }) = given;
+    check_count(TextList::BiasedTokens, biases.len(), MAX_TEXTS)?;
+    for entry in biases {
+        let (LogitBias::Text { bias, .. } | LogitBias::Id { bias, .. }) = entry;
         if let Some(bias) = bias {
-            in_range("logit bias", f64::from(*bias), -MAX_BIAS, MAX_BIAS)?;
+            check_range(SamplingSetting::LogitBias, *bias, -MAX_BIAS, MAX_BIAS)?;
         }
-        if let LogitBias::Text { text, .. } = given {
-            texts("text of a logit bias", std::slice::from_ref(text), 1, MAX_TEXT_BYTES)?;
+        if let LogitBias::Text { text, .. } = entry {
+            check_text_length(TextList::BiasedTokens, text, MAX_TEXT_BYTES)?;
         }
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! The thinking that a conversation, a folder or a preset chooses.
+//! The choice of thinking of a conversation, a folder or a preset.
 
 use hearth_protocol::{Effort, Thinking};
 use serde::{Deserialize, Serialize};
@@ -43,7 +43,7 @@ pub enum ModelsOwn {
 }
 
 impl ThinkingChoice {
-    /// This choice, which falls back to the folder's where it has none.
+    /// This choice, with unset parts taken from the folder.
     #[must_use]
     pub fn or(self, folder: Self) -> Self {
         Self {
@@ -72,6 +72,7 @@ impl From<ThinkingChoice> for Thinking {
 mod tests {
     use super::*;
 
+    /// Parses a choice, and checks that it round-trips.
     fn parsed(json: &str) -> ThinkingChoice {
         let choice = serde_json::from_str(json).expect(json);
         assert_eq!(
@@ -82,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn a_choice_is_read_as_before_it_could_name_the_model() {
+    fn choices_of_earlier_versions_are_read() {
         let none = parsed(r#"{"enabled":null}"#);
         assert_eq!(none, ThinkingChoice::default());
         let high = parsed(r#"{"enabled":true,"effort":"high"}"#);
@@ -95,15 +96,15 @@ mod tests {
     }
 
     #[test]
-    fn the_models_own_is_over_that_of_a_folder() {
+    fn the_models_own_choice_overrides_a_folder() {
         let own = parsed(r#"{"enabled":"model","effort":"model"}"#);
         let folder = parsed(r#"{"enabled":false,"effort":"low"}"#);
         assert_eq!(Thinking::from(own.or(folder)), Thinking::default());
-        for (wrong, expected) in [
+        for (invalid, expected) in [
             (r#"{"enabled":"models"}"#, "true, false"),
             (r#"{"effort":"hihg"}"#, "an effort"),
         ] {
-            let error = serde_json::from_str::<ThinkingChoice>(wrong).unwrap_err().to_string();
+            let error = serde_json::from_str::<ThinkingChoice>(invalid).unwrap_err().to_string();
             assert!(error.contains(expected), "{error}");
         }
     }

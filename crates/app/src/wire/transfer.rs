@@ -109,7 +109,7 @@ pub struct ExportedChats {
 /// Why a file is not in a backup, or is not restored from it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, TS)]
 #[serde(rename_all = "camelCase")]
-pub enum LeftOutReason {
+pub enum SkippedFileReason {
     /// Its name is not Unicode, or this system has no files of such a name beside the others.
     Name,
     /// It is in too many folders.
@@ -125,9 +125,9 @@ pub enum LeftOutReason {
 /// Files that are not in a backup, or are not restored from it, for one reason.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, TS)]
 #[serde(rename_all = "camelCase")]
-pub struct LeftOutFiles {
+pub struct SkippedFiles {
     /// Why.
-    pub reason: LeftOutReason,
+    pub reason: SkippedFileReason,
     /// Number of these files.
     pub count: u32,
     /// One of them, in the data folder.
@@ -145,7 +145,7 @@ pub struct WrittenBackup {
     /// Number of files in it.
     pub files: u32,
     /// Files of the data folder that are not in it.
-    pub left_out: Vec<LeftOutFiles>,
+    pub skipped: Vec<SkippedFiles>,
 }
 
 /// A backup that replaces the present data at the next start.
@@ -159,8 +159,8 @@ pub struct PendingRestore {
     /// Number of files that are restored.
     pub files: u32,
     /// Files in it that are not restored.
-    #[serde(default)]
-    pub left_out: Vec<LeftOutFiles>,
+    #[serde(default, alias = "leftOut")]
+    pub skipped: Vec<SkippedFiles>,
     /// The folder to which the present data is moved.
     pub aside: String,
 }

@@ -1,6 +1,6 @@
 //! Wire types of fine-tuning: datasets, runs and adapters.
 
-use super::Problem;
+use super::{Problem, Stage};
 pub use crate::store::{run_evaluation::RunEvaluation, run_point::RunPoint};
 pub use hearth_protocol::{
     BrokenLine, Checkpointing, ColumnMapping, EndReason, ExportFormat, Exported, Finding, Inspection, Outcome, Piece,
@@ -26,8 +26,8 @@ pub struct Dataset {
     pub added_at: i64,
     /// Number of examples at the last inspection.
     pub examples: Option<u32>,
-    /// Why it cannot be used, as a sentence. `None` means it can.
-    pub problem: Option<String>,
+    /// Why it cannot be used. `None` means it can.
+    pub problem: Option<Problem>,
 }
 
 /// A sample dataset of the app; used by adding its path.
@@ -80,8 +80,8 @@ pub enum RunState {
     Preparing {
         /// From 0 to 1.
         fraction: f32,
-        /// The stage, in a few words.
-        stage: String,
+        /// The stage.
+        stage: Stage,
     },
     /// The plan is ready; the first step is running.
     Planned,
@@ -90,7 +90,7 @@ pub enum RunState {
     /// Paused after a step.
     Paused {
         /// Why.
-        why: PauseReason,
+        reason: PauseReason,
     },
     /// Finished; its adapter is saved.
     Finished,
@@ -204,8 +204,8 @@ pub struct Adapter {
     pub outcome: Option<Outcome>,
     /// Votes of comparisons.
     pub votes: Votes,
-    /// Why it cannot be used, as a sentence. `None` means it can.
-    pub problem: Option<String>,
+    /// Why it cannot be used. `None` means it can.
+    pub problem: Option<Problem>,
     /// Entries of its PEFT configuration that match no module, so that they have no effect.
     pub unmatched: Vec<UnmatchedEntries>,
 }
@@ -244,16 +244,16 @@ pub enum AdapterFit {
     /// It fits: its architecture, layers and sizes are this model's. Its base may be another model.
     Sizes,
     /// It does not.
-    Misfit {
+    Mismatch {
         /// Why.
-        why: AdapterMisfit,
+        reason: AdapterMismatch,
     },
 }
 
 /// Why an adapter does not fit a model.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, TS)]
 #[serde(tag = "type", rename_all = "camelCase", rename_all_fields = "camelCase")]
-pub enum AdapterMisfit {
+pub enum AdapterMismatch {
     /// It is for another architecture.
     Architecture {
         /// The adapter's.
@@ -272,10 +272,10 @@ pub enum AdapterMisfit {
     Linear {
         /// Name in a GGUF: `attn_q`.
         name: String,
-        /// Sizes of its base's: `576 × 1536`.
-        adapter: String,
-        /// Sizes of the model's.
-        model: String,
+        /// Input and output features of its base's.
+        adapter: [u64; 2],
+        /// The same of the model's.
+        model: [u64; 2],
     },
     /// The base that it records has the same sizes but other weights, or other sizes elsewhere.
     OtherBase,

@@ -51,8 +51,8 @@ struct Module {
     interface: String,
     /// Methods of the implementation.
     calls: String,
-    /// Declarations of types, by their names: the order in which a type's dependencies are visited
-    /// differs from one compilation to the next.
+    /// Declarations of types, sorted by their names: the order in which ts-rs visits dependencies
+    /// differs between compilations.
     types: BTreeMap<String, String>,
 }
 
@@ -68,7 +68,7 @@ impl Default for Module {
 }
 
 impl Module {
-    /// A type's name in TypeScript. Declares the types in it.
+    /// The name of a type in TypeScript. Declares the type and the types in it.
     fn name<T: TS + 'static>(&mut self) -> String {
         T::visit_generics(self);
         self.visit::<T>();
@@ -83,24 +83,24 @@ impl Module {
         }
         let names: Vec<String> = arguments.iter().map(|(name, _)| camel_case(name)).collect();
         let names = names.join(", ");
-        let typed = arguments.iter().map(|(name, ty)| format!("{}: {ty}", camel_case(name)));
-        let typed = typed.collect::<Vec<_>>().join(", ");
+        let parameters = arguments.iter().map(|(name, ty)| format!("{}: {ty}", camel_case(name)));
+        let parameters = parameters.collect::<Vec<_>>().join(", ");
         let method = camel_case(name);
         // `null` is the JSON of the unit type.
         let result = if result == "null" { "void" } else { result };
-        self.interface += &format!("  {method}({typed}): Promise<{result}>;\n");
-        let named = if names.is_empty() {
+        self.interface += &format!("  {method}({parameters}): Promise<{result}>;\n");
+        let named_arguments = if names.is_empty() {
             String::new()
         } else {
             format!(", {{ {names} }}")
         };
-        self.calls += &format!("  {method}: ({names}) => invoke(\"{name}\"{named}),\n");
+        self.calls += &format!("  {method}: ({names}) => invoke(\"{name}\"{named_arguments}),\n");
     }
 }
 
 impl TypeVisitor for Module {
-    /// Declares a type and those that it contains, once. Types of the standard library have no
-    /// output path.
+    /// Declares a type and the types in it, unless it is declared already. Types of the standard
+    /// library have no output path.
     fn visit<T: TS + 'static + ?Sized>(&mut self) {
         // Maps have no identifier either.
         if T::output_path().is_none() {
@@ -120,13 +120,13 @@ impl TypeVisitor for Module {
     }
 }
 
-/// `load_settings` as `loadSettings`, as Tauri names arguments.
+/// Converts `load_settings` to `loadSettings`, as Tauri does for arguments.
 fn camel_case(name: &str) -> String {
     let mut words = name.split('_');
     let first = words.next().unwrap_or_default().to_owned();
     words.fold(first, |mut camel, word| {
-        let mut letters = word.chars();
-        camel.extend(letters.next().map(|letter| letter.to_ascii_uppercase()));
-        camel + letters.as_str()
+        let mut characters = word.chars();
+        camel.extend(characters.next().map(|initial| initial.to_ascii_uppercase()));
+        camel + characters.as_str()
     })
 }

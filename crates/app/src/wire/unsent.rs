@@ -1,6 +1,6 @@
 //! Unsent texts and files of a conversation.
 
-use super::{Problem, TextFile, bounds::refuse};
+use super::{ChatReason, Problem, TextFile, bounds::refuse};
 use serde::{Deserialize, Serialize};
 use ts_rs::TS;
 
@@ -42,17 +42,15 @@ pub struct UnsentChange {
 }
 
 impl UnsentChange {
-    /// Refuses files that are too many or too large, and too many messages.
+    /// Refuses unsent texts and files beyond the limits.
     ///
     /// # Errors
-    /// See above.
+    /// There are too many files or messages, or a file is too large.
     pub(crate) fn check(&self) -> Result<(), Problem> {
         self.files.as_deref().map_or(Ok(()), TextFile::check)?;
         let queue = self.queue.as_deref().unwrap_or_default();
         if queue.len() > MAX_QUEUED {
-            return refuse(format!(
-                "At most {MAX_QUEUED} messages can wait in a conversation. Send or remove some first."
-            ));
+            return refuse(ChatReason::TooManyQueued { limit: MAX_QUEUED });
         }
         queue.iter().try_for_each(|message| TextFile::check(&message.files))
     }

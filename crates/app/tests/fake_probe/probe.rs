@@ -1,7 +1,10 @@
 //! `hearth probe --files`, with failures by file name. The tests of this crate start it; it is not
 //! part of Hearth.
 
-use hearth_app::library::probe::{ProbeRequest, ProbeResponse, serve};
+use hearth_app::{
+    library::probe::{ProbeRequest, ProbeResponse, serve},
+    wire::{Problem, ProblemCode},
+};
 use std::{process::exit, thread, time::Duration};
 
 fn main() {
@@ -41,7 +44,8 @@ fn act(request: &ProbeRequest) -> ProbeResponse {
             while all.len() < 64 {
                 all.push(vec![1u8; 256 << 20]);
             }
-            ProbeResponse::Problem(format!("{} pieces", all.len()))
+            let pieces = format!("{} pieces", all.len());
+            ProbeResponse::Problem(Problem::detail(ProblemCode::FileInvalid, pieces))
         }
         Some("babble") => {
             println!("a line that is no answer");

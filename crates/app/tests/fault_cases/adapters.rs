@@ -41,7 +41,7 @@ pub fn import(folder: &Path) -> Result<(), String> {
     let theirs = folder.join("work/theirs");
     with_app(folder, async |app| {
         let imported = app.import_adapter(theirs, Some("llama".into())).await;
-        imported.map(drop).map_err(|problem| problem.message)
+        imported.map(drop).map_err(|problem| problem.to_string())
     })
 }
 
@@ -54,9 +54,9 @@ pub fn check(folder: &Path, done: bool) {
         assert!(bytes == fs::read(theirs).expect("a file"), "{file} is theirs");
     }
     let adapters: Vec<Adapter> = with_app(folder, async |app| {
-        let models = app.snapshot().await.map_err(|problem| problem.message)?.models;
+        let models = app.snapshot().await.map_err(|problem| problem.to_string())?.models;
         assert!(matches!(&models[..], [one] if one.id == "llama" && one.problem.is_none()));
-        app.adapters().await.map_err(|problem| problem.message)
+        app.adapters().await.map_err(|problem| problem.to_string())
     })
     .expect("the app opens");
     assert!(!adapters.is_empty() || !done);

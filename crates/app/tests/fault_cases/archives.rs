@@ -16,14 +16,14 @@ fn import(folder: &Path, text: &str) {
     fs::write(&export, format!("[{{\"role\":\"user\",\"content\":\"{text}\"}}]")).expect("a file");
     with_app(folder, async |app| {
         let imported = app.import_conversations(export).await;
-        imported.map(drop).map_err(|problem| problem.message)
+        imported.map(drop).map_err(|problem| problem.to_string())
     })
     .expect("an import");
 }
 
 fn titles(folder: &Path) -> Vec<String> {
     let listed = with_app(folder, async |app| {
-        let snapshot = app.snapshot().await.map_err(|problem| problem.message)?;
+        let snapshot = app.snapshot().await.map_err(|problem| problem.to_string())?;
         Ok(snapshot.conversations.into_iter().map(|row| row.title).collect())
     });
     listed.expect("the app opens")
@@ -50,7 +50,7 @@ pub fn put_data(folder: &Path) {
 pub fn back_up(folder: &Path) -> Result<(), String> {
     let path = folder.join("work/out/all.hearthbackup");
     with_app(folder, async |app| {
-        app.back_up(path).await.map(drop).map_err(|problem| problem.message)
+        app.back_up(path).await.map(drop).map_err(|problem| problem.to_string())
     })
 }
 
@@ -75,7 +75,7 @@ pub fn restore(folder: &Path) -> Result<(), String> {
         app.restore_backup(path)
             .await
             .map(drop)
-            .map_err(|problem| problem.message)
+            .map_err(|problem| problem.to_string())
     })?;
     with_app(folder, async |_| Ok(()))
 }

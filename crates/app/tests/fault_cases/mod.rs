@@ -102,9 +102,9 @@ pub const ALL: &[Row] = &[
 fn with_app<T>(options: Options, act: impl AsyncFnOnce(&App) -> Result<T, String>) -> Result<T, String> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     runtime.expect("a runtime").block_on(async {
-        let app = App::open(options, |_| {}).map_err(|problem| problem.message)?;
+        let app = App::open(options, |_| {}).map_err(|problem| problem.to_string())?;
         let done = act(&app).await;
-        app.shut_down().await.map_err(|problem| problem.message)?;
+        app.shut_down().await.map_err(|problem| problem.to_string())?;
         done
     })
 }

@@ -9,7 +9,7 @@ use std::path::Path;
 
 fn with_app<T>(folder: &Path, act: impl AsyncFnOnce(&App) -> Result<T, Problem>) -> Result<T, String> {
     super::with_app(support::options(&folder.join("work/data")), async |app| {
-        act(app).await.map_err(|problem| problem.message)
+        act(app).await.map_err(|problem| problem.to_string())
     })
 }
 

@@ -5,7 +5,7 @@ use crate::support::hub::{FakeHub, Reply, tagged_repository};
 use hearth_app::{
     library::{Library, Reader},
     wire::{
-        Adapter, AdapterChoice, AdapterFit, AdapterMisfit, Download, DownloadState, Event, HubKind, HubSort,
+        Adapter, AdapterChoice, AdapterFit, AdapterMismatch, Download, DownloadState, Event, HubKind, HubSort,
         ProblemCode, Settings, UnmatchedEntries,
     },
 };
@@ -74,7 +74,12 @@ async fn use_hub(harness: &Harness, hub: &FakeHub) {
 }
 
 async fn ended(harness: &mut Harness) -> Download {
-    let is_end = |it: &Download| matches!(it.state, DownloadState::Done { .. } | DownloadState::Failed { .. });
+    let is_end = |download: &Download| {
+        matches!(
+            download.state,
+            DownloadState::Done { .. } | DownloadState::Failed { .. }
+        )
+    };
     harness
         .next(|event| match event {
             Event::DownloadsChanged { downloads } => downloads.into_iter().find(is_end),
@@ -121,7 +126,7 @@ async fn a_peft_adapter_of_the_hub_joins_its_base() {
     let adapter = harness.adapters().await.unwrap().remove(0);
     let folder = harness.folder.path().join("data/adapters/o/Poet-LoRA").join(COMMIT);
     assert_eq!(
-        (adapter.id, adapter.name.as_str(), adapter.problem.as_deref()),
+        (adapter.id, adapter.name.as_str(), adapter.problem.as_ref()),
         (id, "Poet-LoRA", None)
     );
     assert_eq!(
@@ -133,9 +138,12 @@ async fn a_peft_adapter_of_the_hub_joins_its_base() {
     assert_eq!(adapter.downloaded_from.as_deref(), Some("hf.co/o/Poet-LoRA"));
     assert!(adapter.size > 1000);
     assert_eq!(fit(&adapter, "llama"), Some(&AdapterFit::Named));
-    assert!(matches!(fit(&adapter, "llama3"), Some(AdapterFit::Misfit { .. })));
-    let unsupported = AdapterMisfit::Unsupported;
-    assert_eq!(fit(&adapter, "tiny"), Some(&AdapterFit::Misfit { why: unsupported }));
+    assert!(matches!(fit(&adapter, "llama3"), Some(AdapterFit::Mismatch { .. })));
+    let unsupported = AdapterMismatch::Unsupported;
+    assert_eq!(
+        fit(&adapter, "tiny"),
+        Some(&AdapterFit::Mismatch { reason: unsupported })
+    );
     let page = harness.hub_repository("o/Poet-LoRA".into()).await.unwrap();
     assert_eq!(page.variants[0].adapter, Some(id));
     assert!(
@@ -158,7 +166,7 @@ async fn a_peft_adapter_of_the_hub_joins_its_base() {
     assert!(harness.adapters().await.unwrap().is_empty());
     let left: Vec<_> = fs::read_dir(&folder)
         .unwrap()
-        .map(|it| it.unwrap().file_name())
+        .map(|entry| entry.unwrap().file_name())
         .collect();
     assert_eq!(left, ["notes.txt"]);
     assert_eq!(
@@ -186,7 +194,9 @@ async fn a_deleted_adapter_comes_back_when_it_is_downloaded_again() {
     let is_back = |state: &DownloadState| matches!(state, DownloadState::Done { adapter: Some(_), .. });
     harness
         .next(|event| match event {
-            Event::DownloadsChanged { downloads } => downloads.iter().any(|it| is_back(&it.state)).then_some(()),
+            Event::DownloadsChanged { downloads } => {
+                downloads.iter().any(|download| is_back(&download.state)).then_some(())
+            }
             _ => None,
         })
         .await;
@@ -209,7 +219,7 @@ async fn a_gguf_adapter_is_known_by_its_header() {
     let kinds: Vec<_> = page
         .variants
         .iter()
-        .map(|it| (it.name.as_str(), it.is_adapter))
+        .map(|variant| (variant.name.as_str(), variant.is_adapter))
         .collect();
     assert!(
         kinds.contains(&("F16", true)) && kinds.contains(&("Q8_0", false)),
@@ -239,10 +249,10 @@ async fn a_gguf_adapter_is_known_by_its_header() {
         (file.as_path(), "poet-F16")
     );
     assert_eq!(fit(&adapter, "llama"), Some(&AdapterFit::Sizes));
-    let why = AdapterMisfit::Architecture {
+    let reason = AdapterMismatch::Architecture {
         adapter: "llama".to_owned(),
     };
-    assert_eq!(fit(&adapter, "qwen2"), Some(&AdapterFit::Misfit { why }));
+    assert_eq!(fit(&adapter, "qwen2"), Some(&AdapterFit::Mismatch { reason }));
     harness.delete_adapter(adapter.id).await.unwrap();
     let harness = harness.again().await;
     assert!(!harness.folder.path().join("data/adapters/o").exists());
@@ -271,7 +281,7 @@ async fn a_changed_or_unverifiable_adapter_is_refused() {
         let DownloadState::Failed { problem } = ended(&mut harness).await.state else {
             panic!("{why}")
         };
-        assert!(problem.message.contains(why), "{why}: {problem}");
+        assert!(problem.to_string().contains(why), "{why}: {problem}");
         assert!(harness.adapters().await.unwrap().is_empty());
     }
     let tensors = (
@@ -291,7 +301,7 @@ async fn a_changed_or_unverifiable_adapter_is_refused() {
         let DownloadState::Failed { problem } = ended(&mut harness).await.state else {
             panic!("{why}")
         };
-        assert!(problem.message.contains(why), "{why}: {problem}");
+        assert!(problem.to_string().contains(why), "{why}: {problem}");
     };
     let settings = ("weights/adapter_config.json", config("o/n"));
     refused(
@@ -354,14 +364,14 @@ async fn an_adapter_is_imported_for_what_it_fits() {
     let mut harness = harness(&["llama3"]);
     let path = folder(&harness, "owner/Llama");
     let imported = harness.import_adapter(path.clone(), None).await.unwrap();
-    assert_eq!((imported.model.as_deref(), imported.problem.as_deref()), (None, None));
+    assert_eq!((imported.model.as_deref(), imported.problem.as_ref()), (None, None));
     assert_eq!(imported.base_repository.as_deref(), Some("owner/Llama"));
     assert!(!imported.is_deletable);
     assert!(
         imported
             .matches
             .iter()
-            .all(|it| matches!(it.fit, AdapterFit::Misfit { .. }))
+            .all(|choice| matches!(choice.fit, AdapterFit::Mismatch { .. }))
     );
     let again = harness.import_adapter(path.clone(), None).await.unwrap();
     assert_eq!(again.id, imported.id, "it is listed once");
@@ -388,7 +398,7 @@ async fn an_adapter_is_imported_for_what_it_fits() {
     fs::write(&tensors, &file).unwrap();
     let nan = harness.import_adapter(path.clone(), None).await.unwrap_err();
     assert!(
-        nan.code == ProblemCode::AdapterInvalid && nan.message.contains("NaN"),
+        nan.code == ProblemCode::AdapterInvalid && nan.to_string().contains("NaN"),
         "{nan}"
     );
     fs::write(&tensors, (1u64 << 30).to_le_bytes()).unwrap();
@@ -421,7 +431,7 @@ async fn a_fitting_adapter_answers_and_another_one_says_why_not() {
     let sent = harness.say(Some(first.conversation), "show").await;
     let answer = harness.ended(sent.answer.id).await;
     assert_eq!(failure(&answer).code, ProblemCode::AdapterInvalid);
-    assert!(failure(&answer).message.contains("does not fit"));
+    assert!(failure(&answer).to_string().contains("does not fit"));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -433,7 +443,10 @@ async fn adapters_are_searched_for_and_marked() {
     use_hub(&harness, &hub).await;
     let search = |kind| harness.search_hub("poet".into(), HubSort::Trending, kind);
     let actual = search(HubKind::Adapters).await.unwrap();
-    let marked: Vec<_> = actual.iter().map(|it| (it.is_adapter, it.base.as_deref())).collect();
+    let marked: Vec<_> = actual
+        .iter()
+        .map(|result| (result.is_adapter, result.base.as_deref()))
+        .collect();
     assert_eq!(marked, [(true, Some("owner/Base")), (false, None)]);
     search(HubKind::Models).await.unwrap();
     let requests = hub.requests();
@@ -460,7 +473,8 @@ async fn settings_of_an_imported_adapter_that_match_nothing_are_told() {
     // A pattern that only Python reads is not called damage.
     config["alpha_pattern"] = serde_json::json!({"(?!v)q_proj": 100});
     fs::write(folder.join(CONFIG), config.to_string()).expect("a file");
-    let refused = harness.adapters().await.unwrap().remove(0).problem.expect("a problem");
+    let problem = harness.adapters().await.unwrap().remove(0).problem;
+    let refused = problem.expect("a problem").to_string();
     assert!(
         refused.contains("not supported") && !refused.contains("corrupt"),
         "{refused}"

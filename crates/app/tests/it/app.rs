@@ -6,9 +6,9 @@ use hearth_app::{
     App, Options,
     library::catalog,
     wire::{
-        Cache, CacheUsage, Contrast, Conversation, CutReason, DraftKind, DraftProblem, DraftSetting, Event, GpuLayers,
-        KvType, LeftOut, LoadSettings, Message, MessageState, ModelState, Motion, NewConversation, Problem,
-        ProblemCode, Role, SearchFilter, Settings, Theme, Thumb, Verdict,
+        Cache, CacheUsage, Contrast, Conversation, DraftKind, DraftProblem, DraftSetting, DroppedTurns, Event,
+        GpuLayers, KvType, LoadSettings, Message, MessageState, ModelState, Motion, NewConversation, Problem,
+        ProblemCode, Role, SearchFilter, Settings, Stage, Theme, Thumb, TruncationReason, Verdict,
     },
 };
 use hearth_protocol::{GenerateRequest, Part, Prompt, TextKind, WorkerCommand};
@@ -40,7 +40,7 @@ async fn first_message_loads_the_model_and_is_answered() {
 
     let loading = std::mem::discriminant(&MessageState::Loading {
         fraction: 0.0,
-        stage: String::new(),
+        stage: Stage::default(),
     });
     let prefill = std::mem::discriminant(&MessageState::Prefill { done: 0, total: 0 });
     let (mut states, mut grown, mut last) = (Vec::new(), String::new(), None);
@@ -70,8 +70,8 @@ async fn first_message_loads_the_model_and_is_answered() {
     assert_eq!((stats.tokens, stats.cached_tokens, stats.context_used), (3, 4, 13));
     assert_eq!(stats.draft, None);
     // A load may end before an answer shows it: `an_answer_shows_how_far_its_own_model_is_loaded`.
-    let begun = states.iter().take_while(|state| **state != prefill).count();
-    assert!(!states[begun..].contains(&loading));
+    let prefill_start = states.iter().take_while(|state| **state != prefill).count();
+    assert!(!states[prefill_start..].contains(&loading));
     states.retain(|state| *state != loading);
     states.dedup();
     let order = [
@@ -184,12 +184,12 @@ async fn a_crash_of_a_worker_fails_one_answer() {
 async fn out_of_memory_is_distinguished_from_a_crash() {
     let mut harness = Harness::tiny();
     let answer = harness.answer("starve").await;
-    let told = failure(&answer);
+    let problem = failure(&answer);
     assert_eq!(
-        (answer.text().as_str(), told.code),
+        (answer.text().as_str(), problem.code),
         ("Half an ", ProblemCode::OutOfMemory)
     );
-    assert!(told.message.contains("shorter context"), "{}", told.message);
+    assert!(problem.to_string().contains("shorter context"), "{problem}");
     assert_eq!(harness.answer("say again").await.text(), "again");
 }
 
@@ -221,20 +221,20 @@ async fn a_truncated_answer_is_reported() {
     let answer = harness.answer("cut").await;
     assert_eq!(
         answer.state,
-        MessageState::Cut {
-            reason: CutReason::Length
+        MessageState::Truncated {
+            reason: TruncationReason::Length
         }
     );
     assert_eq!(harness.conversation(answer.conversation).await.messages[1], answer);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn left_out_turns_are_reported() {
+async fn dropped_turns_are_reported() {
     let mut harness = Harness::tiny();
     let answer = harness.answer("long story").await;
     assert_eq!(
-        answer.left_out,
-        Some(LeftOut {
+        answer.dropped,
+        Some(DroppedTurns {
             messages: 2,
             tokens: 300
         })
@@ -261,7 +261,7 @@ async fn a_model_that_does_not_fit_is_reported() {
 async fn a_crash_while_loading_is_reported() {
     let mut harness = Harness::new(&["fatal.gguf", "tiny.gguf"]);
     let answer = harness.answer("say one").await;
-    assert!(failure(&answer).message.contains("exit code 4"), "{answer:?}");
+    assert!(failure(&answer).to_string().contains("exit code 4"), "{answer:?}");
     harness.load_model("tiny".into()).await.unwrap();
     assert_eq!(harness.answer("say again").await.text(), "again");
 }
@@ -278,7 +278,7 @@ async fn a_worker_that_cannot_start_is_reported() {
     let app = App::open(options, move |announced| drop(send.send(announced.event))).unwrap();
     let mut harness = Harness { app, events, folder };
     let answer = harness.answer("say one").await;
-    assert!(failure(&answer).message.contains("no-such-folder"));
+    assert!(failure(&answer).to_string().contains("no-such-folder"));
     assert_eq!(harness.devices().await.unwrap_err().code, ProblemCode::WorkerDied);
 }
 
@@ -316,7 +316,8 @@ async fn a_model_deleted_while_loaded() {
         .into_iter()
         .find(|listed| listed.id == model.id)
         .unwrap();
-    assert!(listed.problem.is_some_and(|problem| problem.contains("mine.gguf")));
+    let problem = listed.problem.expect("the file is gone");
+    assert!(problem.to_string().contains("mine.gguf"), "{problem}");
     harness.unload_model().await.unwrap();
     let answer = harness.answer("say three").await;
     assert_eq!(failure(&answer).code, ProblemCode::FileUnreadable);
@@ -558,7 +559,9 @@ async fn a_model_whose_gpu_failed_is_loaded_on_the_cpu() {
         ("Half an ", ProblemCode::GpuFailed)
     );
     assert!(
-        info.notices.iter().any(|notice| notice.contains("on the CPU")),
+        info.notices
+            .iter()
+            .any(|notice| notice.to_string().contains("on the CPU")),
         "{info:?}"
     );
     assert_eq!(
@@ -966,7 +969,7 @@ async fn settings_last_and_reload() {
         gpu_layers: GpuLayers::Count(7),
         kv: KvType::Q8_0,
         drafts: [
-            ("tiny".into(), DraftSetting::Own),
+            ("tiny".into(), DraftSetting::FirstLayers),
             ("other".into(), DraftSetting::None),
             ("third".into(), DraftSetting::Model { model: "tiny".into() }),
         ]
@@ -980,7 +983,7 @@ async fn settings_last_and_reload() {
         .await;
     assert!(matches!(state, ModelState::Ready { info, .. }
             if (info.threads, info.context, info.gpu_layers, info.kv, info.draft)
-                == (3, 1024, 7, KvType::Q8_0, Some(DraftKind::Own))));
+                == (3, 1024, 7, KvType::Q8_0, Some(DraftKind::FirstLayers))));
     let foolish: [fn(&mut Settings); 4] = [
         |settings| settings.threads = Some(0),
         |settings| settings.text_size = 0,
@@ -1060,7 +1063,10 @@ async fn a_model_is_loaded_with_its_draft_or_with_a_notice() {
     );
     assert_eq!(harness.draft(DraftSetting::Auto).await, (Some(DraftKind::Ngram), None));
     assert_eq!(harness.draft(DraftSetting::None).await, (None, None));
-    assert_eq!(harness.draft(DraftSetting::Own).await, (Some(DraftKind::Own), None));
+    assert_eq!(
+        harness.draft(DraftSetting::FirstLayers).await,
+        (Some(DraftKind::FirstLayers), None)
+    );
     assert_eq!(
         harness.draft(draft_model("small")).await,
         (Some(DraftKind::Model), None)
@@ -1158,12 +1164,14 @@ async fn settings_are_read_under_their_old_keys() {
     let harness = Harness::new(&[]);
     let old = |t: &rusqlite::Transaction<'_>| {
         t.execute("DELETE FROM setting WHERE key = 'promptCacheLimit'", [])?;
+        hearth_app::store::setting::set(t, "drafts", r#"{"tiny":{"type":"own"}}"#)?;
         hearth_app::store::setting::set(t, "keptBytes", "7000000000")
     };
     harness.store().write(old).unwrap();
     let harness = harness.again().await;
     let settings = harness.snapshot().await.unwrap().settings;
     assert_eq!(settings.prompt_cache_limit, 7_000_000_000);
+    assert_eq!(settings.drafts["tiny"], DraftSetting::FirstLayers);
     let new = Settings {
         prompt_cache_limit: 5_000_000_000,
         ..settings
@@ -1207,7 +1215,8 @@ async fn a_model_is_loaded_in_the_requested_build() {
         let ModelState::Ready { info, .. } = state else {
             unreachable!()
         };
-        assert_eq!(info.notices.iter().any(|notice| notice == OTHER_BUILD), switched);
+        let notices: Vec<String> = info.notices.iter().map(ToString::to_string).collect();
+        assert_eq!(notices.iter().any(|notice| notice == OTHER_BUILD), switched);
         assert_eq!(harness.answer("say two").await.state, MessageState::Complete);
     }
 }
@@ -1482,13 +1491,13 @@ async fn closing_waits_for_a_lock_on_the_store() {
     for _ in 0..20 {
         harness.streaming(sent.answer.id).await;
     }
-    let told = harness.conversation(sent.conversation.id).await.messages[1]
+    let streamed = harness.conversation(sent.conversation.id).await.messages[1]
         .text()
         .clone();
     let app = harness.app.clone();
     let closing = tokio::spawn(async move { app.shut_down().await });
     let ended = harness.ended(sent.answer.id).await;
-    assert!(!closing.is_finished() && ended.text().starts_with(&told));
+    assert!(!closing.is_finished() && ended.text().starts_with(&streamed));
     other.execute_batch("COMMIT").unwrap();
     closing.await.unwrap().unwrap();
     let harness = harness.again().await;

@@ -7,7 +7,7 @@ use crate::{
 use hearth_app::{
     App,
     store::{Store, adapter, download::State},
-    wire::{Announced, Event, LeftOutReason, Problem, ProblemCode, WrittenBackup},
+    wire::{Announced, Event, Problem, ProblemCode, SkippedFileReason, WrittenBackup},
 };
 use proptest::{
     prelude::*,
@@ -54,14 +54,14 @@ async fn backed_up() -> (Harness, PathBuf) {
     let path = harness.path("all.hearthbackup");
     let written = harness.app.back_up(path.clone()).await.expect("a backup");
     assert_eq!(written.files as usize, 1 + FILES.len());
-    let left_out: Vec<_> = written
-        .left_out
+    let skipped: Vec<_> = written
+        .skipped
         .iter()
-        .map(|left_out| (left_out.reason, left_out.count, left_out.example.as_str()))
+        .map(|skipped| (skipped.reason, skipped.count, skipped.example.as_str()))
         .collect();
-    let link = (LeftOutReason::NotAFile, 1, "runs/1/link.json");
-    let note = (LeftOutReason::NotAPreset, 1, "presets/notes.txt");
-    assert_eq!(left_out, if cfg!(unix) { vec![link, note] } else { vec![note] });
+    let link = (SkippedFileReason::NotAFile, 1, "runs/1/link.json");
+    let note = (SkippedFileReason::NotAPreset, 1, "presets/notes.txt");
+    assert_eq!(skipped, if cfg!(unix) { vec![link, note] } else { vec![note] });
     (harness, path)
 }
 
@@ -94,6 +94,19 @@ async fn a_backup_is_restored_at_the_next_start_and_the_present_data_moves_aside
         "nothing changes before the next start"
     );
     assert_eq!(other.app.data_place().await.unwrap().pending.as_ref(), Some(&pending));
+    // The name of an earlier Hearth.
+    let file = other.path("data/hearth-restore.json");
+    let mut old: Value = serde_json::from_slice(&fs::read(&file).expect("a file")).expect("JSON");
+    let about = old["about"].as_object_mut().expect("an object");
+    about.remove("skipped").expect("a list");
+    let count = 7;
+    about.insert(
+        "leftOut".to_owned(),
+        json!([{"reason": "name", "count": count, "example": "runs/con"}]),
+    );
+    fs::write(&file, old.to_string()).expect("a file");
+    let actual = other.app.data_place().await.unwrap().pending.expect("a restoration");
+    assert_eq!(actual.skipped[0].count, count);
     other.import_json(&chat("3", "written meanwhile")).await;
 
     let other = Harness::open(other.close().await);
@@ -189,22 +202,22 @@ async fn foreign_and_newer_backups_are_refused() {
     let other = harness.path("other.hearthbackup");
     let check = async |words: &str| {
         let problem = harness.app.restore_backup(other.clone()).await.expect_err(words);
-        assert!(problem.message.contains(words), "{problem}");
+        assert!(problem.to_string().contains(words), "{problem}");
     };
     with_manifest(&backup, &other, |manifest| manifest["hearthBackup"] = json!(2));
     check("written by a newer Hearth").await;
     with_manifest(&backup, &other, |manifest| {
         manifest["files"][1]["path"] = json!("runs/../../x")
     });
-    check("is not that of a backup").await;
+    check("does not belong to a backup").await;
     for name in ["presets/../x.json", "presets/a/b.json", "presets/x.exe"] {
         with_manifest(&backup, &other, |manifest| manifest["files"][1]["path"] = json!(name));
-        check("is not that of a backup").await;
+        check("does not belong to a backup").await;
     }
     with_manifest(&backup, &other, |manifest| manifest["files"][1]["bytes"] = json!(1));
     check("is larger than its list of files says").await;
     with_manifest(&backup, &other, |manifest| manifest["files"] = json!([]));
-    check("is not that of a backup").await;
+    check("does not belong to a backup").await;
     fs::write(&other, "hello").expect("a file");
     check("is damaged").await;
     let inside = harness
@@ -212,7 +225,7 @@ async fn foreign_and_newer_backups_are_refused() {
         .back_up(harness.path("data/x.hearthbackup"))
         .await
         .expect_err("inside");
-    assert!(inside.message.contains("inside Hearth's data folder"), "{inside}");
+    assert!(inside.to_string().contains("inside Hearth's data folder"), "{inside}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -272,17 +285,17 @@ async fn a_backup_of_an_earlier_hearth_with_odd_names_and_downloads_is_restored(
     let harness = Harness::new();
     let backup = Path::new(env!("CARGO_MANIFEST_DIR")).join(EARLY_BACKUP);
     let pending = harness.app.restore_backup(backup).await.expect("a backup");
-    let left_out: u32 = pending.left_out.iter().map(|left_out| left_out.count).sum();
-    assert_eq!(pending.files + left_out, 1 + EARLY.len() as u32);
+    let skipped: u32 = pending.skipped.iter().map(|skipped| skipped.count).sum();
+    assert_eq!(pending.files + skipped, 1 + EARLY.len() as u32);
     let harness = Harness::open(harness.close().await);
     assert_eq!(titles(&harness).await, ["backed up"]);
     let read = |name: &str| fs::read(harness.path("data").join(name)).ok();
     let restored = EARLY
         .iter()
         .filter(|name| read(name).as_deref() == Some(name.as_bytes()));
-    assert_eq!(restored.count() + left_out as usize, EARLY.len());
+    assert_eq!(restored.count() + skipped as usize, EARLY.len());
     if cfg!(target_os = "linux") {
-        assert_eq!(left_out, 0, "all of these names are possible");
+        assert_eq!(skipped, 0, "all of these names are possible");
     }
     let failed = State::Failed(r#"{"code":"download","message":"No."}"#.to_owned());
     let [paused, queued, failure, done] = &harness.download_states()[..] else {
@@ -398,7 +411,7 @@ fn any_data_folder_is_restored_from_its_backup_or_the_backup_says_what_is_missin
                     let _ = fs::create_dir_all(folder).and_then(|()| fs::write(&path, bytes));
                 }
                 let backup = from.path("all.hearthbackup");
-                let WrittenBackup { files, left_out, .. } = from.app.back_up(backup.clone()).await.expect("a backup");
+                let WrittenBackup { files, skipped, .. } = from.app.back_up(backup.clone()).await.expect("a backup");
                 let pending = to.app.restore_backup(backup).await.expect("what was reported as good");
                 let to = Harness::open(to.close().await);
                 let contents = |harness: &Harness| {
@@ -415,7 +428,7 @@ fn any_data_folder_is_restored_from_its_backup_or_the_backup_says_what_is_missin
                 }
                 prop_assert_eq!(pending.files as usize, 1 + after.len());
                 if cfg!(target_os = "linux") {
-                    prop_assert!(pending.left_out.is_empty(), "{:?}", pending.left_out);
+                    prop_assert!(pending.skipped.is_empty(), "{:?}", pending.skipped);
                 }
                 let is_hidden = |path: &Path| {
                     path.to_string_lossy()
@@ -426,10 +439,10 @@ fn any_data_folder_is_restored_from_its_backup_or_the_backup_says_what_is_missin
                     .iter()
                     .filter(|file| !after.contains(file) && !is_hidden(&file.0))
                     .count();
-                let reported: u32 = left_out
+                let reported: u32 = skipped
                     .iter()
-                    .chain(&pending.left_out)
-                    .map(|left_out| left_out.count)
+                    .chain(&pending.skipped)
+                    .map(|skipped| skipped.count)
                     .sum();
                 prop_assert!(
                     missing == 0 || reported > 0,
@@ -437,7 +450,12 @@ fn any_data_folder_is_restored_from_its_backup_or_the_backup_says_what_is_missin
                 );
                 prop_assert_eq!(
                     files as usize,
-                    1 + after.len() + pending.left_out.iter().map(|one| one.count as usize).sum::<usize>()
+                    1 + after.len()
+                        + pending
+                            .skipped
+                            .iter()
+                            .map(|skipped| skipped.count as usize)
+                            .sum::<usize>()
                 );
                 Ok(())
             })
@@ -511,7 +529,7 @@ async fn a_restoration_refuses_other_work_on_the_data() {
     for problem in refused {
         let problem = problem.expect("refused");
         assert_eq!(problem.code, ProblemCode::Busy);
-        assert!(problem.message.contains("being checked"), "{problem}");
+        assert!(problem.to_string().contains("being checked"), "{problem}");
     }
     drop(harness);
 }

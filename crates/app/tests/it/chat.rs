@@ -3,19 +3,19 @@
 
 use crate::harness::{Harness, failure};
 use hearth_app::wire::{
-    ConversationSettings, CutReason, Effort, LogitBias, Message, MessageState, NewConversation, Part, Problem,
-    ProblemCode, SamplingOverrides, Sent, Settings, ThinkingChoice, ThinkingEffort, ThinkingSwitch,
+    ConversationSettings, Effort, LogitBias, Message, MessageState, NewConversation, Part, Problem, ProblemCode,
+    SamplingOverrides, Sent, Settings, ThinkingChoice, ThinkingEffort, ThinkingSwitch, TruncationReason,
 };
 use hearth_protocol::{GenerateRequest, Prompt};
 
 fn code(problem: Problem) -> ProblemCode {
-    assert!(problem.message.ends_with('.'), "{problem:?}");
+    assert!(problem.to_string().ends_with('.'), "{problem:?}");
     problem.code
 }
 
-fn cut() -> MessageState {
-    MessageState::Cut {
-        reason: CutReason::Length,
+fn truncated() -> MessageState {
+    MessageState::Truncated {
+        reason: TruncationReason::Length,
     }
 }
 
@@ -34,7 +34,10 @@ async fn ended(harness: &mut Harness, sent: Result<Sent, Problem>) -> Message {
 async fn a_cut_answer_is_continued_in_the_same_message() {
     let mut harness = Harness::tiny();
     let half = harness.answer("cut").await;
-    assert_eq!((half.state.clone(), half.text().as_str()), (cut(), "Half an answer"));
+    assert_eq!(
+        (half.state.clone(), half.text().as_str()),
+        (truncated(), "Half an answer")
+    );
     let sent = harness.continue_answer(half.id).await.expect("it begins");
     assert_eq!(
         (sent.user, sent.answer.id, sent.answer.state),
@@ -111,7 +114,7 @@ async fn what_cannot_be_continued_is_refused() {
     assert_eq!(refused(harness.continue_answer(user).await), ProblemCode::BadRequest);
     assert_eq!(refused(harness.continue_answer(999).await), ProblemCode::NotFound);
     let with_replies = harness.continue_answer(first.answer.id).await.expect_err("refused");
-    assert!(with_replies.message.contains("replies"), "{with_replies:?}");
+    assert!(with_replies.to_string().contains("replies"), "{with_replies:?}");
     harness.delete_conversation(id).await.expect("it is deleted");
     assert_eq!(
         refused(harness.continue_answer(slow.answer.id).await),
@@ -355,7 +358,7 @@ async fn hostile_settings_are_refused_with_a_sentence() {
             .set_conversation_settings(id, settings.clone())
             .await
             .expect_err("refused");
-        assert!(refused.message.len() < 200, "{refused:?}");
+        assert!(refused.to_string().len() < 200, "{refused:?}");
         assert_eq!(code(refused), ProblemCode::BadRequest);
         let fresh = NewConversation {
             settings,
@@ -380,11 +383,11 @@ async fn a_person_has_defaults_for_a_model() {
     let mut harness = Harness::tiny();
     let id = harness.answer("say one").await.conversation;
     let before = harness.snapshot().await.expect("a snapshot").settings;
-    let of = |temperature, model: &str| Settings {
+    let settings_with = |temperature, model: &str| Settings {
         sampling: [(model.to_owned(), temperature_of(temperature))].into(),
         ..before.clone()
     };
-    harness.set_settings(of(0.25, "tiny")).await.expect("set");
+    harness.set_settings(settings_with(0.25, "tiny")).await.expect("set");
     let mut harness = harness.again().await;
     let made = async |harness: &mut Harness| {
         let sent = harness.say(Some(id), "show").await;
@@ -406,10 +409,13 @@ async fn a_person_has_defaults_for_a_model() {
         .set_conversation_settings(id, ConversationSettings::default())
         .await
         .expect("set");
-    harness.set_settings(of(0.25, "other")).await.expect("set");
+    harness.set_settings(settings_with(0.25, "other")).await.expect("set");
     assert_eq!(made(&mut harness).await.temperature, 0.8, "of another model");
-    let hot = harness.set_settings(of(101.0, "tiny")).await.expect_err("refused");
-    assert!(hot.message.contains("temperature"), "{hot:?}");
+    let hot = harness
+        .set_settings(settings_with(101.0, "tiny"))
+        .await
+        .expect_err("refused");
+    assert!(hot.to_string().contains("temperature"), "{hot:?}");
     let many = Settings {
         sampling: (0..300).map(|model| (model.to_string(), temperature_of(0.5))).collect(),
         ..before
@@ -438,7 +444,7 @@ fn bias_of(text: &str, bias: f32) -> LogitBias {
 async fn a_refusal_names_the_setting() {
     let mut harness = Harness::tiny();
     let id = harness.answer("say one").await.conversation;
-    let of = |sampling| ConversationSettings {
+    let settings_with = |sampling| ConversationSettings {
         sampling,
         ..ConversationSettings::default()
     };
@@ -474,10 +480,10 @@ async fn a_refusal_names_the_setting() {
         ),
     ] {
         let refused = harness
-            .set_conversation_settings(id, of(sampling))
+            .set_conversation_settings(id, settings_with(sampling))
             .await
             .expect_err("refused");
-        assert!(refused.message.contains(name), "{refused:?}");
+        assert!(refused.to_string().contains(name), "{refused:?}");
     }
     let long = format!("{{\"description\": \"{}\"}}", "a".repeat(70_000));
     for (schema, why) in [
@@ -495,7 +501,7 @@ async fn a_refusal_names_the_setting() {
             .await
             .expect_err("refused");
         assert!(
-            refused.message.contains(why) && refused.message.contains("JSON schema"),
+            refused.to_string().contains(why) && refused.to_string().contains("JSON schema"),
             "{refused:?}"
         );
     }

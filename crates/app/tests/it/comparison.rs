@@ -5,8 +5,8 @@
 use crate::harness::{Harness, failure, ids, under_way};
 use crate::support;
 use hearth_app::wire::{
-    ChatFormat, Compared, Contender, Conversation, Event, Folder, Message, MessageState, ModelState, NewConversation,
-    OwnSettings, Preset, PresetValues, Problem, ProblemCode, SamplingOverrides, Thumb,
+    AnswerOverrides, ChatFormat, Compared, ComparedAnswer, Conversation, Event, Folder, Message, MessageState,
+    ModelState, NewConversation, Preset, PresetValues, Problem, ProblemCode, SamplingOverrides, Thumb,
 };
 use hearth_protocol::{GenerateRequest, Prompt};
 
@@ -19,9 +19,9 @@ fn two_models() -> Harness {
     Harness::open(folder)
 }
 
-fn with_model(model: &str) -> Contender {
-    Contender {
-        own: OwnSettings {
+fn with_model(model: &str) -> ComparedAnswer {
+    ComparedAnswer {
+        overrides: AnswerOverrides {
             model: Some(model.to_owned()),
             preset: None,
         },
@@ -29,7 +29,7 @@ fn with_model(model: &str) -> Contender {
     }
 }
 
-fn with_preset(temperature: f32, system_prompt: &str) -> Contender {
+fn with_preset(temperature: f32, system_prompt: &str) -> ComparedAnswer {
     let values = PresetValues {
         system_prompt: Some(system_prompt.to_owned()),
         sampling: SamplingOverrides {
@@ -44,8 +44,8 @@ fn with_preset(temperature: f32, system_prompt: &str) -> Contender {
         is_built_in: false,
         values,
     };
-    Contender {
-        own: OwnSettings {
+    ComparedAnswer {
+        overrides: AnswerOverrides {
             model: None,
             preset: Some(preset),
         },
@@ -53,16 +53,9 @@ fn with_preset(temperature: f32, system_prompt: &str) -> Contender {
     }
 }
 
-async fn compare(harness: &Harness, text: &str, contenders: Vec<Contender>) -> Result<Compared, Problem> {
+async fn compare(harness: &Harness, text: &str, answers: Vec<ComparedAnswer>) -> Result<Compared, Problem> {
     harness
-        .compare(
-            None,
-            None,
-            text.into(),
-            Vec::new(),
-            contenders,
-            NewConversation::default(),
-        )
+        .compare(None, None, text.into(), Vec::new(), answers, NewConversation::default())
         .await
 }
 
@@ -97,8 +90,12 @@ fn next_answers(conversation: &Conversation) -> Vec<Option<usize>> {
 async fn each_answer_is_given_by_its_own_model_and_settings() {
     let mut harness = two_models();
     harness.load_model("tiny".into()).await.unwrap();
-    let contenders = vec![Contender::default(), with_model("other"), with_preset(0.125, "Sing.")];
-    let compared = compare(&harness, "show", contenders).await.unwrap();
+    let answers = vec![
+        ComparedAnswer::default(),
+        with_model("other"),
+        with_preset(0.125, "Sing."),
+    ];
+    let compared = compare(&harness, "show", answers).await.unwrap();
     let [plain, other, preset_answer] = harness.all_ended(ids(&compared)).await;
     let models = [&plain, &other, &preset_answer].map(|answer| answer.model.clone().expect("a model"));
     assert_eq!(models, ["A tiny model", "Another model", "A tiny model"]);
@@ -120,8 +117,8 @@ async fn loading_progress_is_shown_on_the_answer_that_waits_for_it() {
     harness
         .model_state(|state| matches!(state, ModelState::Ready { .. }))
         .await;
-    let contenders = vec![Contender::default(), with_model("slow")];
-    let compared = compare(&harness, "say one", contenders).await.unwrap();
+    let answers = vec![ComparedAnswer::default(), with_model("slow")];
+    let compared = compare(&harness, "say one", answers).await.unwrap();
     let [plain, slow] = ids(&compared);
     let (mut loading, mut has_ended) = (Vec::new(), false);
     harness
@@ -149,8 +146,8 @@ async fn loading_progress_is_shown_on_the_answer_that_waits_for_it() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_answer_at_most_has_the_vote() {
     let mut harness = Harness::tiny();
-    let contenders = vec![Contender::default(); 4];
-    let compared = compare(&harness, "say one", contenders).await.unwrap();
+    let answers = vec![ComparedAnswer::default(); 4];
+    let compared = compare(&harness, "say one", answers).await.unwrap();
     let id = compared.conversation.id;
     let answers: [Message; 4] = harness.all_ended(ids(&compared)).await;
     let shown = harness.conversation(id).await;
@@ -176,8 +173,8 @@ async fn one_answer_at_most_has_the_vote() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_missing_model_fails_only_its_answer() {
     let mut harness = Harness::tiny();
-    let contenders = vec![with_model("gone"), Contender::default()];
-    let compared = compare(&harness, "say one", contenders).await.unwrap();
+    let answers = vec![with_model("gone"), ComparedAnswer::default()];
+    let compared = compare(&harness, "say one", answers).await.unwrap();
     let [gone, given] = harness.all_ended(ids(&compared)).await;
     assert_eq!(failure(&gone).code, ProblemCode::NotFound);
     assert_eq!((given.text(), given.state), ("one".to_owned(), MessageState::Complete));
@@ -188,8 +185,8 @@ async fn the_next_message_follows_the_answer_that_has_text() {
     let mut harness = Harness::tiny();
     // The window names the end of the branch, a queue does not.
     for is_named in [false, true] {
-        let contenders = vec![Contender::default(), with_model("gone")];
-        let compared = compare(&harness, "say one", contenders).await.unwrap();
+        let answers = vec![ComparedAnswer::default(), with_model("gone")];
+        let compared = compare(&harness, "say one", answers).await.unwrap();
         let [given, gone] = harness.all_ended(ids(&compared)).await;
         let id = compared.conversation.id;
         assert_eq!(harness.conversation(id).await.leaf, Some(gone.id));
@@ -204,7 +201,7 @@ async fn the_next_message_follows_the_answer_that_has_text() {
 async fn unloading_the_selected_model_leaves_the_answer_of_another() {
     let mut harness = two_models();
     harness.load_model("tiny".into()).await.unwrap();
-    let compared = compare(&harness, "slow", vec![Contender::default(), with_model("other")])
+    let compared = compare(&harness, "slow", vec![ComparedAnswer::default(), with_model("other")])
         .await
         .unwrap();
     let [plain, other] = ids(&compared);
@@ -217,10 +214,10 @@ async fn unloading_the_selected_model_leaves_the_answer_of_another() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_rated_contender_is_an_example_with_its_own_system_prompt() {
+async fn a_rated_compared_answer_is_an_example_with_its_own_system_prompt() {
     let mut harness = Harness::tiny();
-    let contenders = vec![Contender::default(), with_preset(0.125, "Sing.")];
-    let compared = compare(&harness, "say one", contenders).await.unwrap();
+    let answers = vec![ComparedAnswer::default(), with_preset(0.125, "Sing.")];
+    let compared = compare(&harness, "say one", answers).await.unwrap();
     let [_, preset_answer] = harness.all_ended(ids(&compared)).await;
     harness
         .rate_answer(preset_answer.id, Some(Thumb::Up), None)
@@ -265,13 +262,13 @@ async fn a_presets_answer_equals_one_after_applying_the_preset() {
         if let Some(own) = system_prompt {
             harness.set_system_prompt(id, Some(own.into())).await.unwrap();
         }
-        let mut contender = with_preset(0.125, "");
-        if let Some(preset) = &mut contender.own.preset {
+        let mut answer = with_preset(0.125, "");
+        if let Some(preset) = &mut answer.overrides.preset {
             preset.values.system_prompt = None;
         }
-        let contenders = vec![Contender::default(), contender];
+        let answers = vec![ComparedAnswer::default(), answer];
         let compared = harness
-            .compare(Some(id), None, "show".into(), Vec::new(), contenders, fresh())
+            .compare(Some(id), None, "show".into(), Vec::new(), answers, fresh())
             .await;
         let [plain, other] = harness.all_ended(ids(&compared.unwrap())).await;
         assert_eq!(first_message(&plain), system_prompt.unwrap_or("Sing."));
@@ -288,16 +285,19 @@ async fn a_presets_answer_equals_one_after_applying_the_preset() {
 async fn a_continued_answer_keeps_its_model_and_settings() {
     let mut harness = two_models();
     harness.load_model("tiny".into()).await.unwrap();
-    let mut contender = with_preset(0.125, "Sing.");
-    contender.own.model = Some("other".to_owned());
-    let compared = compare(&harness, "cut", vec![Contender::default(), contender])
+    let mut answer = with_preset(0.125, "Sing.");
+    answer.overrides.model = Some("other".to_owned());
+    let compared = compare(&harness, "cut", vec![ComparedAnswer::default(), answer])
         .await
         .unwrap();
-    let [_, cut] = harness.all_ended(ids(&compared)).await;
+    let [_, truncated] = harness.all_ended(ids(&compared)).await;
     let mut harness = harness.again().await;
-    let sent = harness.continue_answer(cut.id).await.unwrap();
+    let sent = harness.continue_answer(truncated.id).await.unwrap();
     let whole = harness.ended(sent.answer.id).await;
-    assert_eq!((whole.id, whole.model.as_deref()), (cut.id, Some("Another model")));
+    assert_eq!(
+        (whole.id, whole.model.as_deref()),
+        (truncated.id, Some("Another model"))
+    );
     assert!(whole.text().ends_with("and its end"));
     assert_eq!(whole.settings.expect("settings").sampling.temperature, 0.125);
 }
@@ -305,7 +305,7 @@ async fn a_continued_answer_keeps_its_model_and_settings() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn stop_ends_the_answers_of_every_model() {
     let mut harness = two_models();
-    let compared = compare(&harness, "slow", vec![Contender::default(), with_model("other")])
+    let compared = compare(&harness, "slow", vec![ComparedAnswer::default(), with_model("other")])
         .await
         .unwrap();
     let [plain, other] = ids(&compared);
@@ -322,12 +322,12 @@ async fn stop_ends_the_answers_of_every_model() {
 async fn fewer_than_two_or_more_than_four_answers_are_refused() {
     let harness = Harness::tiny();
     for count in [0, 1, 5] {
-        let refused = compare(&harness, "say one", vec![Contender::default(); count])
+        let refused = compare(&harness, "say one", vec![ComparedAnswer::default(); count])
             .await
             .unwrap_err();
         assert_eq!(refused.code, ProblemCode::BadRequest);
     }
-    let hot = vec![Contender::default(), with_preset(101.0, "")];
+    let hot = vec![ComparedAnswer::default(), with_preset(101.0, "")];
     assert_eq!(
         compare(&harness, "say one", hot).await.unwrap_err().code,
         ProblemCode::BadRequest
@@ -338,8 +338,12 @@ async fn fewer_than_two_or_more_than_four_answers_are_refused() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_comparison_is_exported_and_imported_whole() {
     let mut harness = Harness::tiny();
-    let contenders = vec![Contender::default(), with_preset(0.125, "Sing."), Contender::default()];
-    let compared = compare(&harness, "say one", contenders).await.unwrap();
+    let answers = vec![
+        ComparedAnswer::default(),
+        with_preset(0.125, "Sing."),
+        ComparedAnswer::default(),
+    ];
+    let compared = compare(&harness, "say one", answers).await.unwrap();
     let [_, second, _] = harness.all_ended(ids(&compared)).await;
     harness.vote_answer(second.id, true).await.unwrap();
     let path = harness.folder.path().join("all.json");
@@ -354,5 +358,5 @@ async fn a_comparison_is_exported_and_imported_whole() {
     let copy = other.conversation(all[0].id).await;
     assert_eq!(next_answers(&copy), [Some(2), Some(3), Some(1)]);
     assert_eq!(votes(&copy), [false, true, false]);
-    assert_eq!(copy.messages[2].own, second.own);
+    assert_eq!(copy.messages[2].overrides, second.overrides);
 }

@@ -28,11 +28,13 @@ async fn use_hub(harness: &Harness, hub: &FakeHub, offline: bool) {
     harness.set_settings(settings).await.expect("a mirror on this machine");
 }
 
-/// The state of the only download, once it is as wanted.
-async fn until(harness: &mut Harness, wanted: impl Fn(&DownloadState) -> bool) -> Download {
+/// Waits until the state of a download is expected. Returns the download.
+async fn until(harness: &mut Harness, is_expected: impl Fn(&DownloadState) -> bool) -> Download {
     harness
         .next(|event| match event {
-            Event::DownloadsChanged { downloads } => downloads.into_iter().find(|it| wanted(&it.state)),
+            Event::DownloadsChanged { downloads } => {
+                downloads.into_iter().find(|download| is_expected(&download.state))
+            }
             _ => None,
         })
         .await
@@ -189,7 +191,7 @@ async fn offline_nothing_is_requested() {
     let (mut harness, hub) = (Harness::tiny(), hub(&[Reply::Good]));
     use_hub(&harness, &hub, true).await;
     let problem = harness.start_download("o/Tiny-GGUF".into()).await.unwrap_err();
-    assert!(problem.message.contains("Offline"), "{problem}");
+    assert!(problem.to_string().contains("Offline"), "{problem}");
     assert!(
         harness
             .search_hub("tiny".into(), HubSort::Trending, HubKind::Models)
@@ -216,7 +218,7 @@ async fn what_is_no_model_is_refused() {
         "../../x",
     ] {
         let problem = harness.start_download(text.into()).await.unwrap_err();
-        assert!(problem.message.ends_with('.'), "{text}: {problem}");
+        assert!(problem.to_string().ends_with('.'), "{text}: {problem}");
     }
     let mirror = |text: &str| Settings {
         hub_endpoint: Some(text.to_owned()),
@@ -245,7 +247,7 @@ async fn models_of_other_programs_are_listed_and_never_deleted() {
     assert_eq!(theirs.len(), 1, "{theirs:?}");
     assert!(!theirs[0].is_deletable);
     let problem = harness.remove_model(theirs[0].id.clone()).await.unwrap_err();
-    assert!(problem.message.contains("another program"), "{problem}");
+    assert!(problem.to_string().contains("another program"), "{problem}");
     assert!(path.exists());
     fs::remove_file(path).unwrap();
     let models = harness.rescan_models().await.unwrap();

@@ -217,7 +217,7 @@ async fn messages_that_follow_each_other_in_a_circle_are_refused() {
     let harness = Harness::new();
     let backup = harness.path("theirs.hearthbackup");
     let problem = refused(&harness, &backup, "UPDATE message SET parent = id").await;
-    assert!(problem.message.contains("answers a later one"), "{problem}");
+    assert!(problem.to_string().contains("answers a later one"), "{problem}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -232,7 +232,7 @@ async fn ids_without_room_for_new_ones_are_refused() {
         &RUN.replace("(5,", "(-1,"),
     ] {
         let problem = refused(&harness, &backup, sql).await;
-        assert!(problem.message.contains("too large"), "{problem}");
+        assert!(problem.to_string().contains("too large"), "{problem}");
     }
     assert!(harness.app.data_place().await.expect("a place").pending.is_none());
 }
@@ -253,7 +253,10 @@ async fn a_schema_that_is_not_of_hearth_is_refused() {
         "PRAGMA writable_schema = ON; UPDATE sqlite_schema SET sql = replace(sql, 'NOT NULL', '') WHERE name = 'tag'",
     ] {
         let problem = refused(&harness, &backup, sql).await;
-        assert!(problem.message.contains("not as Hearth writes it"), "{sql}: {problem}");
+        assert!(
+            problem.to_string().contains("not as Hearth writes it"),
+            "{sql}: {problem}"
+        );
     }
     // SQLite's own statistics.
     forge(&backup, "ANALYZE", &[]).await;
@@ -372,7 +375,7 @@ async fn a_store_that_could_not_be_restored_is_not_backed_up() {
     harness.app.store().write(|t| t.execute_batch(view)).expect("a view");
     let path = harness.path("all.hearthbackup");
     let problem = harness.app.back_up(path.clone()).await.expect_err("a view");
-    assert!(problem.message.contains("No backup was written"), "{problem}");
+    assert!(problem.to_string().contains("No backup was written"), "{problem}");
     assert!(!path.exists());
 }
 

@@ -191,11 +191,11 @@ fn a_search_is_read_and_what_is_malformed_is_left_out() {
         .hub
         .search("smol & co/", HubSort::Downloads, HubKind::Models)
         .expect("a list");
-    let of: Vec<_> = actual
+    let summary: Vec<_> = actual
         .iter()
-        .map(|it| (it.id.as_str(), it.is_supported, it.is_gated))
+        .map(|result| (result.id.as_str(), result.is_supported, result.is_gated))
         .collect();
-    assert_eq!(of, [("o/a-GGUF", Some(true), false), ("o/b", Some(false), true)]);
+    assert_eq!(summary, [("o/a-GGUF", Some(true), false), ("o/b", Some(false), true)]);
     let request = hub.requests().remove(0);
     assert!(
         request.contains("search=smol%20%26%20co%2F&filter=gguf&sort=downloads"),

@@ -53,17 +53,17 @@ fn impatient(hub: &FakeHub) -> Hub {
 #[test]
 fn a_server_that_dribbles_holds_no_header_config_or_list() {
     let folder = tempfile::tempdir().expect("a folder");
-    let of = |hub: &Hub, source: &str| library::remote(hub, &Reference::parse(source, hub)?);
+    let find_remote = |hub: &Hub, source: &str| library::remote(hub, &Reference::parse(source, hub)?);
 
     let files = [("n-Q8_0.gguf", model())];
     let hub = FakeHub::with(repository("o/n", &files), &[Reply::Good, Reply::Dribble]);
-    let remote = of(&hub.hub, "o/n").expect("a model");
+    let remote = find_remote(&hub.hub, "o/n").expect("a model");
     ends_soon("a header", || {
         HeaderFile::fetch(&impatient(&hub), &remote, folder.path())
     });
 
     let hub = FakeHub::with(repository("o/n", &files), &[Reply::Dribble]);
-    ends_soon("a list of files", || of(&impatient(&hub), "o/n"));
+    ends_soon("a list of files", || find_remote(&impatient(&hub), "o/n"));
 
     let config = [
         ("adapter_config.json", vec![b' '; 5_000]),
@@ -71,13 +71,13 @@ fn a_server_that_dribbles_holds_no_header_config_or_list() {
     ];
     let bodies = tagged_repository("o/a", &["peft"], &config);
     let hub = FakeHub::with(bodies, &[Reply::Good, Reply::Dribble]);
-    ends_soon("a configuration", || of(&impatient(&hub), "o/a"));
+    ends_soon("a configuration", || find_remote(&impatient(&hub), "o/a"));
 
     let hub = FakeHub::with(
         repository("o/lora", &[("lora.gguf", model())]),
         &[Reply::Good, Reply::Dribble],
     );
-    ends_soon("the type of a file", || of(&impatient(&hub), "o/lora"));
+    ends_soon("the type of a file", || find_remote(&impatient(&hub), "o/lora"));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -27,7 +27,8 @@ fn files_with_token(folder: &Path) -> Vec<String> {
         let path = entry.path();
         if path.is_dir() {
             actual.extend(files_with_token(&path));
-        } else if fs::read(&path).is_ok_and(|bytes| bytes.windows(TOKEN.len()).any(|it| it == TOKEN.as_bytes())) {
+        } else if fs::read(&path).is_ok_and(|bytes| bytes.windows(TOKEN.len()).any(|window| window == TOKEN.as_bytes()))
+        {
             actual.push(path.display().to_string());
         }
     }
@@ -94,10 +95,10 @@ async fn without_a_keychain_a_sentence_says_what_to_do() {
         for problem in &problems {
             assert_eq!(problem.code, ProblemCode::Keychain);
             assert!(
-                problem.message.contains("HF_TOKEN") && problem.message.ends_with('.'),
+                problem.to_string().contains("HF_TOKEN") && problem.to_string().ends_with('.'),
                 "{problem}"
             );
-            assert!(!problem.message.contains(TOKEN));
+            assert!(!problem.to_string().contains(TOKEN));
         }
         state
     };

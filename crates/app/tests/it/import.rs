@@ -3,8 +3,8 @@
 
 use crate::data_harness::Harness;
 use hearth_app::wire::{
-    ChatFormat, Conversation, ConversationSettings, Event, ImportFormat, Message, Part, ProblemCode, Role, SkipReason,
-    Thumb,
+    ChatFormat, Conversation, ConversationSettings, DroppedTurns, Event, ImportFormat, Message, MessageState, Part,
+    ProblemCode, Role, SkipReason, Thumb, TruncationReason,
 };
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -437,7 +437,7 @@ async fn archives_are_read_without_extracting_them() {
     let whole = fs::read(&chatgpt).unwrap();
     for bytes in [&whole[..whole.len() / 2], b"PK\x03\x04"] {
         let problem = harness.import_text("cut.zip", bytes).await.expect_err("a cut archive");
-        assert!(problem.message.contains("is damaged"), "{problem}");
+        assert!(problem.to_string().contains("is damaged"), "{problem}");
     }
 }
 
@@ -454,7 +454,7 @@ async fn what_is_no_export_is_refused_with_a_sentence() {
     ] {
         let problem = harness.import_text(name, bytes).await.expect_err(name);
         assert!(
-            problem.code == ProblemCode::DataInvalid && problem.message.contains("found no conversations"),
+            problem.code == ProblemCode::DataInvalid && problem.to_string().contains("found no conversations"),
             "{problem}"
         );
     }
@@ -462,7 +462,7 @@ async fn what_is_no_export_is_refused_with_a_sentence() {
         .import(harness.path("missing"))
         .await
         .expect_err("a missing file");
-    assert!(missing.message.contains("cannot be read"), "{missing}");
+    assert!(missing.to_string().contains("cannot be read"), "{missing}");
     assert!(harness.all().await.is_empty());
 }
 
@@ -539,6 +539,22 @@ async fn an_export_as_json_is_imported_without_loss() {
     assert_eq!(other.import(&one).await.unwrap().known, 1);
     // An export does not come back into the store that it is of.
     assert_eq!(harness.import(&path).await.unwrap().known as usize, all.len());
+
+    // The names of an earlier Hearth.
+    let old = json!({
+        "id": 1, "role": "assistant", "parts": [{"type": "text", "text": "Hi."}],
+        "state": {"type": "cut", "reason": "contextFull"}, "leftOut": {"messages": 2, "tokens": 9},
+        "own": {"model": "other", "preset": null},
+    });
+    let other = Harness::new();
+    other
+        .import_json(&json!({"hearthConversation": 1, "id": "hearth:1", "messages": [old]}))
+        .await;
+    let answer = other.only().await.messages.remove(0);
+    let reason = TruncationReason::ContextFull;
+    assert_eq!(answer.state, MessageState::Truncated { reason });
+    assert_eq!(answer.dropped, Some(DroppedTurns { messages: 2, tokens: 9 }));
+    assert_eq!(answer.overrides.expect("overrides").model.as_deref(), Some("other"));
 }
 
 #[tokio::test]
@@ -596,7 +612,7 @@ async fn markdown_and_html_hold_the_selected_branch() {
         .export_conversations(None, ChatFormat::Markdown, folder)
         .await
         .expect_err("no folder");
-    assert!(problem.message.contains("could not be written"), "{problem}");
+    assert!(problem.to_string().contains("could not be written"), "{problem}");
 }
 
 proptest! {

@@ -31,8 +31,8 @@ async fn an_import_is_linear_in_system_texts() {
         (at.to_string(), json!({"message": {"content": content}}))
     });
     let author = json!({"role": "user"});
-    let said = json!({"message": {"author": author, "content": {"content_type": "text", "parts": ["Hello"]}}});
-    let chatgpt = json!({"mapping": nodes.chain([("last".to_owned(), said)]).collect::<serde_json::Map<_, _>>()});
+    let node = json!({"message": {"author": author, "content": {"content_type": "text", "parts": ["Hello"]}}});
+    let chatgpt = json!({"mapping": nodes.chain([("last".to_owned(), node)]).collect::<serde_json::Map<_, _>>()});
     for export in [openai, chatgpt] {
         let harness = Harness::new();
         let text = export.to_string();
@@ -92,7 +92,7 @@ async fn a_cancelled_import_ends_soon_and_can_go_on() {
     assert_eq!(problem.code, ProblemCode::Cancelled, "{problem}");
     let kept = app.snapshot().await.expect("a snapshot").conversations.len();
     assert!(
-        kept > 0 && kept < all && problem.message.contains(&kept.to_string()),
+        kept > 0 && kept < all && problem.to_string().contains(&kept.to_string()),
         "{kept}: {problem}"
     );
     cancels.store(false, SeqCst);
@@ -201,11 +201,11 @@ async fn the_largest_conversation_takes_bounded_memory() {
         .env(CHILD, &path)
         .output()
         .expect("a process");
-    let said = String::from_utf8_lossy(&child.stdout).into_owned();
-    let peak = said
+    let output = String::from_utf8_lossy(&child.stdout).into_owned();
+    let peak = output
         .lines()
         .find_map(|line| line.strip_prefix("VmHWM:")?.trim().strip_suffix(" kB"));
-    let mib = peak.and_then(|peak| peak.parse::<usize>().ok()).expect(&said) >> 10;
+    let mib = peak.and_then(|peak| peak.parse::<usize>().ok()).expect(&output) >> 10;
     println!("{mib} MiB");
     assert!(mib < 400, "{mib} MiB");
 }

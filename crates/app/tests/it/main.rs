@@ -32,6 +32,9 @@ mod unsent;
 mod updates;
 mod versions;
 mod wire;
+mod wire_sentences;
+mod wire_strings;
+mod wire_types;
 
 #[test]
 fn every_test_file_is_compiled() {

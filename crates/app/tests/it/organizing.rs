@@ -11,7 +11,7 @@ use hearth_protocol::{GenerateRequest, Prompt};
 fn refused<T: std::fmt::Debug>(result: Result<T, Problem>) -> Problem {
     let problem = result.expect_err("refused");
     assert!(
-        problem.message.ends_with('.') && problem.message.len() < 400,
+        problem.to_string().ends_with('.') && problem.to_string().len() < 400,
         "{problem:?}"
     );
     problem
@@ -34,7 +34,9 @@ fn system(request: &GenerateRequest) -> Option<String> {
 
 async fn summary(harness: &Harness, id: i64) -> ConversationSummary {
     let all = harness.snapshot().await.expect("a snapshot").conversations;
-    all.into_iter().find(|one| one.id == id).expect("a conversation")
+    all.into_iter()
+        .find(|conversation| conversation.id == id)
+        .expect("a conversation")
 }
 
 async fn folders(harness: &Harness) -> Vec<Folder> {
@@ -192,10 +194,10 @@ async fn tags_are_clean_and_each_is_there_once() {
         .await;
     assert_eq!(summary.tags, ["a b", "rust"]);
     let many: Vec<String> = (0..33).map(|n| n.to_string()).collect();
-    assert!(refused(harness.set_tags(id, many).await).message.contains("not 33"));
+    assert!(refused(harness.set_tags(id, many).await).to_string().contains("not 33"));
     assert!(
         refused(harness.set_tags(id, vec!["x".repeat(41)]).await)
-            .message
+            .to_string()
             .contains("40")
     );
     assert_eq!(
@@ -283,7 +285,7 @@ async fn prompts_are_saved_under_names_of_their_own() {
         .expect("a prompt");
     assert!(
         refused(harness.save_prompt(None, "Review".into(), text.clone()).await)
-            .message
+            .to_string()
             .contains("/Review")
     );
     for name in ["", "a b", "a/b", "../x", &"x".repeat(41)] {
@@ -393,14 +395,14 @@ async fn files_that_are_too_many_or_too_large_are_refused() {
     };
     assert!(
         refused(send(vec![file("a", ""); MAX_FILES + 1]).await)
-            .message
+            .to_string()
             .contains("not 51")
     );
     assert!(
         refused(send(vec![file("big.txt", &"x".repeat(MAX_FILE + 1))]).await)
-            .message
+            .to_string()
             .contains("big.txt")
     );
-    assert!(refused(send(vec![file(&"n".repeat(2000), "")]).await).message.len() < 300);
+    assert!(refused(send(vec![file(&"n".repeat(2000), "")]).await).to_string().len() < 300);
     assert_eq!(harness.snapshot().await.expect("a snapshot").conversations, []);
 }

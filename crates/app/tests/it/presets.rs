@@ -13,7 +13,7 @@ use std::{
 fn refused<T: std::fmt::Debug>(result: Result<T, Problem>) -> Problem {
     let problem = result.expect_err("refused");
     assert!(
-        problem.message.ends_with('.') && problem.message.len() < 600,
+        problem.to_string().ends_with('.') && problem.to_string().len() < 600,
         "{problem:?}"
     );
     problem
@@ -82,7 +82,7 @@ async fn a_preset_is_saved_changed_deleted_and_restored() {
     assert_eq!(listed, harness.presets().await.expect("presets"));
     assert_eq!(files(&folder(&harness)), ["my-preset.json"]);
     let taken = refused(harness.save_preset("MY PRESET".into(), values(1.0, None)).await);
-    assert!(taken.message.contains("already"), "{taken:?}");
+    assert!(taken.to_string().contains("already"), "{taken:?}");
 
     let updated = harness
         .update_preset(saved.id.clone(), values(0.7, Some("Hi.")))
@@ -209,13 +209,13 @@ async fn hostile_values_and_changes_of_built_in_presets_are_refused() {
     let hot = values(101.0, None);
     assert!(
         refused(harness.save_preset("hot".into(), hot).await)
-            .message
+            .to_string()
             .contains("temperature")
     );
     let long = values(0.5, Some(&"x".repeat(70_000)));
     assert!(
         refused(harness.save_preset("long".into(), long).await)
-            .message
+            .to_string()
             .contains("system prompt")
     );
     assert_eq!(files(&folder(&harness)), [""; 0]);
@@ -230,7 +230,7 @@ async fn hostile_values_and_changes_of_built_in_presets_are_refused() {
             refused(harness.rename_preset(id(), "y".into()).await),
             refused(harness.update_preset(id(), values(0.5, None)).await),
         ] {
-            assert!(problem.message.contains("Hearth's own"), "{problem:?}");
+            assert!(problem.to_string().contains("Hearth's own"), "{problem:?}");
         }
     }
 }
@@ -253,9 +253,11 @@ async fn files_that_a_person_puts_there_are_listed_or_named() {
     #[cfg(unix)]
     std::os::unix::fs::symlink("/etc/passwd", folder(&harness).join("link.json")).expect("a link");
     let all = harness.presets().await.expect("presets");
-    let broken: Vec<&str> = all.broken.iter().map(|one| one.file.as_str()).collect();
+    let broken: Vec<&str> = all.broken.iter().map(|preset| preset.file.as_str()).collect();
     assert_eq!(broken, ["deep.json", "large.json", "newer.json", "unknown.json"]);
-    assert!(all.broken.iter().all(|one| one.problem.ends_with('.')), "{all:?}");
+    for one in &all.broken {
+        assert!(one.problem.to_string().ends_with('.'), "{one:?}");
+    }
     let by_hand = own(&harness).await;
     assert_eq!((by_hand.len(), by_hand[0].id.as_str()), (1, "Von Hand"));
     harness
@@ -263,7 +265,7 @@ async fn files_that_a_person_puts_there_are_listed_or_named() {
         .await
         .expect("renamed");
     let broken = refused(harness.rename_preset("newer".into(), "Mine".into()).await);
-    assert!(broken.message.contains("newer Hearth"), "{broken:?}");
+    assert!(broken.to_string().contains("newer Hearth"), "{broken:?}");
     harness.delete_preset("Von Hand".into()).await.expect("deleted");
     harness.restore_preset("Von Hand".into()).await.expect("restored");
 }
@@ -297,7 +299,7 @@ async fn a_preset_is_exported_and_imported() {
     fs::write(&path, "{}").expect("a file");
     let none = refused(harness.import_preset(path).await);
     assert!(
-        none.code == ProblemCode::DataInvalid && none.message.contains("shared.json"),
+        none.code == ProblemCode::DataInvalid && none.to_string().contains("shared.json"),
         "{none:?}"
     );
     assert_eq!(

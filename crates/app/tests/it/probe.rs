@@ -34,7 +34,7 @@ fn named<'a>(models: &'a [Model], file: &str) -> &'a Model {
 fn why(models: &[Model], file: &str) -> String {
     match &named(models, file).metadata {
         Ok(metadata) => panic!("{file} was read: {metadata:?}"),
-        Err(why) => why.clone(),
+        Err(problem) => problem.to_string(),
     }
 }
 
@@ -119,10 +119,10 @@ fn hostile_files_are_listed_with_the_reason_and_others_are_read() {
         let listed = library.list(&[]);
         assert_eq!(listed.len(), expected.len() + 2);
         for (file, reason) in &expected {
-            let said = why(&listed, file);
+            let message = why(&listed, file);
             assert!(
-                said.contains(reason) && said.contains(file) && said.ends_with('.'),
-                "{file}: {said}"
+                message.contains(reason) && message.contains(file) && message.ends_with('.'),
+                "{file}: {message}"
             );
         }
         read(&listed, &["a-first.gguf", "z-last.gguf"]);
@@ -144,25 +144,28 @@ fn read_with(files: &[&str], probe: ProbeCommand) -> Vec<String> {
 
 #[test]
 fn a_crash_of_a_probe_affects_one_file() {
-    let said = read_with(
+    let messages = read_with(
         &["abort.gguf", "exit.gguf", "panic.gguf", "silence.gguf"],
         support::probe(),
     );
     #[cfg(unix)]
     assert!(
-        said[0].contains("abort.gguf: the process that was reading it ended early (signal 6)"),
+        messages[0].contains("abort.gguf: the process that was reading it ended early (signal 6)"),
         "{}",
-        said[0]
+        messages[0]
     );
-    assert!(said[1].contains("ended early (exit code 7)"), "{}", said[1]);
-    assert!(said[2].contains("Hearth ran into a bug"), "{}", said[2]);
-    assert!(said[3].contains("ended early (exit code 0)"), "{}", said[3]);
+    assert!(messages[1].contains("ended early (exit code 7)"), "{}", messages[1]);
+    assert!(messages[2].contains("Hearth ran into a bug"), "{}", messages[2]);
+    assert!(messages[3].contains("ended early (exit code 0)"), "{}", messages[3]);
 
     // The file may not be the cause, so it is retried.
     #[cfg(unix)]
     {
-        let said = read_with(&["killed.gguf"], support::probe()).remove(0);
-        assert!(said.contains("was killed, perhaps because memory ran short"), "{said}");
+        let message = read_with(&["killed.gguf"], support::probe()).remove(0);
+        assert!(
+            message.contains("was killed, perhaps because memory ran short"),
+            "{message}"
+        );
     }
 
     let folder = tempfile::tempdir().unwrap();
@@ -176,11 +179,11 @@ fn a_hanging_probe_affects_one_file() {
         timeout: Some(Duration::from_secs(3)),
         ..support::probe()
     };
-    let said = read_with(&["hang.gguf"], probe);
+    let messages = read_with(&["hang.gguf"], probe);
     assert!(
-        said[0].contains("hang.gguf: reading it took longer than 3 seconds"),
+        messages[0].contains("hang.gguf: reading it took longer than 3 seconds"),
         "{}",
-        said[0]
+        messages[0]
     );
 }
 
@@ -188,11 +191,11 @@ fn a_hanging_probe_affects_one_file() {
 #[test]
 fn a_probe_out_of_memory_affects_one_file() {
     if cfg!(target_os = "linux") {
-        let said = read_with(&["greedy.gguf"], support::probe());
+        let messages = read_with(&["greedy.gguf"], support::probe());
         assert!(
-            said[0].contains("greedy.gguf: it takes more memory to read"),
+            messages[0].contains("greedy.gguf: it takes more memory to read"),
             "{}",
-            said[0]
+            messages[0]
         );
     }
 }
@@ -205,10 +208,10 @@ fn a_missing_program_is_reported() {
         program: "no-such-folder/hearth".into(),
         ..support::probe()
     };
-    let said = why(&library(folder.path(), missing).list(&[]), "a.gguf");
+    let message = why(&library(folder.path(), missing).list(&[]), "a.gguf");
     assert!(
-        said.contains("no-such-folder") && said.contains("could not be started"),
-        "{said}"
+        message.contains("no-such-folder") && message.contains("could not be started"),
+        "{message}"
     );
 }
 
@@ -297,13 +300,13 @@ fn a_missing_shard_that_appears_is_noticed() {
     let library = library(folder.path(), support::probe());
     let parts = support::split_model(&models, "big");
     fs::rename(&parts[1], folder.path().join("elsewhere")).unwrap();
-    let said = why(&library.list(&[]), "big-00001-of-00002.gguf");
-    assert!(said.contains("big-00002-of-00002.gguf' is missing"), "{said}");
+    let message = why(&library.list(&[]), "big-00001-of-00002.gguf");
+    assert!(message.contains("big-00002-of-00002.gguf' is missing"), "{message}");
     fs::rename(folder.path().join("elsewhere"), &parts[1]).unwrap();
     read(&library.list(&[]), &["big-00001-of-00002.gguf"]);
     fs::write(&parts[1], "no model").unwrap();
-    let said = why(&library.list(&[]), "big-00001-of-00002.gguf");
-    assert!(said.contains("not a GGUF file"), "{said}");
+    let message = why(&library.list(&[]), "big-00001-of-00002.gguf");
+    assert!(message.contains("not a GGUF file"), "{message}");
 }
 
 /// Root may read everything: there, this only proves that no readable file is refused.
@@ -341,8 +344,8 @@ fn hostile_adapters_are_refused_with_the_reason() {
         library.check_adapter(&fixture(good), &model).unwrap();
     }
     let refused = |path: &Path, model: &Path, expected: &str| {
-        let said = library.check_adapter(path, model).expect_err("refused");
-        assert!(said.contains(expected) && said.ends_with('.'), "{said}");
+        let message = library.check_adapter(path, model).expect_err("refused").to_string();
+        assert!(message.contains(expected) && message.ends_with('.'), "{message}");
     };
     refused(
         &fixture("adapters/llama.gguf"),
@@ -390,7 +393,7 @@ fn hostile_adapters_are_refused_with_the_reason() {
     }
 }
 
-/// Messages of a probe are cut, and paths may be longer.
+/// Details of a probe's problems are cut, and paths may be longer.
 #[cfg(unix)]
 #[tokio::test]
 async fn an_adapter_at_a_long_path_is_told_apart() {
@@ -413,7 +416,7 @@ async fn the_app_itself_parses_no_model() {
     let harness = Harness::with(folder, options).unwrap();
     let problem = harness.app.add_model(adapter.clone()).await.unwrap_err();
     assert_eq!(problem.code, ProblemCode::FileInvalid, "{problem}");
-    assert!(problem.message.contains("could not be started"), "{problem}");
+    assert!(problem.to_string().contains("could not be started"), "{problem}");
     let harness = Harness::new();
     let problem = harness.app.add_model(adapter).await.unwrap_err();
     assert_eq!(problem.code, ProblemCode::IsAdapter, "{problem}");
@@ -434,7 +437,11 @@ async fn the_app_itself_parses_no_model() {
             .clone()
     };
     let problem = harness.app.chat_template(id("model-only.gguf")).await.unwrap_err();
-    assert!(problem.message.contains("exit code 9"), "{}: {problem}", path.display());
+    assert!(
+        problem.to_string().contains("exit code 9"),
+        "{}: {problem}",
+        path.display()
+    );
     let template = harness.app.chat_template(id("whole.gguf")).await.unwrap();
     assert_eq!(template.as_deref(), Some("{{ messages }}"));
 }

@@ -3,7 +3,7 @@
 use crate::support::hub::{FakeHub, Reply};
 use hearth_app::library::{
     self, Hub, LibraryError, Progress,
-    hub::{Kind, Origin, Ranges, Remote, RemoteFile, Said},
+    hub::{Kind, Origin, Ranges, Remote, RemoteFile, ServerInfo},
 };
 use hearth_formats::hex;
 use sha2::{Digest, Sha256};
@@ -50,7 +50,7 @@ fn remote(hub: &Hub, bytes: &[u8]) -> Remote {
             size: bytes.len() as u64,
             sha256: Some(hex(Sha256::digest(bytes))),
             parts: Vec::new(),
-            said: Said::default(),
+            server_info: ServerInfo::default(),
         }],
         origin: Origin {
             source: "test".into(),
@@ -68,12 +68,12 @@ fn download(hub: &FakeHub, folder: &Path) -> Result<PathBuf, LibraryError> {
 
 /// The requested ranges, with an empty text for a whole file.
 fn ranges(hub: &FakeHub) -> Vec<String> {
-    let of = |request: &String| {
+    let range_of = |request: &String| {
         let lower = request.to_lowercase();
         let range = lower.lines().find_map(|line| line.strip_prefix("range: bytes="));
         range.unwrap_or_default().trim().to_owned()
     };
-    hub.requests().iter().map(of).collect()
+    hub.requests().iter().map(range_of).collect()
 }
 
 /// The names in a folder, but for the record of a model's origin.

@@ -133,7 +133,7 @@ async fn everything_is_in_the_new_folder_after_the_next_start() {
         .move_data(harness.path("third"))
         .await
         .expect_err("the former data would be forgotten");
-    assert!(again.message.contains("Delete it first"), "{again}");
+    assert!(again.to_string().contains("Delete it first"), "{again}");
     assert!(
         !harness.path("elsewhere/prompt-cache").exists(),
         "a cache is made again"
@@ -186,7 +186,7 @@ async fn a_move_that_fails_changes_nothing() {
     let harness = filled().await;
     let refuse = async |folder: PathBuf, what: &str| {
         let problem = harness.app.move_data(folder).await.expect_err(what);
-        assert!(problem.message.contains(what), "{problem}");
+        assert!(problem.to_string().contains(what), "{problem}");
         assert!(!harness.path("data/hearth-moved.json").exists());
         save(&harness.app).await;
     };
@@ -360,7 +360,7 @@ async fn a_former_folder_that_was_used_since_is_not_deleted() {
     drop(other.close().await);
     fs::write(harness.path("data/hearth-moved.json"), moved).expect("a file");
     let problem = harness.app.delete_former_data().await.expect_err("used since");
-    assert!(problem.message.contains("after the move"), "{problem}");
+    assert!(problem.to_string().contains("after the move"), "{problem}");
     assert!(harness.path("data/hearth.db").exists() && harness.path("data/models/someone").exists());
     assert!(harness.app.data_place().await.expect("a place").former.is_some());
 }
@@ -397,7 +397,7 @@ async fn with_a_damaged_list_of_what_was_copied_nothing_is_deleted() {
     let harness = restarted(harness, "elsewhere").await;
     fs::write(harness.path("elsewhere/hearth-copied.json"), "{\"clock\":").expect("a file");
     let problem = harness.app.delete_former_data().await.expect_err("a damaged list");
-    assert!(problem.message.contains("nothing was deleted"), "{problem}");
+    assert!(problem.to_string().contains("nothing was deleted"), "{problem}");
     for name in [
         "hearth.db",
         "models/someone/some-model/nested.gguf",

@@ -5,7 +5,7 @@ use hearth_app::store::{
     message::{self, Message, New, State},
     model, read_only, run, run_evaluation, run_point, search, setting,
 };
-use hearth_protocol::{DraftKind, DraftStats, LeftOut, Part, Role};
+use hearth_protocol::{DraftKind, DraftStats, DroppedTurns, Part, Role};
 use proptest::prelude::*;
 use std::{fs, path::Path};
 use tempfile::TempDir;
@@ -37,7 +37,7 @@ fn say(store: &Store, conversation: i64, parent: Option<i64>, content: &str, sta
                     adapters: None,
                     model: None,
                     edited: false,
-                    own: None,
+                    overrides: None,
                     created_at: 5,
                 },
             )
@@ -61,7 +61,7 @@ fn begin(store: &Store, title: &str) -> i64 {
         .expect("a conversation")
 }
 
-fn found(store: &Store, query: &str) -> Vec<search::Hit> {
+fn search(store: &Store, query: &str) -> Vec<search::Hit> {
     store
         .read(|t| search::search(t, query, &search::Filter::default()))
         .expect("an answer, whatever is asked")
@@ -78,7 +78,7 @@ fn a_message_is_read_back_unchanged() {
         message.parts = parts(&text);
         message.state = State::Failed("{}".into());
         message.model = Some("m".into());
-        message.left_out = Some(LeftOut { messages: 2, tokens: 9 });
+        message.dropped = Some(DroppedTurns { messages: 2, tokens: 9 });
         message.stats = Some(message::Stats {
             prompt_tokens: 1,
             cached_tokens: 2,
@@ -89,7 +89,7 @@ fn a_message_is_read_back_unchanged() {
             context_used: 7,
             context: 8,
             draft: Some(DraftStats {
-                kind: DraftKind::Own,
+                kind: DraftKind::FirstLayers,
                 drafted: 9,
                 accepted: 10,
                 gain: 1.5,
@@ -116,7 +116,7 @@ fn messages_left_unfinished_by_a_crash_are_stopped_and_found() {
         growing.parts = parts("half an albatross");
         store.write(|t| message::save(t, &growing)).unwrap();
         assert!(
-            found(&store, "albatross").is_empty(),
+            search(&store, "albatross").is_empty(),
             "an answer is indexed once finished"
         );
         (growing, whole)
@@ -135,7 +135,7 @@ fn messages_left_unfinished_by_a_crash_are_stopped_and_found() {
             }
         ]
     );
-    assert_eq!(found(&store, "albatross").len(), 1);
+    assert_eq!(search(&store, "albatross").len(), 1);
 }
 
 #[test]
@@ -155,16 +155,16 @@ fn a_deleted_conversation_can_be_restored_for_a_month() {
         store
             .write(|t| Ok(conversation::delete(t, kept, now)? && conversation::delete(t, old, now - (31 << 30))?))
             .unwrap();
-        assert!(found(&store, "cormorant").is_empty());
+        assert!(search(&store, "cormorant").is_empty());
         assert!(store.read(|t| conversation::list(t)).unwrap().is_empty());
         (kept, old)
     };
     let store = open(&folder);
     assert!(store.write(|t| conversation::restore(t, kept)).unwrap());
     assert!(!store.write(|t| conversation::restore(t, old)).unwrap(), "purged");
-    assert_eq!(found(&store, "cormorant").len(), 1);
+    assert_eq!(search(&store, "cormorant").len(), 1);
     assert!(store.read(|t| message::of_conversation(t, old)).unwrap().is_empty());
-    assert!(found(&store, "deep").is_empty());
+    assert!(search(&store, "deep").is_empty());
     assert!(begin(&store, "new") > old, "ids are never reused");
 }
 
@@ -226,9 +226,9 @@ fn search_finds_words_beginnings_titles_and_scripts_without_spaces() {
         (" \0 ", 0),
     ];
     for (query, hits) in cases {
-        assert_eq!(found(&store, query).len(), hits, "{query:?}");
+        assert_eq!(search(&store, query).len(), hits, "{query:?}");
     }
-    let marked = |query: &str| found(&store, query)[0].snippet.clone();
+    let marked = |query: &str| search(&store, query)[0].snippet.clone();
     assert_eq!(
         marked("alba"),
         [
@@ -241,7 +241,7 @@ fn search_finds_words_beginnings_titles_and_scripts_without_spaces() {
         marked("\u{e5}LAND"),
         [("Seabirds of ".into(), false), ("\u{c5}land".into(), true)]
     );
-    assert_eq!(found(&store, "\u{e5}land")[0].message, None);
+    assert_eq!(search(&store, "\u{e5}land")[0].message, None);
 }
 
 proptest! {
@@ -251,7 +251,7 @@ proptest! {
     fn search_takes_anything(text in "[a-z]{3,8}( [a-z]{3,8}){0,3}", query in "\\PC*|[\"*():^\\-a-z\0 ]*") {
         thread_local! { static STORE: (TempDir, Store, i64) = { let f = folder(); let s = open(&f); let c = begin(&s, "\u{3b2}"); (f, s, c) }; }
         STORE.with(|(_, store, id)| {
-            found(store, &query);
+            search(store, &query);
             let said = say(store, *id, None, &text, State::Complete);
             let hits = store.read(|t| search::search(t, &format!("\"{text}"), &search::Filter::default())).unwrap();
             assert!(hits.len() == 50 || hits.iter().any(|hit| hit.message == Some(said.id)), "{text}");
@@ -355,7 +355,10 @@ fn a_run_with_its_curves_survives_a_crash_and_is_removed_whole() {
     assert_eq!(points, (1..=9001).map(point).collect::<Vec<_>>());
     assert_eq!(store.read(|t| run_point::last(t, id)).unwrap(), Some(point(9001)));
     let evaluations = store.read(|t| run_evaluation::of_run(t, id)).unwrap();
-    assert_eq!(evaluations.iter().map(|one| one.step).collect::<Vec<_>>(), [0, 5000]);
+    assert_eq!(
+        evaluations.iter().map(|evaluation| evaluation.step).collect::<Vec<_>>(),
+        [0, 5000]
+    );
     assert_eq!([evaluations[0].loss, evaluations[1].loss], [None, Some(2.5)]);
 
     assert!(
@@ -406,7 +409,7 @@ fn a_full_disk_is_reported_and_loses_nothing() {
         adapters: None,
         model: None,
         edited: false,
-        own: None,
+        overrides: None,
         created_at: 1,
     };
     assert!(matches!(
@@ -423,6 +426,7 @@ fn corrupt_and_foreign_files_are_refused_and_unchanged() {
     type Harm = fn(&Path);
     type Told = fn(&StoreError) -> bool;
     let corrupt: Told = |error| matches!(error, StoreError::Corrupt { .. });
+    let other: Told = |error| matches!(error, StoreError::OtherProgram { .. });
     let newer: Told = |error| matches!(error, StoreError::Newer { found: 1000, .. });
     let cases: [(&str, Harm, Told); 5] = [
         (
@@ -455,7 +459,7 @@ fn corrupt_and_foreign_files_are_refused_and_unchanged() {
                     .execute_batch("CREATE TABLE bookmark (url TEXT)")
                     .unwrap();
             },
-            corrupt,
+            other,
         ),
         (
             "a newer Hearth's",
@@ -600,7 +604,13 @@ fn a_corrupt_store_is_replaced_by_its_last_backup() {
     let aside = Store::restore(folder.path(), &backup).unwrap();
     assert!(fs::read(aside).unwrap().starts_with(b"no longer"));
     let titles = open(&folder).read(|t| conversation::list(t)).unwrap();
-    assert_eq!(titles.iter().map(|it| &*it.title).collect::<Vec<_>>(), ["in the copy"]);
+    assert_eq!(
+        titles
+            .iter()
+            .map(|conversation| &*conversation.title)
+            .collect::<Vec<_>>(),
+        ["in the copy"]
+    );
 }
 
 /// Creates a conversation of 400 messages, which take many pages of the file.
@@ -649,7 +659,7 @@ fn readable_rows_of_a_corrupt_store_are_recovered() {
         store.read(|t| setting::get(t, "theme")).unwrap().as_deref(),
         Some("dark")
     );
-    assert!(!found(&store, "message").is_empty());
+    assert!(!search(&store, "message").is_empty());
 }
 
 #[test]
@@ -745,7 +755,7 @@ fn a_backup_from_the_future_and_a_failed_backup_remove_no_other() {
     store.back_up_daily().unwrap();
     let kept = backups(folder.path());
     assert_eq!(
-        kept.iter().map(|it| &it.path).collect::<Vec<_>>(),
+        kept.iter().map(|backup| &backup.path).collect::<Vec<_>>(),
         [&made.path, &future]
     );
     // A backup fails: the leftover to remove first is a folder.
@@ -756,7 +766,7 @@ fn a_backup_from_the_future_and_a_failed_backup_remove_no_other() {
     assert!(matches!(store.back_up_daily(), Err(StoreError::Backup { .. })));
     let left: Vec<_> = fs::read_dir(folder_of_copies)
         .unwrap()
-        .map(|it| it.unwrap().file_name())
+        .map(|entry| entry.unwrap().file_name())
         .collect();
     assert_eq!(left.len(), 2, "{left:?}");
     assert!(backups(folder.path())[0].check().is_ok());

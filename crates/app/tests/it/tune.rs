@@ -72,7 +72,7 @@ async fn until(harness: &mut Harness, id: i64, expected: impl Fn(&Run) -> bool) 
 }
 
 async fn paused(harness: &mut Harness, id: i64, reason: PauseReason) -> Run {
-    until(harness, id, |run| run.state == RunState::Paused { why: reason }).await
+    until(harness, id, |run| run.state == RunState::Paused { reason }).await
 }
 
 async fn running(harness: &mut Harness, id: i64) -> Run {
@@ -121,7 +121,7 @@ async fn tuned(harness: &mut Harness) -> Adapter {
     let adapters = harness.adapters().await.unwrap();
     adapters
         .into_iter()
-        .find(|one| Some(one.id) == adapter)
+        .find(|listed| Some(listed.id) == adapter)
         .expect("an adapter")
 }
 
@@ -142,11 +142,11 @@ async fn a_run_from_start_to_finish() {
         (begun.name.as_str(), begun.model_name.as_str()),
         ("script on A tiny model", "A tiny model")
     );
-    let (mut heard, mut message) = (Vec::new(), None);
+    let (mut heard, mut ended) = (Vec::new(), None);
     let run = loop {
         match harness.next(Some).await {
             Event::RunPoint { point, .. } => heard.push(point),
-            Event::RunEnded { message: told, .. } => message = Some(told),
+            Event::RunEnded { run } => ended = Some(run),
             Event::RunChanged { run } if run.adapter.is_some() => break *run,
             _ => {}
         }
@@ -157,17 +157,27 @@ async fn a_run_from_start_to_finish() {
         Some(EndReason::Completed)
     );
     assert_eq!((run.checkpoint, run.last), (Some(4), heard.last().copied()));
-    assert!(message.is_some_and(|told| told.contains("3.00 to 0.50")));
+    let ended = ended.expect("a notification");
+    let losses = ended
+        .outcome
+        .as_ref()
+        .map(|outcome| (outcome.eval_loss_before, outcome.eval_loss));
+    assert_eq!((ended.id, &ended.state), (run.id, &RunState::Finished));
+    assert_eq!(losses, Some((Some(3.0), Some(0.5))));
     let curves = harness.run_points(run.id).await.unwrap();
     assert_eq!(curves.points, heard);
     assert_eq!(steps(&curves), [1, 2, 3, 4, 5]);
     assert_eq!(
-        curves.evaluations.iter().map(|one| one.step).collect::<Vec<_>>(),
+        curves
+            .evaluations
+            .iter()
+            .map(|evaluation| evaluation.step)
+            .collect::<Vec<_>>(),
         [0, 5]
     );
     let adapter = &harness.adapters().await.unwrap()[0];
     assert_eq!(
-        (Some(adapter.id), adapter.run, adapter.problem.as_deref()),
+        (Some(adapter.id), adapter.run, adapter.problem.as_ref()),
         (run.adapter, Some(run.id), None)
     );
     assert_eq!(adapter.outcome, run.outcome);
@@ -194,7 +204,10 @@ async fn a_run_is_made_in_the_requested_build() {
     let run = begin(&harness, "learn 2").await;
     let run = finished(&mut harness, run.id).await;
     let plan = run.plan.expect("a plan");
-    assert!(plan.notices.iter().any(|notice| notice == OTHER_BUILD), "{plan:?}");
+    assert!(
+        plan.notices.iter().any(|notice| notice.to_string() == OTHER_BUILD),
+        "{plan:?}"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -331,8 +344,8 @@ async fn the_worker_is_told_whether_there_is_mains_power() {
     assert!(!shown(&mains.answer("show").await).on_battery);
     // It is read in the background.
     let (mut battery, _) = plugged(true);
-    let told = async { while !shown(&battery.answer("show").await).on_battery {} };
-    timeout(PATIENCE, told).await.expect("the worker is told");
+    let is_on_battery = async { while !shown(&battery.answer("show").await).on_battery {} };
+    timeout(PATIENCE, is_on_battery).await.expect("the worker is told");
 }
 
 async fn becomes(flag: &watch::Sender<bool>, expected: bool) {
@@ -351,7 +364,7 @@ async fn a_crash_interrupts_the_run_which_can_be_resumed() {
     let (run, problem) = broken(&mut harness, id).await;
     assert_eq!((problem.code, run.checkpoint), (ProblemCode::WorkerDied, Some(2)));
     assert!(
-        problem.message.contains("exit code 6") && problem.message.contains("Resume"),
+        problem.to_string().contains("exit code 6") && problem.to_string().contains("Resume"),
         "{problem}"
     );
     assert_eq!(steps(&harness.run_points(id).await.unwrap()), [1, 2, 3]);
@@ -383,7 +396,7 @@ async fn a_worker_that_cannot_start_fails_the_run() {
     let mut harness = tiny_with(|options| options.worker = WorkerCommand::new("no-such-folder/hearth"));
     let id = begin(&harness, "learn 3").await.id;
     let (_, problem) = broken(&mut harness, id).await;
-    assert!(problem.message.contains("no-such-folder"), "{problem}");
+    assert!(problem.to_string().contains("no-such-folder"), "{problem}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -394,7 +407,7 @@ async fn a_restart_interrupts_the_run_which_can_be_resumed() {
     let mut harness = harness.again().await;
     let run = listed(&harness, id).await.unwrap();
     assert!(
-        matches!(&run.state, RunState::Interrupted { problem } if problem.message.contains("closed")),
+        matches!(&run.state, RunState::Interrupted { problem } if problem.to_string().contains("closed")),
         "{run:?}"
     );
     harness.resume_run(id).await.unwrap();
@@ -416,7 +429,7 @@ async fn closing_completes_the_step_and_saves_it() {
     let run = listed(&harness, id).await.unwrap();
     // The last scheduled checkpoint is of step 4, and step 6 was running.
     assert_eq!((run.checkpoint, run.last.map(|point| point.step)), (Some(6), Some(6)));
-    assert!(matches!(&run.state, RunState::Interrupted { problem } if problem.message.contains("closed")));
+    assert!(matches!(&run.state, RunState::Interrupted { problem } if problem.to_string().contains("closed")));
     assert_eq!(run.adapter, None, "closing evaluates nothing");
     harness.resume_run(id).await.unwrap();
     let first = harness.next(|event| match event {
@@ -449,7 +462,7 @@ async fn one_run_at_a_time() {
     let first = harness.start_run(new.clone()).await.unwrap();
     let refused = harness.start_run(new.clone()).await.unwrap_err();
     assert_eq!(refused.code, ProblemCode::Busy);
-    assert!(refused.message.contains(&first.name));
+    assert!(refused.to_string().contains(&first.name));
     harness.delete_run(first.id).await.unwrap();
     let second = harness.start_run(new).await.expect("free again");
     running(&mut harness, second.id).await;
@@ -539,7 +552,7 @@ async fn missing_files_are_reported() {
     fs::remove_file(&path).unwrap();
     let gone = harness.resume_run(id).await.unwrap_err();
     assert_eq!(gone.code, ProblemCode::FileUnreadable);
-    assert!(gone.message.contains("script.jsonl"), "{gone}");
+    assert!(gone.to_string().contains("script.jsonl"), "{gone}");
     assert_eq!(
         harness.start_run(new).await.unwrap_err().code,
         ProblemCode::FileUnreadable
@@ -687,7 +700,7 @@ async fn adapters_are_imported_checked_and_exported() {
         .await
         .unwrap_err();
     assert_eq!(half.code, ProblemCode::AdapterInvalid);
-    assert!(half.message.contains("adapter_model.safetensors"), "{half}");
+    assert!(half.to_string().contains("adapter_model.safetensors"), "{half}");
     copy("adapter_model.safetensors");
     for (path, model, code) in [
         (peft.clone(), "llama3", ProblemCode::AdapterInvalid),
@@ -710,7 +723,7 @@ async fn adapters_are_imported_checked_and_exported() {
         .await
         .unwrap();
     assert_eq!(
-        (imported.name.as_str(), imported.run, imported.problem.as_deref()),
+        (imported.name.as_str(), imported.run, imported.problem.as_ref()),
         ("peft", None, None)
     );
     harness.rename_adapter(imported.id, "Theirs".into()).await.unwrap();
@@ -733,13 +746,13 @@ fn shown(answer: &Message) -> GenerateRequest {
 }
 
 /// The base model beside an adapter.
-fn with_base(adapter: &Adapter) -> Vec<Contender> {
+fn with_base(adapter: &Adapter) -> Vec<ComparedAnswer> {
     let adapters = vec![choice(adapter)];
     vec![
-        Contender::default(),
-        Contender {
+        ComparedAnswer::default(),
+        ComparedAnswer {
             adapters,
-            ..Contender::default()
+            ..ComparedAnswer::default()
         },
     ]
 }
@@ -836,7 +849,7 @@ async fn an_adapter_of_another_model_is_refused() {
         .unwrap();
     let [base, tuned] = harness.all_ended(ids(&compared)).await;
     assert_eq!(failure(&tuned).code, ProblemCode::AdapterInvalid);
-    assert!(failure(&tuned).message.contains(&adapter.name));
+    assert!(failure(&tuned).to_string().contains(&adapter.name));
     assert_eq!(base.text(), "one", "the other answer is generated");
 }
 
@@ -897,7 +910,7 @@ async fn two_answers_side_by_side_and_a_vote() {
             None,
             "say one".into(),
             Vec::new(),
-            vec![Contender::default()],
+            vec![ComparedAnswer::default()],
             NewConversation::default(),
         )
         .await;
@@ -1048,20 +1061,24 @@ async fn stores_of_every_released_version_are_read() {
         let harness = Harness::open(folder);
 
         let snapshot = harness.snapshot().await.unwrap();
-        let titles: Vec<_> = snapshot.conversations.iter().map(|one| one.title.as_str()).collect();
+        let titles: Vec<_> = snapshot
+            .conversations
+            .iter()
+            .map(|conversation| conversation.title.as_str())
+            .collect();
         assert_eq!(titles, ["Of cormorants"], "version {version}");
         let conversation = harness.open_conversation(1).await.unwrap();
         assert_eq!(conversation.system_prompt.as_deref(), Some("Be brief."));
         assert_eq!(conversation.adapters.len(), usize::from(version >= 11));
-        let said: Vec<_> = conversation
+        let messages: Vec<_> = conversation
             .messages
             .iter()
-            .map(|one| (one.text(), one.state.clone()))
+            .map(|message| (message.text(), message.state.clone()))
             .collect();
         match version {
-            1 => assert!(said.is_empty()),
+            1 => assert!(messages.is_empty()),
             _ => assert_eq!(
-                said,
+                messages,
                 [
                     ("What is a cormorant?".to_owned(), MessageState::Complete),
                     ("A seabird.".to_owned(), MessageState::Complete),
@@ -1107,7 +1124,7 @@ async fn stores_of_every_released_version_are_read() {
         assert_eq!(models.len(), usize::from(version >= 5));
         let datasets = harness.datasets().await.unwrap();
         assert_eq!(
-            datasets.iter().map(|one| one.examples).collect::<Vec<_>>(),
+            datasets.iter().map(|dataset| dataset.examples).collect::<Vec<_>>(),
             vec![Some(12); usize::from(version >= 6)]
         );
         check_released_runs(&harness, version).await;
@@ -1140,7 +1157,7 @@ async fn check_released_runs(harness: &Harness, version: u32) {
         assert_eq!(curves.evaluations.len(), usize::from(version >= 9));
     }
     let adapters = harness.adapters().await.unwrap();
-    let names: Vec<_> = adapters.iter().map(|one| (&*one.name, one.run)).collect();
+    let names: Vec<_> = adapters.iter().map(|adapter| (&*adapter.name, adapter.run)).collect();
     let both = [("Theirs", None), ("Tales on tiny", Some(1))];
     assert_eq!(names, both[..if version >= 10 { 2 } else { 0 }]);
 }
@@ -1220,7 +1237,7 @@ async fn an_adapter_written_again_after_its_deletion_stays() {
     // The end is saved a moment after its event.
     harness.run_points(id).await.unwrap();
     let made = harness.adapters().await.unwrap();
-    assert_eq!(made.iter().map(|one| Some(one.id)).collect::<Vec<_>>(), [first]);
+    assert_eq!(made.iter().map(|adapter| Some(adapter.id)).collect::<Vec<_>>(), [first]);
     let harness = harness.again().await;
     assert_eq!(harness.adapters().await.unwrap(), made);
     assert!(Path::new(&made[0].path).exists());

@@ -121,7 +121,7 @@ async fn done(harness: &mut Harness, source: &str) {
         .next(|event| match event {
             Event::DownloadsChanged { downloads } => downloads
                 .iter()
-                .any(|one| one.source == source && matches!(one.state, DownloadState::Done { .. }))
+                .any(|download| download.source == source && matches!(download.state, DownloadState::Done { .. }))
                 .then_some(()),
             _ => None,
         })
@@ -162,10 +162,10 @@ async fn a_server_that_fails_is_asked_once_and_the_others_too() {
     use_hub(&harness, &failing).await;
     let actual = harness.check_updates().await.expect("an answer for each");
     let unknown = actual.iter().filter_map(|update| match &update.state {
-        UpdateState::Unknown { why } => Some(why.as_str()),
+        UpdateState::Unknown { problem } => Some(problem.to_string()),
         _ => None,
     });
-    let unknown: Vec<&str> = unknown.collect();
+    let unknown: Vec<String> = unknown.collect();
     assert!(
         unknown.len() == 2 && unknown.iter().all(|why| why.contains("503")),
         "{actual:?}"
@@ -196,7 +196,7 @@ async fn a_model_that_is_being_downloaded_is_not_deleted() {
         })
         .await;
     let problem = harness.remove_model(id.clone()).await.unwrap_err();
-    assert!(problem.message.contains("is being downloaded"), "{problem}");
+    assert!(problem.to_string().contains("is being downloaded"), "{problem}");
     harness.remove_download(download).await.unwrap();
     // It ends on its own time.
     while harness.remove_model(id.clone()).await.is_err() {

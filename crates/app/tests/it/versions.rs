@@ -7,8 +7,9 @@ use crate::support::{
 };
 use hearth_app::library::{
     self, Flaw, Kept, Library, LibraryError, Progress, Reader,
-    hub::{Kind, Origin, Remote, RemoteFile, Said},
+    hub::{Kind, Origin, Remote, RemoteFile, ServerInfo},
 };
+use hearth_protocol::sentence::sentence;
 use std::{
     collections::HashMap,
     fs,
@@ -63,7 +64,7 @@ fn unhashed(hub: &FakeHub, size: usize) -> Remote {
             size: size as u64,
             sha256: None,
             parts: Vec::new(),
-            said: Said::default(),
+            server_info: ServerInfo::default(),
         }],
         origin: Origin {
             source: "test".into(),
@@ -81,7 +82,7 @@ fn download(hub: &FakeHub, remote: &Remote, folder: &Path) -> Result<PathBuf, Li
 /// The value of a header in a request, or an empty text.
 fn header(request: &str, name: &str) -> String {
     let mut headers = request.lines().filter_map(|line| line.split_once(": "));
-    let actual = headers.find(|(it, _)| it.eq_ignore_ascii_case(name));
+    let actual = headers.find(|(header, _)| header.eq_ignore_ascii_case(name));
     actual.map_or_else(String::new, |(_, value)| value.trim().to_owned())
 }
 
@@ -337,7 +338,7 @@ fn what_is_no_model_has_its_own_message() {
         let text = error.expect_err("no model").to_string();
         let expected = match flaw {
             Flaw::WebPage => "a web page came instead".to_owned(),
-            flaw => flaw.to_string(),
+            flaw => sentence("flaw", &flaw),
         };
         assert!(
             text.contains(&expected) && text.contains("own.gguf"),
@@ -380,7 +381,7 @@ fn a_file_of_its_promised_length_that_lacks_tensors_is_incomplete() {
         let is_incomplete = matches!(
             error,
             LibraryError::Flawed {
-                flaw: Flaw::Incomplete { .. },
+                flaw: Flaw::MissingTensors { .. },
                 ..
             }
         );

@@ -1,10 +1,10 @@
-//! `hearth bench`: measures prefill and decode speed.
+//! `hearth bench`: measures the prefill and decode speed.
 
 use super::{peak_rss_mb, print_json};
 use crate::args::{Adapters, Bench};
 use crate::draft_report::{self, DraftReport};
 use crate::failure::Failure;
-use crate::model::{Chosen, draft, load, set_adapters};
+use crate::model::{ChosenModel, draft, load, set_adapters};
 use crate::terminal::stdout;
 use hearth_engine::Engine;
 use hearth_llm::{SessionError, greedy};
@@ -22,51 +22,51 @@ struct Report {
     load_s: f64,
     peak_rss_mb: Option<f64>,
     device: String,
-    /// Left out in plain decoding.
+    /// Omitted in decoding without a draft.
     #[serde(flatten)]
     draft: Option<DraftReport>,
 }
 
-/// Runs the benchmark after one warm-up run.
+/// Runs a warm-up and the benchmark, and prints the medians.
 pub fn run(args: &Bench) -> Result<(), Failure> {
-    let needed = args.prompt.max(args.depth.saturating_add(args.tokens)).max(1);
-    if args.context.ctx.is_some_and(|context| context < needed) {
+    let min_context = args.prompt.max(args.depth.saturating_add(args.tokens)).max(1);
+    if args.context.ctx.is_some_and(|context| context < min_context) {
         return Err(Failure::Usage(format!(
-            "--ctx must be at least {needed} to hold the measured tokens"
+            "--ctx must be at least {min_context} to hold the measured tokens"
         )));
     }
-    let context = args.context.ctx.unwrap_or(needed);
-    let chosen = Chosen::find(&args.load.model)?;
-    let choice = draft(&args.draft, DraftChoice::None)?;
-    let is_plain = choice.choice == DraftChoice::None;
-    let mut engine = load(&chosen, &args.load.options, Some(context), choice)?;
+    let context = args.context.ctx.unwrap_or(min_context);
+    let model = ChosenModel::find(&args.load.model)?;
+    let draft = draft(&args.draft, DraftChoice::None)?;
+    let is_plain = draft.choice == DraftChoice::None;
+    let mut engine = load(&model, &args.load.options, Some(context), draft)?;
     set_adapters(&mut engine, &args.adapters)?;
-    let mut tokens = RandomTokens {
+    let mut random = RandomTokens {
         state: 1,
         vocab: engine.model().config().vocab as u64,
     };
 
-    let (mut prompt, mut generation, mut stats) = (Vec::new(), Vec::new(), None);
-    // The same in every run, so that without prefill it is processed only once.
-    let before = tokens.fresh(args.depth.max(1), &mut engine);
+    let (mut prefill_speeds, mut decode_speeds, mut stats) = (Vec::new(), Vec::new(), None);
+    // All runs decode after the same tokens. Without measured prefills they stay in the KV cache.
+    let prefix = random.fresh(args.depth.max(1), &mut engine);
     for run in 0..=args.runs {
-        let read = read(&mut engine, args.prompt, &mut tokens).map_err(Failure::new)?;
-        let written = if is_plain {
-            write(&mut engine, &before, args.depth > 0, args.tokens).map_err(Failure::new)?
+        let prefill_speed = prefill(&mut engine, args.prompt, &mut random).map_err(Failure::new)?;
+        let decode_speed = if is_plain {
+            decode(&mut engine, &prefix, args.depth > 0, args.tokens).map_err(Failure::new)?
         } else {
-            let summary = write_with_draft(&mut engine, &before, args.tokens, &args.adapters)?;
+            let summary = decode_with_draft(&mut engine, &prefix, args.tokens, &args.adapters)?;
             stats = summary.draft;
             summary.tokens_per_second
         };
         if run > 0 {
-            prompt.push(read);
-            generation.push(written);
+            prefill_speeds.push(prefill_speed);
+            decode_speeds.push(decode_speed);
         }
     }
     let info = engine.info();
     let report = Report {
-        prompt_tok_s: (args.prompt > 0).then(|| median(prompt)),
-        gen_tok_s: (args.tokens > 0).then(|| median(generation)),
+        prompt_tok_s: (args.prompt > 0).then(|| median(prefill_speeds)),
+        gen_tok_s: (args.tokens > 0).then(|| median(decode_speeds)),
         load_s: info.load_seconds,
         peak_rss_mb: peak_rss_mb(),
         device: info.device.clone(),
@@ -79,7 +79,7 @@ pub fn run(args: &Bench) -> Result<(), Failure> {
     writeln!(
         out,
         "{} ({}), {} threads on {}",
-        chosen.name, info.quantization, info.threads, info.device
+        model.name, info.quantization, info.threads, info.device
     )?;
     if let Some(speed) = report.prompt_tok_s {
         writeln!(out, "prefill {:>5} tokens  {speed:8.1} tokens/s", args.prompt)?;
@@ -97,52 +97,54 @@ pub fn run(args: &Bench) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Prefills an empty context with `n` random tokens. Returns tokens/s.
-fn read(engine: &mut Engine, n: u32, tokens: &mut RandomTokens) -> Result<f64, SessionError> {
-    let ids = tokens.fresh(n, engine);
-    let began = Instant::now();
-    if n > 0 {
+/// Prefills an empty context with `count` random tokens. Returns tokens/s.
+fn prefill(engine: &mut Engine, count: u32, random: &mut RandomTokens) -> Result<f64, SessionError> {
+    let ids = random.fresh(count, engine);
+    let start = Instant::now();
+    if count > 0 {
         engine
             .session_mut()
             .prefill(&ids, &mut |_, _| ControlFlow::Continue(()))?;
     }
-    Ok(f64::from(n) / began.elapsed().as_secs_f64())
+    Ok(f64::from(count) / start.elapsed().as_secs_f64())
 }
 
-/// Decodes `n` tokens after the tokens in `before`. Returns tokens/s. Without `depth`, the prefill
-/// of `before` counts as the first step, since it resets the context.
-fn write(engine: &mut Engine, before: &[u32], depth: bool, n: u32) -> Result<f64, SessionError> {
+/// Decodes `count` tokens after the tokens in `prefix`. Returns tokens/s. With `has_depth` the
+/// prefill of `prefix` is not measured. Otherwise it is the first measured step, since it resets
+/// the context.
+fn decode(engine: &mut Engine, prefix: &[u32], has_depth: bool, count: u32) -> Result<f64, SessionError> {
     let session = engine.session_mut();
-    let mut began = Instant::now();
-    session.prefill(before, &mut |_, _| ControlFlow::Continue(()))?;
-    if depth {
-        began = Instant::now();
+    let mut start = Instant::now();
+    session.prefill(prefix, &mut |_, _| ControlFlow::Continue(()))?;
+    if has_depth {
+        start = Instant::now();
     }
-    for _ in u32::from(!depth)..n {
+    for _ in u32::from(!has_depth)..count {
         let token = greedy(session.logits()).unwrap_or_default();
         session.push(token)?;
     }
-    Ok(f64::from(n) / began.elapsed().as_secs_f64())
+    Ok(f64::from(count) / start.elapsed().as_secs_f64())
 }
 
-/// Decodes `n` tokens after the tokens in `before` with the draft, as for an answer.
-fn write_with_draft(engine: &mut Engine, before: &[u32], n: u32, adapters: &Adapters) -> Result<Summary, Failure> {
+/// Decodes `count` tokens after the tokens in `prefix` with the draft, as for an answer.
+fn decode_with_draft(engine: &mut Engine, prefix: &[u32], count: u32, adapters: &Adapters) -> Result<Summary, Failure> {
     let request = GenerateRequest {
         sampling: SamplingParams {
             temperature: 0.0,
             ..SamplingParams::default()
         },
-        max_tokens: Some(n),
+        max_tokens: Some(count),
         ignore_end: true,
         adapters: adapters.adapters.clone(),
-        ..GenerateRequest::new(Prompt::Tokens(before.to_vec()))
+        ..GenerateRequest::new(Prompt::Tokens(prefix.to_vec()))
     };
     Ok(engine.generate(&request, Instant::now(), &|| false, &mut |_| {})?)
 }
 
-/// Random tokens from SplitMix64, the same in every measurement.
+/// Pseudorandom tokens from SplitMix64. Every measurement has the same tokens.
 struct RandomTokens {
     state: u64,
+    /// Number of tokens in the vocabulary.
     vocab: u64,
 }
 
@@ -154,9 +156,10 @@ impl RandomTokens {
         ((mixed ^ (mixed >> 31)) % self.vocab) as u32
     }
 
-    /// `n` tokens whose first differs from the first in the KV cache, so that no prefix is reused.
-    fn fresh(&mut self, n: u32, engine: &mut Engine) -> Vec<u32> {
-        let mut ids: Vec<u32> = (0..n).map(|_| self.next()).collect();
+    /// `count` tokens. The first one differs from the first in the KV cache, so that no prefix is
+    /// reused.
+    fn fresh(&mut self, count: u32, engine: &mut Engine) -> Vec<u32> {
+        let mut ids: Vec<u32> = (0..count).map(|_| self.next()).collect();
         if let Some(first) = ids.first_mut()
             && engine.session_mut().tokens().first() == Some(first)
         {
@@ -166,13 +169,13 @@ impl RandomTokens {
     }
 }
 
-/// The median.
+/// The median; 0 without values.
 fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     let middle = values.len() / 2;
     match values.len() {
         0 => 0.0,
-        n if n % 2 == 1 => values[middle],
+        len if len % 2 == 1 => values[middle],
         _ => (values[middle - 1] + values[middle]) / 2.0,
     }
 }

@@ -1,18 +1,18 @@
-//! `hearth chat`: runs a chat in the terminal.
+//! `hearth chat`: a chat in the terminal.
 
 use super::run::sampling;
 use crate::args::Chat;
+use crate::display::AnswerDisplay;
 use crate::draft_report;
 use crate::failure::Failure;
 use crate::json_schema::schema;
-use crate::model::{Chosen, draft, load, set_adapters};
+use crate::model::{ChosenModel, draft, load, set_adapters};
 use crate::say;
-use crate::shown::Shown;
 use crate::terminal::{Output, stdout};
 use hearth_engine::Engine;
 use hearth_protocol::{
-    AdapterChoice, DraftChoice, Event, FinishReason, GenerateRequest, LeftOut, Message, Prompt, Role, SamplingParams,
-    Summary,
+    AdapterChoice, DraftChoice, DroppedTurns, Event, FinishReason, GenerateRequest, Message, Prompt, Role,
+    SamplingParams, Summary,
 };
 use rustyline::error::ReadlineError;
 use std::io::{self, BufRead, IsTerminal, Write};
@@ -23,6 +23,7 @@ use std::time::Instant;
 /// Exit code after Ctrl-C: 128 plus the signal's number, as in shells.
 const INTERRUPTED: i32 = 130;
 
+/// Answer to `/help`.
 const HELP: &str = "\
 /system TEXT   set the system prompt; without TEXT, restore the default
 /clear         start a new conversation
@@ -33,39 +34,39 @@ Ctrl-C stops an answer; press it again to quit.";
 
 /// Runs the chat until the input ends.
 pub fn run(args: &Chat) -> Result<(), Failure> {
-    let chosen = Chosen::find(&args.load.model)?;
+    let model = ChosenModel::find(&args.load.model)?;
     let mut engine = load(
-        &chosen,
+        &model,
         &args.load.options,
         args.context.ctx,
         draft(&args.draft, DraftChoice::Auto)?,
     )?;
     set_adapters(&mut engine, &args.adapters)?;
-    let stop = Stop::install()?;
-    let system = args.system.clone().or_else(|| chosen.system_prompt.clone());
-    let mut talk = Talk {
-        name: chosen.name,
+    let interrupts = Interrupts::install()?;
+    let system = args.system.clone().or_else(|| model.system_prompt.clone());
+    let mut session = ChatSession {
+        name: model.name,
         engine,
-        sampling: sampling(&args.sampling, &chosen.sampling),
+        sampling: sampling(&args.sampling, &model.sampling),
         schema: schema(&args.schema)?,
         adapters: args.adapters.adapters.clone(),
-        own_system: system.clone(),
+        default_system: system.clone(),
         system,
         messages: Vec::new(),
-        last: None,
-        stop,
+        last_answer: None,
+        interrupts,
     };
     if io::stdin().is_terminal() {
-        talk.in_terminal()
+        session.run_in_terminal()
     } else {
-        talk.piped()
+        session.run_with_piped_input()
     }
 }
 
 /// A parsed input line.
 #[derive(Debug, PartialEq, Eq)]
 enum Line<'a> {
-    Nothing,
+    Empty,
     Message(&'a str),
     System(Option<&'a str>),
     Clear,
@@ -76,17 +77,17 @@ enum Line<'a> {
 }
 
 impl<'a> Line<'a> {
-    fn read(line: &'a str) -> Self {
+    fn parse(line: &'a str) -> Self {
         let line = line.trim();
         if line.is_empty() {
-            return Self::Nothing;
+            return Self::Empty;
         }
         if !line.starts_with('/') {
             return Self::Message(line);
         }
-        let (command, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
-        let rest = Some(rest.trim()).filter(|rest| !rest.is_empty());
-        match (command, rest) {
+        let (command, argument) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
+        let argument = Some(argument.trim()).filter(|argument| !argument.is_empty());
+        match (command, argument) {
             ("/system", text) => Self::System(text),
             ("/clear", None) => Self::Clear,
             ("/stats", None) => Self::Stats,
@@ -97,24 +98,34 @@ impl<'a> Line<'a> {
     }
 }
 
-/// A conversation with its engine and settings.
-struct Talk {
+/// A conversation with its model and settings.
+struct ChatSession {
+    /// Display name of the model.
     name: String,
     engine: Engine,
     sampling: SamplingParams,
     /// A JSON schema that answers follow.
     schema: Option<String>,
     adapters: Vec<AdapterChoice>,
-    /// The initial system prompt.
-    own_system: Option<String>,
+    /// The system prompt that `/system` without a text restores.
+    default_system: Option<String>,
+    /// The current system prompt.
     system: Option<String>,
     messages: Vec<Message>,
-    last: Option<(Summary, u32)>,
-    stop: Stop,
+    last_answer: Option<AnswerStats>,
+    interrupts: Interrupts,
 }
 
-impl Talk {
-    fn in_terminal(&mut self) -> Result<(), Failure> {
+/// Statistics of an answer.
+struct AnswerStats {
+    summary: Summary,
+    /// Prompt tokens that were in the KV cache.
+    cached_prompt_tokens: u32,
+}
+
+impl ChatSession {
+    /// Executes lines from a line editor. Prints failures and continues.
+    fn run_in_terminal(&mut self) -> Result<(), Failure> {
         let info = self.engine.info();
         writeln!(
             stdout(),
@@ -132,7 +143,7 @@ impl Talk {
             };
             // Errors of the line history are ignored.
             let _ = editor.add_history_entry(line.trim());
-            match self.answer_line(&line) {
+            match self.execute(&line) {
                 Ok(true) => {}
                 Ok(false) => return Ok(()),
                 Err(Failure::Closed) => return Err(Failure::Closed),
@@ -141,9 +152,10 @@ impl Talk {
         }
     }
 
-    fn piped(&mut self) -> Result<(), Failure> {
+    /// Executes lines from standard input until one fails.
+    fn run_with_piped_input(&mut self) -> Result<(), Failure> {
         for line in io::stdin().lock().lines() {
-            if !self.answer_line(&line?)? {
+            if !self.execute(&line?)? {
                 break;
             }
         }
@@ -151,13 +163,13 @@ impl Talk {
     }
 
     /// Executes a line. Returns `false` to quit.
-    fn answer_line(&mut self, line: &str) -> Result<bool, Failure> {
+    fn execute(&mut self, line: &str) -> Result<bool, Failure> {
         let mut out = stdout();
-        match Line::read(line) {
-            Line::Nothing => {}
+        match Line::parse(line) {
+            Line::Empty => {}
             Line::Message(text) => self.send(text, &mut out)?,
             Line::System(text) => {
-                self.system = text.map(str::to_owned).or_else(|| self.own_system.clone());
+                self.system = text.map(str::to_owned).or_else(|| self.default_system.clone());
                 writeln!(
                     out,
                     "System prompt: {}",
@@ -166,7 +178,7 @@ impl Talk {
             }
             Line::Clear => {
                 self.messages.clear();
-                self.last = None;
+                self.last_answer = None;
                 writeln!(out, "New conversation.")?;
             }
             Line::Stats => writeln!(out, "{}", self.stats())?,
@@ -188,32 +200,30 @@ impl Talk {
             json_schema: self.schema.clone(),
             ..GenerateRequest::new(Prompt::Chat(system.chain(self.messages.iter().cloned()).collect()))
         };
-        let (mut shown, mut cached) = (Shown::new(out), 0);
-        let stop = self.stop.answering();
+        let (mut display, mut cached_prompt_tokens) = (AnswerDisplay::new(out), 0);
+        let answer = self.interrupts.start_answer();
         let summary = self.engine.generate(
             &request,
             Instant::now(),
-            &|| stop.requested(),
+            &|| answer.is_stopped(),
             &mut |event| match event {
                 Event::Started {
-                    cached_tokens,
-                    left_out,
-                    ..
+                    cached_tokens, dropped, ..
                 } => {
-                    cached = cached_tokens;
-                    if let Some(left) = left_out {
-                        shown.notice(&notice(left));
+                    cached_prompt_tokens = cached_tokens;
+                    if let Some(dropped) = dropped {
+                        display.notice(&dropped_notice(dropped));
                     }
                 }
-                event => shown.follow(&event),
+                event => display.apply(&event),
             },
         );
-        drop(stop);
-        shown.end()?;
-        let parts = shown.parts;
+        drop(answer);
+        display.end()?;
+        let parts = display.parts;
         match summary {
             Ok(summary) => {
-                match summary.reason {
+                match summary.finish_reason {
                     FinishReason::Stop | FinishReason::Length => writeln!(out)?,
                     FinishReason::Cancelled => writeln!(out, " [stopped]")?,
                     FinishReason::ContextFull => {
@@ -224,7 +234,10 @@ impl Talk {
                     role: Role::Assistant,
                     parts,
                 });
-                self.last = Some((summary, cached));
+                self.last_answer = Some(AnswerStats {
+                    summary,
+                    cached_prompt_tokens,
+                });
                 Ok(())
             }
             Err(problem) => {
@@ -234,13 +247,18 @@ impl Talk {
         }
     }
 
+    /// Speed and context use of the last answer.
     fn stats(&self) -> String {
-        let Some((summary, cached)) = &self.last else {
+        let Some(AnswerStats {
+            summary,
+            cached_prompt_tokens,
+        }) = &self.last_answer
+        else {
             return "No answer yet.".to_owned();
         };
         let line = format!(
-            "prefill {} tokens ({cached} cached) at {:.0} tokens/s, decode {} at {:.1} tokens/s, first token after \
-             {:.2} s; {} of {} tokens of context in use",
+            "prefill {} tokens ({cached_prompt_tokens} cached) at {:.0} tokens/s, decode {} at {:.1} tokens/s, first \
+             token after {:.2} s; {} of {} tokens of context in use",
             summary.prompt_tokens,
             summary.prompt_tokens_per_second,
             summary.tokens,
@@ -257,61 +275,66 @@ impl Talk {
     }
 }
 
-/// Notice that the beginning of the conversation no longer fits.
-fn notice(left: LeftOut) -> String {
-    let LeftOut { messages, tokens } = left;
+/// The notice that the oldest messages no longer fit the context.
+fn dropped_notice(dropped: DroppedTurns) -> String {
+    let DroppedTurns { messages, tokens } = dropped;
     format!("[the {messages} oldest messages ({tokens} tokens) no longer fit the context and were dropped]\n")
 }
 
-/// Ctrl-C handler: the first one stops an answer, the next one exits.
-struct Stop {
-    answering: Arc<AtomicBool>,
-    requested: Arc<AtomicBool>,
+/// State of the Ctrl-C handler. During an answer the first Ctrl-C stops the answer; any other
+/// Ctrl-C exits.
+struct Interrupts {
+    /// Whether an answer is in progress.
+    is_answering: Arc<AtomicBool>,
+    /// Whether the answer has to stop.
+    is_stopped: Arc<AtomicBool>,
 }
 
-impl Stop {
+impl Interrupts {
+    /// Installs the handler.
     fn install() -> Result<Self, Failure> {
-        let stop = Self {
-            answering: Arc::default(),
-            requested: Arc::default(),
+        let interrupts = Self {
+            is_answering: Arc::default(),
+            is_stopped: Arc::default(),
         };
-        let (answering, requested) = (Arc::clone(&stop.answering), Arc::clone(&stop.requested));
+        let (is_answering, is_stopped) = (Arc::clone(&interrupts.is_answering), Arc::clone(&interrupts.is_stopped));
         let handler = move || {
-            if !answering.load(Ordering::Relaxed) || requested.swap(true, Ordering::Relaxed) {
+            if !is_answering.load(Ordering::Relaxed) || is_stopped.swap(true, Ordering::Relaxed) {
                 std::process::exit(INTERRUPTED);
             }
         };
         ctrlc::set_handler(handler)
             .map_err(|error| Failure::new(format!("The Ctrl-C handler could not be installed: {error}.")))?;
-        Ok(stop)
+        Ok(interrupts)
     }
 
-    /// Until the returned guard is dropped, Ctrl-C stops the answer.
-    fn answering(&self) -> Answering {
-        self.requested.store(false, Ordering::Relaxed);
-        self.answering.store(true, Ordering::Relaxed);
-        Answering {
-            answering: Arc::clone(&self.answering),
-            requested: Arc::clone(&self.requested),
+    /// Ctrl-C stops the answer until the returned guard is dropped.
+    fn start_answer(&self) -> AnswerGuard {
+        self.is_stopped.store(false, Ordering::Relaxed);
+        self.is_answering.store(true, Ordering::Relaxed);
+        AnswerGuard {
+            is_answering: Arc::clone(&self.is_answering),
+            is_stopped: Arc::clone(&self.is_stopped),
         }
     }
 }
 
 /// Guard of an answer in progress.
-struct Answering {
-    answering: Arc<AtomicBool>,
-    requested: Arc<AtomicBool>,
+struct AnswerGuard {
+    is_answering: Arc<AtomicBool>,
+    is_stopped: Arc<AtomicBool>,
 }
 
-impl Answering {
-    fn requested(&self) -> bool {
-        self.requested.load(Ordering::Relaxed)
+impl AnswerGuard {
+    /// Whether Ctrl-C stopped the answer.
+    fn is_stopped(&self) -> bool {
+        self.is_stopped.load(Ordering::Relaxed)
     }
 }
 
-impl Drop for Answering {
+impl Drop for AnswerGuard {
     fn drop(&mut self) {
-        self.answering.store(false, Ordering::Relaxed);
+        self.is_answering.store(false, Ordering::Relaxed);
     }
 }
 
@@ -321,8 +344,8 @@ mod tests {
 
     #[test]
     fn lines_are_messages_or_commands() {
-        let check = |line, expected: Line| assert_eq!(Line::read(line), expected);
-        check("  ", Line::Nothing);
+        let check = |line, expected: Line| assert_eq!(Line::parse(line), expected);
+        check("  ", Line::Empty);
         check(" hello there ", Line::Message("hello there"));
         check("/system be kind ", Line::System(Some("be kind")));
         check("/system", Line::System(None));

@@ -1,4 +1,4 @@
-//! `hearth devices`: lists devices.
+//! `hearth devices`: lists the devices, after an optional check.
 
 use super::print_protocol;
 use crate::args::Devices;
@@ -12,13 +12,14 @@ use hearth_protocol::{BackendOption, DeviceCheck, DeviceInfo};
 use serde::Serialize;
 use std::io::Write;
 
+/// The JSON output.
 #[derive(Serialize)]
 struct Report {
     devices: Vec<DeviceInfo>,
     prefetch: Vec<FormatPrefetch>,
 }
 
-/// Prints the devices, after an optional check.
+/// Runs the requested check and prints the devices.
 pub fn run(args: &Devices) -> Result<(), Failure> {
     if let Some(device) = &args.check {
         check(device)?;
@@ -33,17 +34,20 @@ pub fn run(args: &Devices) -> Result<(), Failure> {
     let mut out = stdout();
     for device in &report.devices {
         let DeviceInfo { id, name, .. } = device;
-        let cannot = if device.usable { "" } else { " (cannot be used)" };
-        writeln!(out, "{id}  {name}{cannot}")?;
+        let suffix = if device.usable { "" } else { " (cannot be used)" };
+        writeln!(out, "{id}  {name}{suffix}")?;
         if device.identity != device.id {
             writeln!(out, "     {}", device.identity)?;
         }
         if let (Some(total), Some(free)) = (device.memory_total, device.memory_free) {
             writeln!(out, "     {} of memory, {} free", byte_size(total), byte_size(free))?;
         }
-        writeln!(out, "     {}", device.why)?;
+        writeln!(out, "     {}", device.status)?;
+        if let Some(problem) = &device.driver_problem {
+            writeln!(out, "     {problem}")?;
+        }
         for option in &device.backends {
-            writeln!(out, "     {}: {}", option.build, found(option))?;
+            writeln!(out, "     {}: {}", option.build, check_result(option))?;
         }
         if device.id == hardware::CPU {
             for FormatPrefetch {
@@ -64,7 +68,7 @@ pub fn run(args: &Devices) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Checks one device, or every GPU that is not a software one.
+/// Checks one device; an empty ID means every GPU that is not a software one.
 fn check(device: &str) -> Result<(), Failure> {
     let devices = match device {
         "" => {
@@ -80,20 +84,20 @@ fn check(device: &str) -> Result<(), Failure> {
     }
     let mut progress = Progress::new();
     for device in devices {
-        progress.show(0.0, &format!("checking {device}"));
+        progress.show(0.0, format!("checking {device}"));
         hardware::check(&device)?;
     }
     Ok(())
 }
 
-/// The result of a check, for people.
-fn found(option: &BackendOption) -> String {
+/// A description of the device check of a build.
+fn check_result(option: &BackendOption) -> String {
     match &option.check {
         None => "not checked yet".to_owned(),
         Some(DeviceCheck {
             mismatch: Some(mismatch),
             ..
-        }) => mismatch.clone(),
+        }) => mismatch.to_string(),
         Some(check) => format!(
             "decode at {}B/s of weights, {:.3} ms for each layer and {:.3} ms for each token; prefill at {}MAC/s; \
              checked in {:.0} s{}",
@@ -110,7 +114,7 @@ fn found(option: &BackendOption) -> String {
     }
 }
 
-/// A number with three significant digits and its unit prefix.
+/// A number with three decimals and an SI prefix.
 fn scaled(number: f64) -> String {
     let units = [(1e12, "T"), (1e9, "G"), (1e6, "M")];
     let (unit, prefix) = units
@@ -139,7 +143,7 @@ mod tests {
             "memory_total",
             "memory_free",
             "usable",
-            "why",
+            "status",
         ] {
             assert!(!cpu[field].is_null(), "{field}");
         }

@@ -1,10 +1,10 @@
-//! `hearth doctor`: checks the installation, and compares the two precisions of a product with a
-//! quantized weight.
+//! `hearth doctor`: checks the installation and the numerical accuracy. It compares the logits of
+//! both precisions of products with quantized weights.
 
 use super::print_json;
 use crate::args::{Doctor, LoadOptions};
 use crate::failure::Failure;
-use crate::model::{Chosen, ChosenDraft, load};
+use crate::model::{ChosenDraft, ChosenModel, load};
 use crate::terminal::stdout;
 use hearth_app::library::{self, Model};
 use hearth_engine::{Engine, hardware};
@@ -19,12 +19,12 @@ use serde::Serialize;
 use sha2::{Digest, Sha256};
 use std::io::{self, Write};
 
-/// Input of the comparison.
+/// Text whose logits are compared.
 const TEXT: &str = "The ship left the harbour in the morning, when the wind had turned to the west. By noon the coast \
     was a thin grey line, and nobody on board spoke of turning back. They had bread for forty days.";
 
-/// A mean divergence above this, in nats per token, would be noticeable in answers; int8
-/// activations stay far below it.
+/// Maximum mean divergence, in nats per token. A larger one would be noticeable in answers; the
+/// divergence of int8 activations is far smaller.
 const MAX_DIVERGENCE: f64 = 0.02;
 
 /// The JSON output.
@@ -49,11 +49,11 @@ struct Check {
 /// Distance of the logits with int8 activations from those in f32.
 #[derive(Debug, Default, Serialize)]
 struct Distance {
-    /// Positions compared.
+    /// Number of compared positions.
     tokens: usize,
-    /// The largest difference of two logits.
+    /// The largest absolute difference of two logits.
     max: f64,
-    /// The mean of all differences.
+    /// The mean absolute difference of two logits.
     mean: f64,
     /// Mean KL divergence of the int8 distribution from the f32 one, in nats per token.
     kl: f64,
@@ -75,15 +75,15 @@ pub fn run(args: &Doctor) -> Result<(), Failure> {
         distance: None,
     };
     for device in hardware::devices() {
-        // An unusable GPU has its reason, and is not a fault of the installation.
+        // An unusable GPU is not a fault of the installation. Its status has the reason.
         let ok = device.usable || device.id != hardware::CPU;
-        report.note(&device.id, ok, format!("{}: {}", device.name, device.why));
+        report.add(&device.id, ok, format!("{}: {}", device.name, device.status));
     }
-    let model = files(&mut report, args.model.as_deref());
-    match model.map(|chosen| measure(&mut report, &chosen, &args.options)) {
+    let model = check_library(&mut report, args.model.as_deref());
+    match model.map(|model| check_accuracy(&mut report, &model, &args.options)) {
         Some(Ok(())) => {}
-        Some(Err(failure)) => report.note("model", false, failure.to_string()),
-        None => report.note(
+        Some(Err(failure)) => report.add("model", false, failure.to_string()),
+        None => report.add(
             "model",
             false,
             "there is no model to check; `hearth list` shows available ones",
@@ -97,12 +97,13 @@ pub fn run(args: &Doctor) -> Result<(), Failure> {
     match report.checks.iter().filter(|check| !check.ok).count() {
         0 => Ok(()),
         1 => Err(Failure::new("One check failed.")),
-        n => Err(Failure::new(format!("{n} checks failed."))),
+        count => Err(Failure::new(format!("{count} checks failed."))),
     }
 }
 
 impl Report {
-    fn note(&mut self, name: impl Into<String>, ok: bool, detail: impl Into<String>) {
+    /// Adds a check.
+    fn add(&mut self, name: impl Into<String>, ok: bool, detail: impl Into<String>) {
         self.checks.push(Check {
             name: name.into(),
             ok,
@@ -110,6 +111,7 @@ impl Report {
         });
     }
 
+    /// Prints the report as text.
     fn print(&self) -> Result<(), Failure> {
         let mut out = stdout();
         writeln!(
@@ -125,29 +127,29 @@ impl Report {
 }
 
 /// Checks the store and the files of the library. Returns the model to check, if one is usable.
-fn files(report: &mut Report, requested: Option<&str>) -> Option<Chosen> {
+fn check_library(report: &mut Report, requested: Option<&str>) -> Option<ChosenModel> {
     let folder = library::data_folder().map_or_else(|| "no data folder".to_owned(), |path| path.display().to_string());
     let (library, added) = match library::open() {
         Ok(opened) => opened,
         Err(error) => {
-            report.note("store", false, error.to_string());
+            report.add("store", false, error.to_string());
             return None;
         }
     };
-    report.note("store", true, folder);
+    report.add("store", true, folder);
     let models = library.list(&added);
     for model in &models {
         match check_model(model) {
-            Ok(detail) => report.note(&model.id, true, detail),
-            Err(failure) => report.note(&model.id, false, failure.to_string()),
+            Ok(detail) => report.add(&model.id, true, detail),
+            Err(failure) => report.add(&model.id, false, failure.to_string()),
         }
     }
     match requested {
-        None => library.default(&models).cloned().map(Chosen::from),
+        None => library.default(&models).cloned().map(ChosenModel::from),
         Some(name) => match library.resolve(name, &added) {
             Ok(model) => Some(model.into()),
             Err(error) => {
-                report.note(name, false, error.to_string());
+                report.add(name, false, error.to_string());
                 None
             }
         },
@@ -160,15 +162,15 @@ fn check_model(model: &Model) -> Result<String, Failure> {
     let gguf = Gguf::open(&model.path).map_err(Failure::new)?;
     Tokenizer::from_gguf(&gguf).map_err(Failure::new)?;
     let size = byte_size(metadata.file_size);
-    let known = model.entry.and_then(|entry| Some((entry, entry.sha256.as_ref()?)));
-    let Some((entry, expected)) = known else {
+    let checksum = model.entry.and_then(|entry| Some((entry, entry.sha256.as_ref()?)));
+    let Some((entry, expected)) = checksum else {
         return Ok(format!("{}, {}, {size}", metadata.architecture, metadata.quantization));
     };
     let mut file = std::fs::File::open(&model.path)?;
     let mut digest = Sha256::new();
     io::copy(&mut file, &mut digest)?;
-    let found: String = hex(digest.finalize());
-    if found == *expected {
+    let actual: String = hex(digest.finalize());
+    if actual == *expected {
         return Ok(format!(
             "{}, {}, {size}, as in the catalog",
             metadata.architecture, metadata.quantization
@@ -181,26 +183,33 @@ fn check_model(model: &Model) -> Result<String, Failure> {
     )))
 }
 
-/// Runs the model with one thread and with all threads, and in both precisions.
-fn measure(report: &mut Report, chosen: &Chosen, options: &LoadOptions) -> Result<(), Failure> {
-    let engine = load(chosen, options, Some(256), ChosenDraft::NONE)?;
+/// Compares the logits with one thread and with all threads, and the logits of both precisions.
+fn check_accuracy(report: &mut Report, model: &ChosenModel, options: &LoadOptions) -> Result<(), Failure> {
+    let engine = load(model, options, Some(256), ChosenDraft::NONE)?;
     let vocab = engine.model().config().vocab;
     let ids = engine.tokenizer().encode(TEXT, Special::Text);
-    let team = engine.info().threads;
-    let fast = logits(&engine, &ids, MatmulPrecision::Int8Activations)?;
-    let one = threads::set_until_drop(Threads::Fixed(1));
-    let alone = logits(&engine, &ids, MatmulPrecision::Int8Activations);
-    drop(one);
-    let same = alone?.iter().zip(&fast).all(|(a, b)| a.to_bits() == b.to_bits());
-    let detail = if same {
+    let thread_count = engine.info().threads;
+    let int8_logits = logits(&engine, &ids, MatmulPrecision::Int8Activations)?;
+    let single_thread = threads::set_until_drop(Threads::Fixed(1));
+    let single_thread_logits = logits(&engine, &ids, MatmulPrecision::Int8Activations);
+    drop(single_thread);
+    let is_identical = single_thread_logits?
+        .iter()
+        .zip(&int8_logits)
+        .all(|(a, b)| a.to_bits() == b.to_bits());
+    let detail = if is_identical {
         "identical bits"
     } else {
         "different bits, so answers depend on the number of threads"
     };
-    report.note("threads", same, format!("{detail} with 1 and with {team}"));
+    report.add(
+        "threads",
+        is_identical,
+        format!("{detail} with 1 and with {thread_count}"),
+    );
 
-    let exact = logits(&engine, &ids, MatmulPrecision::F32)?;
-    let distance = Distance::between(&fast, &exact, vocab);
+    let f32_logits = logits(&engine, &ids, MatmulPrecision::F32)?;
+    let distance = Distance::between(&int8_logits, &f32_logits, vocab);
     let detail = format!(
         "logits differ by {:.4} at most and {:.5} on average, distributions by {:.2e} nats per token; the same argmax \
          at {:.0} % of {} positions",
@@ -210,7 +219,7 @@ fn measure(report: &mut Report, chosen: &Chosen, options: &LoadOptions) -> Resul
         distance.same_first * 100.0,
         distance.tokens,
     );
-    report.note("int8 activations and f32", distance.kl <= MAX_DIVERGENCE, detail);
+    report.add("int8 activations and f32", distance.kl <= MAX_DIVERGENCE, detail);
     report.distance = Some(distance);
     Ok(())
 }
@@ -222,19 +231,19 @@ fn logits(engine: &Engine, ids: &[u32], precision: MatmulPrecision) -> Result<Ve
 }
 
 impl Distance {
-    /// Distance between two sets of logits, row by row.
-    fn between(fast: &[f32], exact: &[f32], vocab: usize) -> Self {
+    /// Distance between the logits of all positions; each position has `vocab` logits.
+    fn between(int8_logits: &[f32], f32_logits: &[f32], vocab: usize) -> Self {
         let mut distance = Self {
-            tokens: exact.len() / vocab,
+            tokens: f32_logits.len() / vocab,
             ..Self::default()
         };
         let rows = distance.tokens.max(1) as f64;
-        for (fast, exact) in fast.chunks_exact(vocab).zip(exact.chunks_exact(vocab)) {
-            let differences = fast.iter().zip(exact).map(|(a, b)| f64::from((a - b).abs()));
+        for (int8_row, f32_row) in int8_logits.chunks_exact(vocab).zip(f32_logits.chunks_exact(vocab)) {
+            let differences = int8_row.iter().zip(f32_row).map(|(a, b)| f64::from((a - b).abs()));
             distance.max = differences.clone().fold(distance.max, f64::max);
             distance.mean += differences.sum::<f64>() / (rows * vocab as f64);
-            distance.kl += divergence(exact, fast) / rows;
-            distance.same_first += f64::from(u8::from(greedy(fast) == greedy(exact))) / rows;
+            distance.kl += divergence(f32_row, int8_row) / rows;
+            distance.same_first += f64::from(u8::from(greedy(int8_row) == greedy(f32_row))) / rows;
         }
         distance
     }

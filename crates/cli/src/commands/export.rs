@@ -1,9 +1,9 @@
-//! `hearth export`: exports an adapter for other programs.
+//! `hearth export`: exports an adapter for other programs, or merges it into its model.
 
 use super::print_json;
 use crate::args::{Export, ExportAs};
 use crate::failure::Failure;
-use crate::model::Chosen;
+use crate::model::ChosenModel;
 use crate::progress::Progress;
 use crate::say;
 use crate::terminal::stdout;
@@ -28,10 +28,13 @@ struct Report {
     prompts: Option<u32>,
 }
 
-/// Exports the adapter. Fails if the requested verification fails.
+/// Exports the adapter and prints the path.
+///
+/// # Errors
+/// The export or the requested verification failed.
 pub fn run(args: &Export) -> Result<(), Failure> {
     let request = ExportRequest {
-        model: base(args)?,
+        model: base_model(args)?,
         adapter: args.adapter.clone(),
         format: match args.to {
             ExportAs::GgufLora => ExportFormat::GgufLora,
@@ -50,48 +53,50 @@ pub fn run(args: &Export) -> Result<(), Failure> {
         return Err(Failure::Usage("--type needs --to gguf.".to_owned()));
     }
     let mut progress = Progress::new();
-    let exported = training::export(&request, &mut |fraction, stage| {
+    let export = training::export(&request, &mut |fraction, stage| {
         progress.show(fraction, stage);
         ControlFlow::Continue(())
     })?;
     drop(progress);
-    for notice in &exported.notices {
+    for notice in &export.notices {
         say!("note: {notice}");
     }
-    let verification = exported.verification;
+    let verification = export.verification;
     if let Some(verification) = &verification {
-        say!("{}", verification.summary);
+        say!("{}", verification.result);
     }
     if args.output.json {
-        let of = verification.as_ref();
+        let verification = verification.as_ref();
         print_json(&Report {
-            path: exported.path,
-            bytes: exported.bytes,
-            verified: of.map(|it| it.passed),
-            learned: of.map(|it| it.learned),
-            divergence: of.map(|it| it.divergence),
-            taught: of.map(|it| it.taught),
-            same_text: of.map(|it| it.same_text),
-            prompts: of.map(|it| it.prompts),
+            path: export.path,
+            bytes: export.bytes,
+            verified: verification.map(|result| result.passed),
+            learned: verification.map(|result| result.learned),
+            divergence: verification.map(|result| result.divergence),
+            taught: verification.map(|result| result.taught),
+            same_text: verification.map(|result| result.same_text),
+            prompts: verification.map(|result| result.prompts),
         })?;
     } else {
-        writeln!(stdout(), "{} ({})", exported.path.display(), byte_size(exported.bytes))?;
+        writeln!(stdout(), "{} ({})", export.path.display(), byte_size(export.bytes))?;
     }
     match verification {
-        Some(verification) if !verification.passed => Err(Failure::new(verification.summary)),
+        Some(verification) if !verification.passed => Err(Failure::new(verification.result)),
         _ => Ok(()),
     }
 }
 
-/// The adapter's base model: from the command line, or from its run.
-fn base(args: &Export) -> Result<PathBuf, Failure> {
+/// Path of the adapter's base model, from the command line or else from the adapter's run.
+fn base_model(args: &Export) -> Result<PathBuf, Failure> {
     if let Some(model) = &args.model {
-        return Ok(Chosen::find(model)?.path);
+        return Ok(ChosenModel::find(model)?.path);
     }
-    RunFile::of_adapter(&args.adapter).map(|run| run.model).ok_or_else(|| {
-        Failure::new(format!(
-            "{} is not a run's folder, so its base model is unknown. Name it with --model.",
-            args.adapter.display()
-        ))
-    })
+    RunFile::from_adapter_path(&args.adapter)
+        .map(|run| run.model)
+        .ok_or_else(|| {
+            Failure::new(format!(
+                "{} is not a run's folder, so its base model is unknown. Name it with --model.",
+                args.adapter.display()
+            ))
+        })
 }

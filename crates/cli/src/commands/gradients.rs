@@ -21,9 +21,11 @@ struct Report {
     checks: Vec<Row>,
 }
 
+/// Result of one gradient check.
 #[derive(Debug, Serialize)]
 struct Row {
     op: &'static str,
+    /// Options and sizes of the operation.
     arrangement: String,
     error: f64,
     tolerance: f64,
@@ -42,7 +44,7 @@ impl From<GradientCheck> for Row {
     }
 }
 
-/// Checks all gradients and prints a table: kernels and ops on the CPU, ops on a GPU.
+/// Checks all gradients and prints a table. The CPU's kernels and ops are checked, or a GPU's ops.
 pub fn run(args: &Doctor) -> Result<(), Failure> {
     let json = args.output.json;
     let device = args.options.device.as_deref().unwrap_or(hardware::CPU);
@@ -53,35 +55,40 @@ pub fn run(args: &Doctor) -> Result<(), Failure> {
     let mut table = Table {
         out: (!json).then(stdout),
         rows: Vec::new(),
-        written: Ok(()),
+        write_result: Ok(()),
     };
     if place == Place::Cpu {
-        gradients::check(&mut |check| table.take(check));
+        gradients::check(&mut |check| table.add(check));
     }
-    let ran = catch_unwind(AssertUnwindSafe(|| {
-        check::gradients::check(place, &mut |check| table.take(check)).map_err(|error| error.to_string())
+    let result = catch_unwind(AssertUnwindSafe(|| {
+        check::gradients::check(place, &mut |check| table.add(check)).map_err(|error| error.to_string())
     }));
-    let ran = ran.unwrap_or_else(|_| Err("the check crashed".to_owned()));
-    ran.map_err(|what| Failure::new(format!("The gradients of {device} could not be checked: {what}.")))?;
-    let Table { out, rows, written } = table;
-    written?;
+    let result = result.unwrap_or_else(|_| Err("the check crashed".to_owned()));
+    result.map_err(|reason| Failure::new(format!("The gradients of {device} could not be checked: {reason}.")))?;
+    let Table {
+        out,
+        rows,
+        write_result,
+    } = table;
+    write_result?;
     finish(device, out, rows)
 }
 
-/// The results so far, printed as they arrive.
+/// The results so far. Each one is printed immediately, unless the output is JSON.
 struct Table {
     out: Option<Output<StdoutLock<'static>>>,
     rows: Vec<Row>,
-    written: std::io::Result<()>,
+    write_result: std::io::Result<()>,
 }
 
 impl Table {
-    fn take(&mut self, check: GradientCheck) {
+    /// Adds a result and prints it.
+    fn add(&mut self, check: GradientCheck) {
         let row = Row::from(check);
-        if let (Some(out), Ok(())) = (&mut self.out, &self.written) {
+        if let (Some(out), Ok(())) = (&mut self.out, &self.write_result) {
             let mark = if row.ok { "ok  " } else { "FAIL" };
             let (op, arrangement) = (row.op, &row.arrangement);
-            self.written = writeln!(
+            self.write_result = writeln!(
                 out,
                 "{mark} {op:<24} {arrangement:<52} {:.1e} of {:.0e}",
                 row.error, row.tolerance
@@ -91,8 +98,13 @@ impl Table {
     }
 }
 
+/// Prints the summary or the JSON output.
+///
+/// # Errors
+/// A gradient is incorrect, or printing failed.
 fn finish(device: &str, out: Option<Output<StdoutLock<'static>>>, checks: Vec<Row>) -> Result<(), Failure> {
-    let (all, failed) = (checks.len(), checks.iter().filter(|row| !row.ok).count());
+    let total = checks.len();
+    let failed = checks.iter().filter(|row| !row.ok).count();
     let instructions = hardware::instructions();
     match out {
         None => print_json(&Report {
@@ -101,22 +113,22 @@ fn finish(device: &str, out: Option<Output<StdoutLock<'static>>>, checks: Vec<Ro
             checks,
         })?,
         Some(mut out) => {
-            let right = all - failed;
+            let passed = total - failed;
             writeln!(
                 out,
-                "{right} of {all} gradients on {device} are correct ({instructions})."
+                "{passed} of {total} gradients on {device} are correct ({instructions})."
             )?;
         }
     }
-    let on = if device == hardware::CPU {
+    let device_name = if device == hardware::CPU {
         "this machine"
     } else {
         device
     };
     match failed {
         0 => Ok(()),
-        n => Err(Failure::new(format!(
-            "{n} of {all} gradients are incorrect on {on}. Do not train on it, and please report this."
+        _ => Err(Failure::new(format!(
+            "{failed} of {total} gradients are incorrect on {device_name}. Do not train on it, and please report this."
         ))),
     }
 }

@@ -7,7 +7,7 @@ use hearth_engine::plan::estimate_fit;
 use hearth_formats::byte_size;
 use std::io::Write;
 
-/// Prints the models on this machine, then the models in the catalog.
+/// Prints the models on this machine, then the other models of the catalog.
 pub fn run() -> Result<(), Failure> {
     let (library, added) = library::open().map_err(Failure::new)?;
     let models = library.list(&added);
@@ -35,7 +35,7 @@ pub fn run() -> Result<(), Failure> {
             entry.id,
             byte_size(entry.size)
         )?;
-        let (estimate, why) = estimate_fit(entry.size);
+        let (estimate, reason) = estimate_fit(entry.size);
         let speed = estimate.tokens_per_second.map(|speed| {
             if estimate.is_measured {
                 format!(" About {speed:.0} tokens/s.")
@@ -43,7 +43,7 @@ pub fn run() -> Result<(), Failure> {
                 format!(" About {speed:.0} tokens/s, assumed: `hearth devices --check cpu` measures.")
             }
         });
-        writeln!(out, "{:<28}  {why}{}", "", speed.unwrap_or_default())?;
+        writeln!(out, "{:<28}  {reason}{}", "", speed.unwrap_or_default())?;
     }
     Ok(())
 }

@@ -34,8 +34,7 @@ fn print_protocol(object: &impl Serialize) -> Result<(), Failure> {
     ))
 }
 
-/// Renames the protocol's keys to `snake_case`. They are `camelCase`, as in the window. Values are
-/// unchanged.
+/// Renames the `camelCase` keys of the protocol to `snake_case`. Values are unchanged.
 fn with_snake_case_keys(json: Value) -> Value {
     match json {
         Value::Array(list) => list.into_iter().map(with_snake_case_keys).collect(),
@@ -47,7 +46,7 @@ fn with_snake_case_keys(json: Value) -> Value {
     }
 }
 
-/// `memoryTotal` as `memory_total`.
+/// Converts `memoryTotal` to `memory_total`.
 fn snake_case(key: &str) -> String {
     let mut snake = String::with_capacity(key.len() + 4);
     for letter in key.chars() {
@@ -59,7 +58,7 @@ fn snake_case(key: &str) -> String {
     snake
 }
 
-/// Peak resident memory in MiB; a command is one process.
+/// Peak resident memory of this process in MiB.
 fn peak_rss_mb() -> Option<f64> {
     hearth_engine::memory::peak().map(|bytes| bytes as f64 / f64::from(1 << 20))
 }

@@ -1,10 +1,10 @@
-//! `hearth perplexity`: perplexity of a model on a text.
+//! `hearth perplexity`: the perplexity of a model on a text.
 
 use super::print_json;
 use super::tokenize::read_text;
 use crate::args::Perplexity;
 use crate::failure::Failure;
-use crate::model::{Chosen, ChosenDraft, load, set_adapters};
+use crate::model::{ChosenDraft, ChosenModel, load, set_adapters};
 use crate::progress::Progress;
 use crate::terminal::stdout;
 use hearth_formats::tokenizer::Special;
@@ -22,11 +22,11 @@ struct Report {
     tok_s: f64,
 }
 
-/// Scores the file, chunk by chunk.
+/// Scores the file in chunks and prints the perplexity.
 pub fn run(args: &Perplexity) -> Result<(), Failure> {
     let text = read_text(&args.file)?;
     let mut engine = load(
-        &Chosen::find(&args.load.model)?,
+        &ChosenModel::find(&args.load.model)?,
         &args.load.options,
         Some(args.ctx),
         ChosenDraft::NONE,
@@ -40,9 +40,10 @@ pub fn run(args: &Perplexity) -> Result<(), Failure> {
         .collect();
     let chunks = ids.len() / context;
     if chunks == 0 {
-        let (file, n) = (args.file.display(), ids.len());
-        let message =
-            format!("{file} has {n} tokens, fewer than one chunk of {context}. Use a longer text or a smaller --ctx.");
+        let (file, count) = (args.file.display(), ids.len());
+        let message = format!(
+            "{file} has {count} tokens, fewer than one chunk of {context}. Use a longer text or a smaller --ctx."
+        );
         return Err(Failure::new(message));
     }
     let precision = if args.exact {
@@ -53,14 +54,14 @@ pub fn run(args: &Perplexity) -> Result<(), Failure> {
     let mut session = engine.new_session(context)?.with_precision(precision);
     let mut progress = Progress::new();
     let mut scores = Scores::default();
-    let began = Instant::now();
+    let start = Instant::now();
     for (index, chunk) in ids.chunks_exact(context).enumerate() {
         progress.show(index as f32 / chunks as f32, "scoring");
         let mut chunk = chunk.to_vec();
         if let Some(bos) = bos {
             chunk[0] = bos;
         }
-        // The first half is context only.
+        // The tokens of the first half are only context.
         session
             .score(&chunk, context / 2 + 1)
             .map_err(Failure::new)?
@@ -69,7 +70,7 @@ pub fn run(args: &Perplexity) -> Result<(), Failure> {
     }
     drop(progress);
     let (perplexity, stderr) = scores.perplexity();
-    let tok_s = (chunks * context) as f64 / began.elapsed().as_secs_f64();
+    let tok_s = (chunks * context) as f64 / start.elapsed().as_secs_f64();
     let report = Report {
         perplexity,
         stderr,
@@ -86,28 +87,30 @@ pub fn run(args: &Perplexity) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Sums of log-probabilities.
+/// Sums over the scored tokens.
 #[derive(Default)]
 struct Scores {
-    n: f64,
+    count: f64,
+    /// Sum of the negative log-likelihoods.
     sum: f64,
+    /// Sum of their squares.
     squares: f64,
 }
 
 impl Scores {
     fn add(&mut self, log_probability: f64) {
-        self.n += 1.0;
+        self.count += 1.0;
         self.sum -= log_probability;
         self.squares += log_probability * log_probability;
     }
 
     /// The exponential of the mean negative log-likelihood, and its standard error to first order.
     fn perplexity(&self) -> (f64, f64) {
-        let mean = self.sum / self.n;
+        let mean = self.sum / self.count;
         let perplexity = mean.exp();
-        let variance = (self.squares / self.n - mean * mean).max(0.0);
-        let stderr = if self.n > 1.0 {
-            (variance / (self.n - 1.0)).sqrt() * perplexity
+        let variance = (self.squares / self.count - mean * mean).max(0.0);
+        let stderr = if self.count > 1.0 {
+            (variance / (self.count - 1.0)).sqrt() * perplexity
         } else {
             0.0
         };

@@ -1,18 +1,18 @@
-//! `hearth plan`: the memory plan of a model.
+//! `hearth plan`: shows the memory plan of a model.
 
 use super::print_protocol;
 use crate::args::Plan;
 use crate::failure::Failure;
-use crate::model::{Chosen, draft};
+use crate::model::{ChosenModel, draft};
 use crate::terminal::stdout;
 use hearth_engine::plan;
 use hearth_formats::byte_size;
-use hearth_protocol::{DraftChoice, PlanRequest};
+use hearth_protocol::{DraftChoice, PlanRequest, sentences};
 use std::io::Write;
 
 /// Computes and prints the plan.
 pub fn run(args: &Plan) -> Result<(), Failure> {
-    let chosen = Chosen::find(&args.load.model)?;
+    let chosen = ChosenModel::find(&args.load.model)?;
     let request = PlanRequest {
         path: chosen.path,
         context: args.context.ctx,
@@ -31,7 +31,7 @@ pub fn run(args: &Plan) -> Result<(), Failure> {
         return print_protocol(&plan);
     }
     let mut out = stdout();
-    writeln!(out, "{}", plan.why)?;
+    writeln!(out, "{}", sentences(&plan.notices))?;
     writeln!(
         out,
         "{} of {} layers on GPUs, a context of {} tokens",

@@ -1,4 +1,4 @@
-//! `hearth probe`: queries the graphics drivers, or reads files, for another process.
+//! `hearth probe`: queries the graphics drivers or reads files for another Hearth process.
 
 use crate::args::Probe;
 use crate::failure::Failure;
@@ -14,12 +14,12 @@ pub fn run(args: &Probe) -> Result<(), Failure> {
         return Ok(probe::serve(std::io::stdin().lock(), output, ProbeRequest::execute)?);
     }
     hardware::exit_with_parent();
-    let answer = match &args.check {
+    let json = match &args.check {
         None => serde_json::to_vec(&hardware::query()),
-        // Anything but a number means the CPU.
+        // A text that is not a number means the CPU.
         Some(device) => serde_json::to_vec(&hardware::check_here(device.parse().ok(), args.small)),
     };
-    let mut line = answer.map_err(Failure::new)?;
+    let mut line = json.map_err(Failure::new)?;
     line.push(b'\n');
     output.write_all(&line)?;
     // Exit immediately: some drivers crash during cleanup.

@@ -3,7 +3,7 @@
 
 use crate::args::Pull;
 use crate::failure::Failure;
-use crate::progress::Progress as Line;
+use crate::progress::Progress as ProgressLine;
 use crate::say;
 use crate::terminal::stdout;
 use hearth_app::library::{self, Progress};
@@ -13,11 +13,11 @@ use hearth_protocol::Verdict;
 use std::io::Write;
 use std::ops::ControlFlow;
 
-/// Prints whether a model of this size fits, if that is not certain.
-fn judge(size: u64) {
-    let (estimate, why) = estimate_fit(size);
+/// Prints a note if it is uncertain that a model of this size fits.
+fn warn_if_unfit(size: u64) {
+    let (estimate, reason) = estimate_fit(size);
     if estimate.verdict != Verdict::Fits {
-        say!("note: {why}");
+        say!("note: {reason}");
     }
 }
 
@@ -25,16 +25,16 @@ fn judge(size: u64) {
 pub fn run(args: &Pull) -> Result<(), Failure> {
     let (library, _) = library::open().map_err(Failure::new)?;
     let hub = library::hub_of_settings().map_err(Failure::new)?;
-    let mut is_judged = false;
-    let mut line = Line::new();
+    let mut is_checked = false;
+    let mut line = ProgressLine::new();
     let path = library.pull(&hub, &args.name, &mut |progress| {
         match progress {
             Progress::Loading { done, total } => {
-                if !std::mem::replace(&mut is_judged, true) {
-                    judge(total);
+                if !std::mem::replace(&mut is_checked, true) {
+                    warn_if_unfit(total);
                 }
                 let fraction = done as f32 / total.max(1) as f32;
-                line.show(fraction, &format!("{} of {}", byte_size(done), byte_size(total)));
+                line.show(fraction, format!("{} of {}", byte_size(done), byte_size(total)));
             }
             Progress::Checking => line.show(1.0, "verifying the checksum"),
             Progress::Changed => line.print_line(

@@ -2,11 +2,11 @@
 
 use super::print_json;
 use crate::args::{Run, SamplingArgs};
+use crate::display::AnswerDisplay;
 use crate::draft_report::DraftReport;
 use crate::failure::Failure;
 use crate::json_schema::schema;
-use crate::model::{Chosen, draft, load, set_adapters};
-use crate::shown::Shown;
+use crate::model::{ChosenModel, draft, load, set_adapters};
 use crate::terminal::stdout;
 use hearth_protocol::{
     DraftChoice, FinishReason, GenerateRequest, Message, Part, Prompt, Role, SamplingParams, Summary, text_of,
@@ -20,7 +20,7 @@ use std::time::Instant;
 #[derive(Debug, Serialize)]
 struct Report {
     text: String,
-    /// Left out if the model did not think.
+    /// Omitted if the model did not think.
     #[serde(skip_serializing_if = "String::is_empty")]
     thinking: String,
     ids: Vec<u32>,
@@ -29,7 +29,7 @@ struct Report {
     finish_reason: FinishReason,
     prompt_tok_s: f64,
     tok_s: f64,
-    /// Left out in plain decoding.
+    /// Omitted in decoding without a draft.
     #[serde(flatten)]
     draft: Option<DraftReport>,
 }
@@ -41,7 +41,7 @@ impl Report {
             thinking: thinking_of(parts),
             tokens: summary.tokens,
             prompt_tokens: summary.prompt_tokens,
-            finish_reason: summary.reason,
+            finish_reason: summary.finish_reason,
             prompt_tok_s: summary.prompt_tokens_per_second,
             tok_s: summary.tokens_per_second,
             draft: summary.draft.map(DraftReport::from),
@@ -50,28 +50,28 @@ impl Report {
     }
 }
 
-/// Stream the answer to standard output.
+/// Streams the answer to standard output.
 pub fn run(args: &Run) -> Result<(), Failure> {
-    let chosen = Chosen::find(&args.load.model)?;
+    let model = ChosenModel::find(&args.load.model)?;
     let mut engine = load(
-        &chosen,
+        &model,
         &args.load.options,
         args.context.ctx,
         draft(&args.draft, DraftChoice::Auto)?,
     )?;
     set_adapters(&mut engine, &args.adapters)?;
     let request = GenerateRequest {
-        sampling: sampling(&args.sampling, &chosen.sampling),
+        sampling: sampling(&args.sampling, &model.sampling),
         max_tokens: args.tokens,
         adapters: args.adapters.adapters.clone(),
         json_schema: schema(&args.schema)?,
-        ..GenerateRequest::new(prompt(args, &chosen))
+        ..GenerateRequest::new(prompt(args, &model))
     };
     let mut out = stdout();
-    let mut shown = Shown::new(&mut out);
-    let summary = engine.generate(&request, Instant::now(), &|| false, &mut |event| shown.follow(&event))?;
-    shown.end()?;
-    let parts = shown.parts;
+    let mut display = AnswerDisplay::new(&mut out);
+    let summary = engine.generate(&request, Instant::now(), &|| false, &mut |event| display.apply(&event))?;
+    display.end()?;
+    let parts = display.parts;
     writeln!(out)?;
     drop(out);
     if args.output.json {
@@ -81,74 +81,79 @@ pub fn run(args: &Run) -> Result<(), Failure> {
     }
 }
 
-fn prompt(args: &Run, chosen: &Chosen) -> Prompt {
+/// The prompt: a chat with an optional system prompt, or the raw text.
+fn prompt(args: &Run, model: &ChosenModel) -> Prompt {
     if args.raw {
         return Prompt::Raw(args.prompt.clone());
     }
     let system = args
         .system
         .as_ref()
-        .or(chosen.system_prompt.as_ref())
+        .or(model.system_prompt.as_ref())
         .filter(|text| !text.is_empty());
     let system = system.map(|text| Message::of_text(Role::System, text));
     let user = Message::of_text(Role::User, &args.prompt);
     Prompt::Chat(system.into_iter().chain([user]).collect())
 }
 
-/// The requested sampling parameters, with the model's own as defaults.
+/// The requested sampling parameters, with the model's parameters as defaults.
 ///
-/// With --temp 0 the model's own penalties are dropped, since they would change the argmax.
-pub fn sampling(args: &SamplingArgs, own: &SamplingParams) -> SamplingParams {
+/// With --temp 0 the model's penalties are disabled, since they would change the argmax.
+pub fn sampling(args: &SamplingArgs, defaults: &SamplingParams) -> SamplingParams {
     let SamplingArgs { penalties, more, .. } = args;
-    let mut own = own.clone();
+    let mut defaults = defaults.clone();
     if args.temp == Some(0.0) {
-        own.repetition_penalty = 1.0;
-        own.frequency_penalty = 0.0;
-        own.presence_penalty = 0.0;
-        own.dry_multiplier = 0.0;
+        defaults.repetition_penalty = 1.0;
+        defaults.frequency_penalty = 0.0;
+        defaults.presence_penalty = 0.0;
+        defaults.dry_multiplier = 0.0;
     }
     SamplingParams {
-        temperature: args.temp.unwrap_or(own.temperature),
-        top_k: args.top_k.unwrap_or(own.top_k),
-        top_p: args.top_p.unwrap_or(own.top_p),
-        min_p: args.min_p.unwrap_or(own.min_p),
-        repetition_penalty: penalties.repeat_penalty.unwrap_or(own.repetition_penalty),
-        frequency_penalty: penalties.frequency_penalty.unwrap_or(own.frequency_penalty),
-        presence_penalty: penalties.presence_penalty.unwrap_or(own.presence_penalty),
-        repeat_last_n: penalties.repeat_last_n.unwrap_or(own.repeat_last_n),
-        typical_p: more.typical.unwrap_or(own.typical_p),
-        top_n_sigma: more.top_nsigma.unwrap_or(own.top_n_sigma),
-        xtc_probability: more.xtc_probability.unwrap_or(own.xtc_probability),
-        xtc_threshold: more.xtc_threshold.unwrap_or(own.xtc_threshold),
-        dry_multiplier: penalties.dry_multiplier.unwrap_or(own.dry_multiplier),
-        dry_base: penalties.dry_base.unwrap_or(own.dry_base),
-        dry_allowed_length: penalties.dry_allowed_length.unwrap_or(own.dry_allowed_length),
-        dry_last_n: penalties.dry_penalty_last_n.unwrap_or(own.dry_last_n),
-        dry_breakers: breakers(&penalties.dry_sequence_breaker).unwrap_or(own.dry_breakers),
-        mirostat: more.mirostat.unwrap_or(own.mirostat),
-        mirostat_tau: more.mirostat_ent.unwrap_or(own.mirostat_tau),
-        mirostat_eta: more.mirostat_lr.unwrap_or(own.mirostat_eta),
-        dynatemp_range: more.dynatemp_range.unwrap_or(own.dynatemp_range),
-        dynatemp_exponent: more.dynatemp_exp.unwrap_or(own.dynatemp_exponent),
-        logit_bias: own
+        temperature: args.temp.unwrap_or(defaults.temperature),
+        top_k: args.top_k.unwrap_or(defaults.top_k),
+        top_p: args.top_p.unwrap_or(defaults.top_p),
+        min_p: args.min_p.unwrap_or(defaults.min_p),
+        repetition_penalty: penalties.repeat_penalty.unwrap_or(defaults.repetition_penalty),
+        frequency_penalty: penalties.frequency_penalty.unwrap_or(defaults.frequency_penalty),
+        presence_penalty: penalties.presence_penalty.unwrap_or(defaults.presence_penalty),
+        repeat_last_n: penalties.repeat_last_n.unwrap_or(defaults.repeat_last_n),
+        typical_p: more.typical.unwrap_or(defaults.typical_p),
+        top_n_sigma: more.top_nsigma.unwrap_or(defaults.top_n_sigma),
+        xtc_probability: more.xtc_probability.unwrap_or(defaults.xtc_probability),
+        xtc_threshold: more.xtc_threshold.unwrap_or(defaults.xtc_threshold),
+        dry_multiplier: penalties.dry_multiplier.unwrap_or(defaults.dry_multiplier),
+        dry_base: penalties.dry_base.unwrap_or(defaults.dry_base),
+        dry_allowed_length: penalties.dry_allowed_length.unwrap_or(defaults.dry_allowed_length),
+        dry_last_n: penalties.dry_penalty_last_n.unwrap_or(defaults.dry_last_n),
+        dry_breakers: breakers(&penalties.dry_sequence_breaker).unwrap_or(defaults.dry_breakers),
+        mirostat: more.mirostat.unwrap_or(defaults.mirostat),
+        mirostat_tau: more.mirostat_ent.unwrap_or(defaults.mirostat_tau),
+        mirostat_eta: more.mirostat_lr.unwrap_or(defaults.mirostat_eta),
+        dynatemp_range: more.dynatemp_range.unwrap_or(defaults.dynatemp_range),
+        dynatemp_exponent: more.dynatemp_exp.unwrap_or(defaults.dynatemp_exponent),
+        logit_bias: defaults
             .logit_bias
             .into_iter()
             .chain(more.logit_bias.iter().cloned())
             .collect(),
-        banned_strings: own.banned_strings.into_iter().chain(more.ban.iter().cloned()).collect(),
-        seed: args.seed.or(own.seed),
+        banned_strings: defaults
+            .banned_strings
+            .into_iter()
+            .chain(more.ban.iter().cloned())
+            .collect(),
+        seed: args.seed.or(defaults.seed),
     }
 }
 
-/// The requested breakers; `None` means the model's own.
-fn breakers(given: &[String]) -> Option<Vec<String>> {
-    let texts = given.iter().filter(|text| *text != "none");
-    (!given.is_empty()).then(|| texts.map(|text| unescaped(text)).collect())
+/// The requested sequence breakers of DRY; `None` without a request.
+fn breakers(requested: &[String]) -> Option<Vec<String>> {
+    let texts = requested.iter().filter(|text| *text != "none");
+    (!requested.is_empty()).then(|| texts.map(|text| unescaped(text)).collect())
 }
 
 /// The text with `\n`, `\t` and `\\` replaced by their characters.
 fn unescaped(text: &str) -> String {
-    let mut plain = String::with_capacity(text.len());
+    let mut unescaped = String::with_capacity(text.len());
     let mut characters = text.chars();
     while let Some(character) = characters.next() {
         let escaped = match (character, characters.as_str().chars().next()) {
@@ -156,14 +161,14 @@ fn unescaped(text: &str) -> String {
             ('\\', Some('t')) => '\t',
             ('\\', Some('\\')) => '\\',
             _ => {
-                plain.push(character);
+                unescaped.push(character);
                 continue;
             }
         };
-        plain.push(escaped);
+        unescaped.push(escaped);
         characters.next();
     }
-    plain
+    unescaped
 }
 
 #[cfg(test)]
@@ -174,27 +179,27 @@ mod tests {
 
     #[test]
     fn requested_settings_override_the_models_own() {
-        let own = SamplingParams {
+        let defaults = SamplingParams {
             temperature: 0.2,
             top_p: 0.9,
             repetition_penalty: 1.1,
             ..SamplingParams::default()
         };
-        let nothing = SamplingArgs::default();
-        assert_eq!(sampling(&nothing, &own), own);
+        let empty = SamplingArgs::default();
+        assert_eq!(sampling(&empty, &defaults), defaults);
         let args = SamplingArgs {
             temp: Some(0.7),
             top_k: Some(5),
             seed: Some(3),
-            ..nothing
+            ..empty
         };
         let expected = SamplingParams {
             temperature: 0.7,
             top_k: 5,
             seed: Some(3),
-            ..own.clone()
+            ..defaults.clone()
         };
-        assert_eq!(sampling(&args, &own), expected);
+        assert_eq!(sampling(&args, &defaults), expected);
         let greedy = SamplingArgs {
             temp: Some(0.0),
             top_k: None,
@@ -204,9 +209,9 @@ mod tests {
         let expected = SamplingParams {
             temperature: 0.0,
             repetition_penalty: 1.0,
-            ..own.clone()
+            ..defaults.clone()
         };
-        assert_eq!(sampling(&greedy, &own), expected);
+        assert_eq!(sampling(&greedy, &defaults), expected);
     }
 
     #[test]
@@ -238,7 +243,7 @@ mod tests {
             },
             ..SamplingArgs::default()
         };
-        let own = SamplingParams {
+        let defaults = SamplingParams {
             banned_strings: vec!["ever".to_owned()],
             ..SamplingParams::default()
         };
@@ -263,9 +268,9 @@ mod tests {
             dynatemp_exponent: 0.9,
             logit_bias: vec![LogitBias::Id { id: 5, bias: None }],
             banned_strings: vec!["ever".to_owned(), "never".to_owned()],
-            ..own.clone()
+            ..defaults.clone()
         };
-        assert_eq!(sampling(&args, &own), expected);
+        assert_eq!(sampling(&args, &defaults), expected);
         assert_eq!(breakers(&["none".to_owned()]), Some(Vec::new()));
         assert_eq!(breakers(&[]), None);
     }
@@ -273,7 +278,7 @@ mod tests {
     #[test]
     fn the_json_has_the_documented_fields() {
         let summary = Summary {
-            reason: FinishReason::ContextFull,
+            finish_reason: FinishReason::ContextFull,
             prompt_tokens: 3,
             tokens: 1,
             ids: vec![7],

@@ -1,12 +1,13 @@
-//! `hearth tokenize`: the tokens of a text or of a conversation, from the vocabulary and the chat
-//! template alone.
+//! `hearth tokenize`: tokenizes a text or a conversation. Only the model's vocabulary and chat
+//! template are read.
 
 use super::print_json;
 use crate::args::Tokenize;
 use crate::failure::Failure;
-use crate::model::Chosen;
+use crate::model::ChosenModel;
 use crate::say;
 use crate::terminal::stdout;
+use hearth_engine::notices::{missing_bytes, template_notice};
 use hearth_formats::chat_template::{Chat, ChatTemplate, GenerationPrompt};
 use hearth_formats::gguf::Gguf;
 use hearth_formats::tokenizer::{Special, Tokenizer};
@@ -15,8 +16,8 @@ use std::fs::File;
 use std::io::{Read, Write};
 use std::path::Path;
 
-/// Maximum bytes of a file of messages or tools; no context is that long.
-const MAX_CHAT: u64 = 64 << 20;
+/// Maximum bytes of a file of messages or tools. A longer conversation exceeds every context.
+const MAX_CHAT_BYTES: u64 = 64 << 20;
 
 /// The JSON output.
 #[derive(Debug, Serialize)]
@@ -27,7 +28,7 @@ struct Report {
     ids: Ids,
 }
 
-/// The ids of one text, or of one text per line.
+/// The token ids of one text, or of one text per line.
 #[derive(Debug, Serialize)]
 #[serde(untagged)]
 enum Ids {
@@ -35,18 +36,18 @@ enum Ids {
     Lines(Vec<Vec<u32>>),
 }
 
-/// Tokenizes the text, the file, its lines or the conversation.
+/// Tokenizes the text, file, lines or conversation of the command line, and prints the token ids.
 pub fn run(args: &Tokenize) -> Result<(), Failure> {
-    let gguf = Gguf::open(Chosen::find(&args.model)?.path).map_err(Failure::new)?;
+    let gguf = Gguf::open(ChosenModel::find(&args.model)?.path).map_err(Failure::new)?;
     let tokenizer = Tokenizer::from_gguf(&gguf).map_err(Failure::new)?;
-    if let Some(notice) = tokenizer.notice() {
+    if let Some(notice) = missing_bytes(&tokenizer) {
         say!("note: {notice}");
     }
     let special = if args.special { Special::Parse } else { Special::Text };
     let mut text = None;
     let ids = if let Some(path) = &args.chat {
         let template = ChatTemplate::from_gguf(&gguf).map_err(Failure::new)?;
-        if let Some(notice) = template.notice() {
+        if let Some(notice) = template_notice(&template) {
             say!("note: {notice}");
         }
         let chat = read_chat(path, args.tools.as_deref())?;
@@ -96,16 +97,17 @@ pub fn read_text(path: &Path) -> Result<String, Failure> {
 
 /// Reads a conversation from a file of messages and a file of tools.
 fn read_chat(messages: &Path, tools: Option<&Path>) -> Result<Chat, Failure> {
-    let read = |path| read_bounded(path, MAX_CHAT);
-    let texts = (read(messages)?, tools.map(read).transpose()?);
-    Chat::from_json(&texts.0, texts.1.as_deref()).map_err(|error| {
+    let read = |path| read_bounded(path, MAX_CHAT_BYTES);
+    let messages_json = read(messages)?;
+    let tools_json = tools.map(read).transpose()?;
+    Chat::from_json(&messages_json, tools_json.as_deref()).map_err(|error| {
         let files = [Some(messages), tools].into_iter().flatten();
         let files: Vec<String> = files.map(|path| path.display().to_string()).collect();
         Failure::new(format!("{}: {error}", files.join(", ")))
     })
 }
 
-/// Reads a text file of at most `limit` bytes.
+/// Reads a text file of at most `limit` bytes; a larger one is a failure.
 fn read_bounded(path: &Path, limit: u64) -> Result<String, Failure> {
     let name = path.display();
     let mut bytes = Vec::new();
@@ -124,15 +126,15 @@ fn read_bounded(path: &Path, limit: u64) -> Result<String, Failure> {
 /// Parses one JSON string per line. Empty lines are skipped.
 fn json_lines(text: &str, path: &Path) -> Result<Vec<String>, Failure> {
     let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
-    let parse = |(number, line): (usize, &str)| {
-        let fails = |error| {
+    let parse = |(index, line): (usize, &str)| {
+        let failure = |error| {
             Failure::new(format!(
                 "{}: line {} is not a JSON string: {error}.",
                 path.display(),
-                number + 1
+                index + 1
             ))
         };
-        serde_json::from_str(line).map_err(fails)
+        serde_json::from_str(line).map_err(failure)
     };
     lines.map(parse).collect()
 }
@@ -163,21 +165,20 @@ mod tests {
         let chat = write("chat.json", br#"[{"role": "user", "content": "x"}]"#);
         let tools = write("tools.json", b"{}");
         assert!(read_chat(&chat, None).is_ok());
-        for (chat, tools, why) in [
-            (
-                &chat,
-                Some(&tools),
-                "tools.json: this is not a conversation: the tools: they are not a list",
-            ),
-            (&tools, None, "the messages: they are not a list"),
-            (&write("bytes", b"\xff"), None, "bytes is not UTF-8 text"),
-            (&folder.path().join("gone"), None, "gone cannot be read"),
-        ] {
-            let error = read_chat(chat, tools.map(AsRef::as_ref)).unwrap_err().to_string();
-            assert!(error.contains(why), "{error}");
-        }
+        let check = |chat: &Path, tools: Option<&Path>, expected: &str| {
+            let error = read_chat(chat, tools).unwrap_err().to_string();
+            assert!(error.contains(expected), "{error}");
+        };
+        check(
+            &chat,
+            Some(tools.as_path()),
+            "tools.json: this is not a conversation: the tools: they are not a list",
+        );
+        check(&tools, None, "the messages: they are not a list");
+        check(&write("bytes", b"\xff"), None, "bytes is not UTF-8 text");
+        check(&folder.path().join("gone"), None, "gone cannot be read");
         let long = folder.path().join("long");
-        File::create(&long).unwrap().set_len(MAX_CHAT + 1).unwrap();
+        File::create(&long).unwrap().set_len(MAX_CHAT_BYTES + 1).unwrap();
         assert!(
             read_chat(&long, None)
                 .unwrap_err()

@@ -3,7 +3,7 @@
 use super::print_json;
 use crate::args::Train;
 use crate::failure::Failure;
-use crate::model::Chosen;
+use crate::model::ChosenModel;
 use crate::progress::Progress;
 use crate::say;
 use crate::switch_build;
@@ -11,8 +11,8 @@ use crate::terminal::stdout;
 use hearth_engine::training::{self, RunControl};
 use hearth_formats::byte_size;
 use hearth_protocol::{
-    DataSource, DraftChoice, EndReason, Outcome, RunCommand, RunPlan, StepReport, TrainRequest, TrainSettings,
-    TrainingEvent,
+    DataSource, DraftChoice, EndReason, Outcome, Precision, RunCommand, RunPlan, StepReport, TrainRequest,
+    TrainSettings, TrainingEvent,
 };
 use serde::Serialize;
 use std::io::Write;
@@ -36,12 +36,12 @@ struct Report {
     adapter: PathBuf,
 }
 
-/// Trains, and reports progress and the result.
+/// Trains the adapter. Shows the progress and prints the result.
 pub fn run(args: &Train) -> Result<(), Failure> {
-    let chosen = Chosen::find(&args.load.model)?;
-    let device = switch_build::choose(&chosen.path, args.seq, &DraftChoice::None, &args.load.options)?;
+    let model = ChosenModel::find(&args.load.model)?;
+    let device = switch_build::choose(&model.path, args.seq, &DraftChoice::None, &args.load.options)?;
     let request = TrainRequest {
-        model: chosen.path,
+        model: model.path,
         data: DataSource {
             path: args.data.clone(),
             mapping: None,
@@ -58,16 +58,16 @@ pub fn run(args: &Train) -> Result<(), Failure> {
     };
     let control = Arc::<RunControl>::default();
     stop_on_ctrl_c(&control)?;
-    let mut show = Show::new();
-    let outcome = training::train(&request, &control, &mut |event| show.hear(&event))?;
-    drop(show.progress);
+    let mut progress = RunProgress::new();
+    let outcome = training::train(&request, &control, &mut |event| progress.show_event(&event))?;
+    drop(progress);
     let Some(outcome) = outcome else {
         return Err(Failure::new(
             "The run was suspended. Run it again with --resume.".to_owned(),
         ));
     };
-    let losses = hearth_engine::training::RunFolder(args.out.clone()).losses();
-    tell(&outcome);
+    let losses = training::RunFolder(args.out.clone()).losses();
+    print_outcome(&outcome);
     if !args.output.json {
         writeln!(stdout(), "{}", outcome.adapter.display())?;
         return Ok(());
@@ -84,40 +84,41 @@ pub fn run(args: &Train) -> Result<(), Failure> {
     })
 }
 
-/// The settings of the command line, with defaults.
+/// The settings from the command line. Other settings have their defaults.
 fn settings(args: &Train) -> TrainSettings {
-    let default = TrainSettings::default();
-    let rank = args.rank.unwrap_or(default.rank);
-    // With --max-steps, all of them run: no limit of epochs and no early stopping unless requested.
+    let defaults = TrainSettings::default();
+    let rank = args.rank.unwrap_or(defaults.rank);
+    // All steps of --max-steps run, without a limit of epochs or early stopping, unless these are
+    // requested.
     let (epochs, patience) = match args.max_steps {
-        None => (default.epochs, default.patience),
+        None => (defaults.epochs, defaults.patience),
         Some(_) => (Some(f32::MAX), 0),
     };
     TrainSettings {
         rank,
         alpha: args.alpha.unwrap_or(2.0 * rank as f32),
-        dropout: args.dropout.unwrap_or(default.dropout),
+        dropout: args.dropout.unwrap_or(defaults.dropout),
         rslora: args.rslora,
         targets: args.targets.clone(),
-        learning_rate: args.lr.unwrap_or(default.learning_rate),
-        schedule: args.schedule.unwrap_or(default.schedule),
-        warmup: args.warmup.unwrap_or(default.warmup),
-        weight_decay: args.weight_decay.unwrap_or(default.weight_decay),
+        learning_rate: args.lr.unwrap_or(defaults.learning_rate),
+        schedule: args.schedule.unwrap_or(defaults.schedule),
+        warmup: args.warmup.unwrap_or(defaults.warmup),
+        weight_decay: args.weight_decay.unwrap_or(defaults.weight_decay),
         epochs: args.epochs.or(epochs),
         max_steps: args.max_steps,
         batch: args.batch,
         accumulation: args.accum,
         sequence: args.seq,
-        seed: args.seed.unwrap_or(default.seed),
-        eval_split: args.eval_split.unwrap_or(default.eval_split),
+        seed: args.seed.unwrap_or(defaults.seed),
+        eval_split: args.eval_split.unwrap_or(defaults.eval_split),
         patience: args.patience.unwrap_or(patience),
         shuffle: !args.no_shuffle,
         init: args.init.clone(),
-        precision: args.precision.unwrap_or(default.precision),
-        checkpointing: args.checkpointing.unwrap_or(default.checkpointing),
+        precision: args.precision.unwrap_or(defaults.precision),
+        checkpointing: args.checkpointing.unwrap_or(defaults.checkpointing),
         train_on_prompts: args.flags.train_on_prompts,
         system_prompt: args.flags.system.clone(),
-        ..default
+        ..defaults
     }
 }
 
@@ -129,8 +130,8 @@ fn stop_on_ctrl_c(control: &Arc<RunControl>) -> Result<(), Failure> {
             std::process::exit(INTERRUPTED);
         }
         say!(
-            "\nTraining stops after the current step and saves the best adapter so far. Before the steps it stops without \
-             saving one. Press Ctrl-C again to exit immediately."
+            "\nTraining stops after the current step and saves the best adapter so far. Before the steps it stops \
+             without saving one. Press Ctrl-C again to exit immediately."
         );
         control.set(RunCommand::Stop);
     };
@@ -139,36 +140,36 @@ fn stop_on_ctrl_c(control: &Arc<RunControl>) -> Result<(), Failure> {
 }
 
 /// Progress of a run on standard error.
-struct Show {
-    progress: Progress,
+struct RunProgress {
+    line: Progress,
 }
 
-impl Show {
+impl RunProgress {
     fn new() -> Self {
-        Self {
-            progress: Progress::new(),
-        }
+        Self { line: Progress::new() }
     }
 
-    fn hear(&mut self, event: &TrainingEvent) {
+    /// Shows the event if it has progress or results.
+    fn show_event(&mut self, event: &TrainingEvent) {
         match event {
-            TrainingEvent::Preparing { fraction, stage } => self.progress.show(*fraction, stage),
-            TrainingEvent::Planned(plan) => self.planned(plan),
+            TrainingEvent::Preparing { fraction, stage } => self.line.show(*fraction, stage),
+            TrainingEvent::Planned(plan) => self.print_plan(plan),
             TrainingEvent::Step(step) => self
-                .progress
-                .show(step.step as f32 / step.steps.max(1) as f32, &line(step)),
+                .line
+                .show(step.step as f32 / step.steps.max(1) as f32, step_line(step)),
             TrainingEvent::Evaluated { step, loss, best } => {
-                self.progress.print_line(&evaluation(*step, *loss, *best));
+                self.line.print_line(&evaluation(*step, *loss, *best));
             }
             _ => {}
         }
     }
 
-    fn planned(&mut self, plan: &RunPlan) {
+    /// Prints the plan and its notices.
+    fn print_plan(&mut self, plan: &RunPlan) {
         for notice in &plan.notices {
-            self.progress.print_line(&format!("note: {notice}"));
+            self.line.print_line(&format!("note: {notice}"));
         }
-        self.progress.print_line(&format!(
+        self.line.print_line(&format!(
             "{} examples ({} for validation) of at most {} tokens; {} steps of {} x {}; {} trainable parameters in {}, \
              on {} threads; {} of memory; about {}.",
             plan.examples,
@@ -179,7 +180,7 @@ impl Show {
             plan.accumulation,
             plan.parameters,
             match plan.precision {
-                hearth_protocol::Precision::Bf16 => "bf16",
+                Precision::Bf16 => "bf16",
                 _ => "f32",
             },
             plan.threads,
@@ -189,15 +190,17 @@ impl Show {
     }
 }
 
-fn evaluation(step: u32, loss: Option<f64>, best: bool) -> String {
-    let best = if best { ", the best so far" } else { "" };
+/// A description of an evaluation.
+fn evaluation(step: u32, loss: Option<f64>, is_best: bool) -> String {
+    let suffix = if is_best { ", the best so far" } else { "" };
     match loss {
-        Some(loss) => format!("after step {step}: validation loss {loss:.4}{best}"),
+        Some(loss) => format!("after step {step}: validation loss {loss:.4}{suffix}"),
         None => format!("after step {step}: the validation loss is NaN or infinite and is ignored"),
     }
 }
 
-fn line(step: &StepReport) -> String {
+/// The progress line of a step.
+fn step_line(step: &StepReport) -> String {
     format!(
         "step {} of {}, loss {:.4}, {:.0} tokens/s, {} left",
         step.step,
@@ -208,7 +211,7 @@ fn line(step: &StepReport) -> String {
     )
 }
 
-/// A duration for people.
+/// A duration in seconds, minutes or hours.
 fn duration(seconds: f64) -> String {
     match seconds {
         s if s < 90.0 => format!("{s:.0} s"),
@@ -217,13 +220,14 @@ fn duration(seconds: f64) -> String {
     }
 }
 
-fn tell(outcome: &Outcome) {
-    let why = match outcome.reason {
+/// Prints the reason of the end and the improvement of the losses.
+fn print_outcome(outcome: &Outcome) {
+    let reason = match outcome.reason {
         EndReason::Completed => "All steps are done",
         EndReason::EarlyStop => "The validation loss stopped improving",
         EndReason::Stopped => "The run was stopped",
     };
-    say!("{why}: {} steps in {}.", outcome.steps, duration(outcome.seconds));
+    say!("{reason}: {} steps in {}.", outcome.steps, duration(outcome.seconds));
     if let (Some(before), Some(after)) = (outcome.eval_loss_before, outcome.eval_loss) {
         say!(
             "Validation loss: {before:.4} before, {after:.4} after step {}, whose adapter is saved.",

@@ -1,7 +1,7 @@
 //! The fake host's machines, and the engine's ranking of builds by device checks.
 
 use hearth_engine::hardware::{CPU, Gpu, GpuBackend, Kind, rank, with_reasons};
-use hearth_protocol::{BackendOption, DeviceCheck, DeviceInfo};
+use hearth_protocol::{BackendOption, DeviceCheck, DeviceInfo, DeviceStatus, Mismatch, ProcessFailure};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -65,14 +65,14 @@ fn passed(bytes_per_second: f64, macs_per_second: f64) -> DeviceCheck {
     }
 }
 
-fn failed(how: &str) -> DeviceCheck {
+fn failed(mismatch: Mismatch) -> DeviceCheck {
     DeviceCheck {
-        mismatch: Some(format!("Its driver's results differ from the CPU's: {how}.")),
+        mismatch: Some(mismatch),
         ..DeviceCheck::default()
     }
 }
 
-fn cpu(name: &str, why: &str, cores: u32) -> Device {
+fn cpu(name: &str, instructions: &str, cores: u32) -> Device {
     let with = |check| DeviceInfo {
         id: CPU.to_owned(),
         identity: CPU.to_owned(),
@@ -82,7 +82,10 @@ fn cpu(name: &str, why: &str, cores: u32) -> Device {
         memory_total: Some(bytes(34.36)),
         memory_free: Some(bytes(12.24)),
         usable: true,
-        why: why.to_owned(),
+        status: DeviceStatus::Cpu {
+            cores,
+            instructions: instructions.to_owned(),
+        },
         load: Some(0.12),
         cores: Some(cores),
         performance_cores: Some(8),
@@ -175,7 +178,16 @@ fn radeon() -> Device {
         "Mesa 25.0.7",
         [17.16, 15.9],
     );
-    let mismatch = failed("the answers of a sample of llama with a cache in F16 are off by 38.2 %");
+    let mismatch = failed(Mismatch::Elements {
+        case: "llama, KV cache f16".to_owned(),
+        output: "logits".to_owned(),
+        wrong: 49,
+        elements: 128,
+        row: 0,
+        column: 17,
+        actual: "0.412".to_owned(),
+        expected: "0.667".to_owned(),
+    });
     let builds = [
         ("portable", "vulkan", passed(487e9, 5.2e12)),
         ("vulkan", "vulkan", mismatch),
@@ -220,9 +232,9 @@ fn software(usable: bool) -> Device {
         "Mesa 25.0.7",
         [34.36, 12.24],
     );
-    let why = "A software renderer on the CPU; never selected automatically.".to_owned();
+    let status = DeviceStatus::Software;
     let builds = [("portable", "vulkan", passed(2.4e9, 3.1e9))];
-    gpu(Gpu { why, ..actual }, if usable { &builds } else { &[] })
+    gpu(Gpu { status, ..actual }, if usable { &builds } else { &[] })
 }
 
 fn miscomputing() -> Device {
@@ -235,7 +247,9 @@ fn miscomputing() -> Device {
         "AMD 31.0.12027",
         [8.59, 7.8],
     );
-    let check = failed("a sample learns otherwise, by 12.4 %");
+    let check = failed(Mismatch::Losses {
+        percent: "12.4".to_owned(),
+    });
     gpu(
         Gpu {
             load: Some(0.01),
@@ -257,27 +271,19 @@ fn crashed() -> Device {
         [8.59, 7.8],
     );
     actual.memory_free = None;
-    actual.why = "The process that checks the device crashed (signal 11). Check it again.".to_owned();
+    let failure = ProcessFailure::Crashed {
+        detail: "signal 11".to_owned(),
+    };
+    actual.status = DeviceStatus::Mismatch {
+        mismatch: Mismatch::Process { failure },
+    };
     gpu(actual, &[])
 }
 
 /// All machines.
 pub fn all() -> Vec<Machine> {
-    let ryzen = || {
-        cpu(
-            "AMD Ryzen 7 7840U",
-            "8 cores; instruction set in use: AVX-512 with VNNI and BF16.",
-            8,
-        )
-    };
-    let intel = || {
-        cpu(
-            "Intel Core i7-13700K",
-            "16 cores; instruction set in use: AVX2 with VNNI.",
-            16,
-        )
-        .initially_checked()
-    };
+    let ryzen = || cpu("AMD Ryzen 7 7840U", "AVX-512 with VNNI and BF16", 8);
+    let intel = || cpu("Intel Core i7-13700K", "AVX2 with VNNI", 16).initially_checked();
     let machine = |name, devices: &[Device]| Machine {
         name,
         devices: devices.to_vec(),

@@ -3,7 +3,7 @@
 //! The file holds each distinct plan once:
 //!
 //! - `devices`: `[id, identity, name, margin, total, free]` of the planned devices;
-//! - `reasons`: `[verdict, why]`;
+//! - `reasons`: `[verdict, notices]`;
 //! - `plans`: `[fits, reason, context, contextFits, gpuLayers, layersTotal, layersFit, kv,
 //!   devices]`, where a device is `[device, weights, kv, compute, fits, layers]`; reason and device
 //!   are indices of the two above, and layers are written like `token_embd 0-14 output`;
@@ -96,7 +96,7 @@ impl Recorder {
                 json!([at, device.weights, device.kv, device.compute, device.fits, layers])
             })
             .collect();
-        let reason = self.reasons.index(&json!([plan.verdict, plan.why]));
+        let reason = self.reasons.index(&json!([plan.verdict, plan.notices]));
         let (context, layers) = (plan.context, plan.layers_total);
         self.plans.index(&json!([
             plan.fits,

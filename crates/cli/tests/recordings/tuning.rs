@@ -45,7 +45,7 @@ fn sample(name: &str) -> Sample {
         system_prompt: None,
         previews: PREVIEWS,
     };
-    let inspection = inspect(&request, &|| true).unwrap_or_else(|problem| panic!("{name}: {}", problem.message));
+    let inspection = inspect(&request, &|| true).unwrap_or_else(|problem| panic!("{name}: {problem}"));
     Sample {
         size: text.len() as u64,
         inspection,

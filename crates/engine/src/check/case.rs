@@ -8,28 +8,29 @@ use hearth_llm::ops::{Activation, MatmulPrecision, NOT_TRAINED};
 use std::error::Error;
 use std::fmt;
 
-/// LoRA ranks: one above a tile of 32, a usual one, and one below any tile.
+/// LoRA ranks: one above a tile of 32, a common one, and one below any tile.
 pub const RANKS: [usize; 3] = [37, 16, 5];
 /// Scale of the adapters.
 pub const LORA_SCALE: f32 = 1.5;
 /// Epsilon of the norms.
 pub const EPS: f32 = 1e-5;
-/// Random rows of a weight, repeated for the others. A prime, so that no tile size divides it.
+/// Distinct random rows of a weight; later rows repeat them. A prime, so that no tile size divides
+/// it.
 const RANDOM_ROWS: usize = 61;
 
 /// An executor of cases: a device, or in tests one with a fault.
 pub trait Executor {
-    /// The outputs of a case, in the same order for every executor.
+    /// Returns the outputs of a case, in the same order for every executor.
     ///
     /// # Errors
     /// The device failed.
     fn run(&self, case: &Case) -> Result<Vec<Output>, Box<dyn Error>>;
 }
 
-/// An output matrix.
+/// An output of an executor: a matrix.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Output {
-    /// `the output`, `the gradient of x`.
+    /// For example `the output` or `the gradient of x`.
     pub name: String,
     /// Columns.
     pub cols: usize,
@@ -37,7 +38,7 @@ pub struct Output {
     pub values: Vec<f32>,
 }
 
-/// An op on some tokens.
+/// One op with its batch size, precision and pass.
 #[derive(Debug, Clone)]
 pub struct Case {
     /// The op.
@@ -55,11 +56,11 @@ pub struct Case {
 /// The ops of [`hearth_llm::ops::Ops`].
 #[derive(Debug, Clone)]
 pub enum Op {
-    /// Linears with a common, normalized input.
+    /// Linear layers on one normalized input.
     NormLinears(Vec<LinearShape>),
-    /// A linear with an optional norm, added to the residual.
+    /// A linear layer with an optional norm, added to the residual.
     LinearAdd {
-        /// The linear.
+        /// The linear layer.
         linear: LinearShape,
         /// Whether a norm follows it.
         norm: bool,
@@ -77,7 +78,7 @@ pub enum Op {
     },
     /// Attention.
     Attend {
-        /// Its heads.
+        /// Number and size of the heads.
         heads: Heads,
         /// Pairing of RoPE.
         pairing: Pairing,
@@ -111,7 +112,7 @@ pub enum Source {
     Batch(Vec<usize>),
 }
 
-/// A linear.
+/// Shape and format of a linear layer.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct LinearShape {
     /// The weight's format.
@@ -122,12 +123,12 @@ pub struct LinearShape {
     pub cols: usize,
     /// Rank of its adapter, if any.
     pub rank: Option<usize>,
-    /// Whether it has a bias, and a scale of the weight.
+    /// Whether it has a bias, and a scale of its weight other than 1.
     pub bias: bool,
 }
 
 impl LinearShape {
-    /// A linear without adapter and bias.
+    /// A linear layer without adapter and bias.
     pub fn new(quant: Quant, rows: usize, cols: usize) -> Self {
         Self {
             quant,
@@ -138,7 +139,7 @@ impl LinearShape {
         }
     }
 
-    /// The same with an adapter of this rank.
+    /// Adds an adapter of this rank.
     pub fn adapted(self, rank: usize) -> Self {
         Self {
             rank: Some(rank),
@@ -153,17 +154,17 @@ impl LinearShape {
 
     /// The weight's blocks, scaled so that outputs are about as large as inputs.
     pub fn blocks(&self, seed: u64) -> Result<Vec<u8>, Box<dyn Error>> {
-        let row = self
+        let row_bytes = self
             .quant
             .row_bytes(self.cols)
             .ok_or("rows that are not whole blocks")?;
-        let drawn = self.rows.min(RANDOM_ROWS);
-        let mut bytes = vec![0; row * drawn];
-        let values = times((3.0 / self.cols as f32).sqrt(), noise(seed, drawn * self.cols));
-        for (values, bytes) in values.chunks_exact(self.cols).zip(bytes.chunks_exact_mut(row)) {
-            self.quant.quantize_row(values, bytes)?;
+        let random_rows = self.rows.min(RANDOM_ROWS);
+        let mut bytes = vec![0; row_bytes * random_rows];
+        let values = scaled((3.0 / self.cols as f32).sqrt(), noise(seed, random_rows * self.cols));
+        for (row, quantized) in values.chunks_exact(self.cols).zip(bytes.chunks_exact_mut(row_bytes)) {
+            self.quant.quantize_row(row, quantized)?;
         }
-        Ok(bytes.iter().copied().cycle().take(row * self.rows).collect())
+        Ok(bytes.iter().copied().cycle().take(row_bytes * self.rows).collect())
     }
 
     /// The dequantized weight, row-major.
@@ -182,7 +183,7 @@ impl LinearShape {
 /// A leaf of the tape: an input, or a factor of an adapter.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Leaf {
-    /// `x`, `residual`, `a of linear 2`.
+    /// For example `x`, `the residual` or `a of linear 2`.
     pub name: String,
     /// Rows.
     pub rows: usize,
@@ -202,29 +203,29 @@ impl Leaf {
         }
     }
 
-    /// Both factors of the adapter of the linear with this index.
-    fn adapter(linear: &LinearShape, rank: usize, number: usize) -> [Self; 2] {
-        let seed = 1000 + 10 * number as u64;
-        let spread = (3.0 / linear.cols as f32).sqrt();
+    /// Both factors of the adapter of the linear layer with this index.
+    fn adapter(linear: &LinearShape, rank: usize, index: usize) -> [Self; 2] {
+        let seed = 1000 + 10 * index as u64;
+        let bound = (3.0 / linear.cols as f32).sqrt();
         [
             Self {
-                name: format!("a of linear {}", number + 1),
+                name: format!("a of linear {}", index + 1),
                 rows: rank,
                 cols: linear.cols,
-                values: times(spread, noise(seed, rank * linear.cols)),
+                values: scaled(bound, noise(seed, rank * linear.cols)),
             },
             Self {
-                name: format!("b of linear {}", number + 1),
+                name: format!("b of linear {}", index + 1),
                 rows: linear.rows,
                 cols: rank,
-                values: times((3.0 / rank as f32).sqrt(), noise(seed + 1, linear.rows * rank)),
+                values: scaled((3.0 / rank as f32).sqrt(), noise(seed + 1, linear.rows * rank)),
             },
         ]
     }
 }
 
 impl Op {
-    /// Name in [`hearth_llm::ops`].
+    /// The op's name in [`hearth_llm::ops`].
     pub fn name(&self) -> &'static str {
         match self {
             Self::NormLinears(_) => "norm_linears",
@@ -236,7 +237,7 @@ impl Op {
         }
     }
 
-    /// The linears, in order.
+    /// The linear layers, in order.
     pub fn linears(&self) -> Vec<LinearShape> {
         match self {
             Self::NormLinears(linears) => linears.clone(),
@@ -246,7 +247,7 @@ impl Op {
         }
     }
 
-    /// Changes each linear, for faults.
+    /// Changes each linear layer, to simulate a fault.
     #[cfg(test)]
     pub fn map_linears(&mut self, change: impl Fn(&mut LinearShape)) {
         match self {
@@ -270,7 +271,7 @@ impl Case {
         }
     }
 
-    /// The same with gradients; on the tape all inputs have another owner.
+    /// Adds the backward pass. The tape is another owner of every input.
     pub fn backward(self) -> Self {
         Self {
             backward: true,
@@ -279,7 +280,7 @@ impl Case {
         }
     }
 
-    /// The same in f32.
+    /// Returns a copy that computes in f32.
     pub fn exact(&self) -> Self {
         Self {
             precision: MatmulPrecision::F32,
@@ -287,12 +288,12 @@ impl Case {
         }
     }
 
-    /// The same with another owner of the residual.
+    /// Adds another owner of the residual.
     pub fn shared(self) -> Self {
         Self { shared: true, ..self }
     }
 
-    /// The inputs, then both factors of each linear's adapter.
+    /// The inputs, then both factors of each adapter.
     pub fn leaves(&self) -> Vec<Leaf> {
         let linears = self.op.linears();
         let mut leaves = match &self.op {
@@ -306,14 +307,14 @@ impl Case {
             Op::CrossEntropy(output) => vec![Leaf::input("x", self.tokens, output.cols, 1)],
             Op::Argmax { vocab } => vec![logits(self.tokens, *vocab)],
         };
-        for (number, linear) in linears.iter().enumerate() {
-            let sides = linear.rank.map(|rank| Leaf::adapter(linear, rank, number));
-            leaves.extend(sides.into_iter().flatten());
+        for (index, linear) in linears.iter().enumerate() {
+            let factors = linear.rank.map(|rank| Leaf::adapter(linear, rank, index));
+            leaves.extend(factors.into_iter().flatten());
         }
         leaves
     }
 
-    /// Target of each token; every seventh is not trained.
+    /// Target of each token. Every seventh token is masked.
     pub fn targets(&self, vocab: usize) -> Vec<u32> {
         let target = |token: usize| match token % 7 {
             3 => NOT_TRAINED,
@@ -321,20 +322,18 @@ impl Case {
         };
         (0..self.tokens).map(target).collect()
     }
-}
 
-impl Case {
-    /// Description beside the op's name: sizes, formats and so on.
+    /// The name without the op: sizes, formats, precision and pass.
     pub fn arrangement(&self) -> String {
         let mut parts: Vec<String> = Vec::new();
         for linear in self.op.linears() {
-            let with = linear.rank.map(|rank| format!(" with an adapter of rank {rank}"));
-            let with = with.unwrap_or_default();
-            parts.push(format!("{} {}x{}{with}", linear.quant, linear.rows, linear.cols));
+            let adapter = linear.rank.map(|rank| format!(" with an adapter of rank {rank}"));
+            let adapter = adapter.unwrap_or_default();
+            parts.push(format!("{} {}x{}{adapter}", linear.quant, linear.rows, linear.cols));
         }
         if let Op::Attend { heads, source, .. } = &self.op {
-            let (all, kv, width) = (heads.heads, heads.kv_heads, heads.head_dim);
-            parts.push(format!("{all} heads of {width} over {kv}"));
+            let (q_heads, kv_heads, head_dim) = (heads.heads, heads.kv_heads, heads.head_dim);
+            parts.push(format!("{q_heads} heads of {head_dim} over {kv_heads}"));
             parts.extend(heads.window.map(|window| format!("a window of {window}")));
             if let Source::Cache { format, .. } = source {
                 parts.push(format!("a cache in {format:?}"));
@@ -353,16 +352,20 @@ impl Case {
     }
 }
 
-/// Q, K and V. Values are exact in every KV cache type: multiples of 1/64 with a maximum of 127/64
-/// in each block of 32. So a difference in the last bit of f32 does not become one in the last of 8
-/// bits.
+/// Q, K and V. The elements of V are exact in every KV cache type: multiples of 1/64 with a maximum
+/// of 127/64 in each block of 32. So q8_0 does not turn a difference in the last bit of f32 into
+/// one in the last of its 8 bits.
 fn queries_keys_values(heads: &Heads, tokens: usize) -> Leaf {
     let mut leaf = Leaf::input("Q, K and V", tokens, heads.qkv_width(), 1);
     let first_value = (heads.heads + heads.kv_heads) * heads.head_dim;
     for row in leaf.values.chunks_exact_mut(heads.qkv_width()) {
-        for (at, value) in row[first_value..].iter_mut().enumerate() {
-            let whole = if at % 32 == 0 { 127.0 } else { (*value * 127.0).round() };
-            *value = whole / 64.0;
+        for (index, value) in row[first_value..].iter_mut().enumerate() {
+            let integer = if index % 32 == 0 {
+                127.0
+            } else {
+                (*value * 127.0).round()
+            };
+            *value = integer / 64.0;
         }
     }
     leaf
@@ -371,8 +374,8 @@ fn queries_keys_values(heads: &Heads, tokens: usize) -> Leaf {
 /// Rows whose argmax is the first column, the last, or one of two equal ones.
 fn logits(rows: usize, vocab: usize) -> Leaf {
     let mut leaf = Leaf::input("logits", rows, vocab, 1);
-    for (number, row) in leaf.values.chunks_exact_mut(vocab).enumerate() {
-        match number % 3 {
+    for (index, row) in leaf.values.chunks_exact_mut(vocab).enumerate() {
+        match index % 3 {
             0 => row[vocab - 1] = 2.0,
             1 => row[0] = 2.0,
             _ => (row[vocab / 2], row[vocab / 2 + 1]) = (2.0, 2.0),
@@ -386,11 +389,11 @@ pub fn norm_weight(width: usize, seed: u64) -> Vec<f32> {
     noise(seed, width).into_iter().map(|x| 1.0 + 0.25 * x).collect()
 }
 
-fn times(factor: f32, values: Vec<f32>) -> Vec<f32> {
+fn scaled(factor: f32, values: Vec<f32>) -> Vec<f32> {
     values.into_iter().map(|value| factor * value).collect()
 }
 
-/// The name for people and the log.
+/// The name in reports and in the log.
 impl fmt::Display for Case {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} ({})", self.op.name(), self.arrangement())

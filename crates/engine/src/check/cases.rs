@@ -12,11 +12,11 @@ use hearth_llm::ops::{Activation, MatmulPrecision};
 pub const VOCAB: usize = 331;
 /// Tokens of a pass.
 const TOKENS: [usize; 6] = [1, 2, 9, 33, 70, 129];
-/// The same as consecutive passes over a KV cache, which has 328 cells before the last long one.
+/// Tokens of consecutive passes over a KV cache. The pass of 33 tokens attends to 328 before it.
 const PASSES: [usize; 7] = [129, 70, 129, 33, 9, 2, 1];
-/// Sequence lengths of a batch, one longer than any tile of keys; and short ones for cases that are
-/// slow in software.
+/// Sequence lengths of a batch. The first is longer than any tile of keys.
 const SEQUENCES: [usize; 3] = [270, 33, 9];
+/// Sequence lengths for cases that are slow with a software driver.
 const SHORT_SEQUENCES: [usize; 3] = [70, 33, 9];
 
 /// Sizes of a model's layer.
@@ -28,7 +28,7 @@ struct Layer {
     formats: [Quant; 7],
     ffn_width: usize,
     activation: Activation,
-    /// Norms of the heads, and after attention and feed-forward.
+    /// Whether Q and K have norms per head, and attention and feed-forward a norm after them.
     norms: bool,
 }
 
@@ -80,11 +80,11 @@ const fn heads(heads: usize, kv_heads: usize, head_dim: usize) -> Heads {
     }
 }
 
-/// All cases in order. Cases with rounded factors only for a device with matrix units: others use
-/// the same kernels for them.
+/// All cases in order. Those with rounded factors are only for a device with matrix units; without
+/// them, every precision uses the same kernels.
 pub fn cases(matrix_units: bool) -> Vec<Case> {
     let mut cases = formats();
-    cases.extend(LAYERS.iter().flat_map(halves));
+    cases.extend(LAYERS.iter().flat_map(layer_linears));
     cases.extend(LAYERS.iter().flat_map(attention));
     let output = LinearShape::new(Quant::Q6_K, VOCAB, 768);
     cases.push(Case::new(Op::CrossEntropy(output), 129).backward());
@@ -97,8 +97,8 @@ pub fn cases(matrix_units: bool) -> Vec<Case> {
 }
 
 /// A valid row width of a format; not a multiple of 256, if possible.
-fn width(quant: Quant, number: usize) -> usize {
-    let wide = !number.is_multiple_of(2);
+fn width(quant: Quant, index: usize) -> usize {
+    let wide = !index.is_multiple_of(2);
     match (576_usize.is_multiple_of(quant.block_elements()), wide) {
         (true, false) => 576,
         (true, true) => 960,
@@ -109,36 +109,38 @@ fn width(quant: Quant, number: usize) -> usize {
 
 /// A weight in each format.
 fn weights() -> impl Iterator<Item = LinearShape> {
-    let weight = |(number, quant)| LinearShape::new(quant, VOCAB, width(quant, number));
+    let weight = |(index, quant)| LinearShape::new(quant, VOCAB, width(quant, index));
     Quant::ALL.into_iter().enumerate().map(weight)
 }
 
-/// Each format with one token, few and many; and backward, added to a residual that the tape holds.
+/// Each format with 1, 5 and 33 tokens; and backward, added to a residual that the tape shares.
 fn formats() -> Vec<Case> {
-    let of_format = |weight: LinearShape| {
-        let output = |tokens| Case::new(Op::NormLinears(vec![weight]), tokens);
-        [output(1), output(5), output(33), added(weight, 70).backward()]
+    let format_cases = |weight: LinearShape| {
+        let forward = |tokens| Case::new(Op::NormLinears(vec![weight]), tokens);
+        [forward(1), forward(5), forward(33), linear_add(weight, 70).backward()]
     };
-    weights().flat_map(of_format).collect()
+    weights().flat_map(format_cases).collect()
 }
 
-fn added(linear: LinearShape, tokens: usize) -> Case {
+fn linear_add(linear: LinearShape, tokens: usize) -> Case {
     Case::new(Op::LinearAdd { linear, norm: false }, tokens)
 }
 
-/// The same with factors rounded for matrix units.
+/// Each format, and the feed-forward of each layer, with factors rounded for matrix units.
 pub fn rounded() -> Vec<Case> {
-    let of_format = |weight: LinearShape| {
-        let with = |precision, case| Case { precision, ..case };
+    let format_cases = |weight: LinearShape| {
         [
-            with(
-                MatmulPrecision::Int8Activations,
-                Case::new(Op::NormLinears(vec![weight]), 129),
-            ),
-            with(MatmulPrecision::Bf16, added(weight, 70).backward()),
+            Case {
+                precision: MatmulPrecision::Int8Activations,
+                ..Case::new(Op::NormLinears(vec![weight]), 129)
+            },
+            Case {
+                precision: MatmulPrecision::Bf16,
+                ..linear_add(weight, 70).backward()
+            },
         ]
     };
-    let mut cases: Vec<Case> = weights().flat_map(of_format).collect();
+    let mut cases: Vec<Case> = weights().flat_map(format_cases).collect();
     for layer in &LAYERS {
         for (precision, backward) in [(MatmulPrecision::Int8Activations, false), (MatmulPrecision::Bf16, true)] {
             let case = Case {
@@ -157,13 +159,13 @@ impl Layer {
     }
 
     fn queries_keys_values(&self) -> Op {
-        let (context, kv) = (self.heads.out_width(), self.heads.kv_heads * self.heads.head_dim);
+        let (q_width, kv_width) = (self.heads.out_width(), self.heads.kv_heads * self.heads.head_dim);
         let linear = |part, rows| LinearShape {
             // As in Qwen 2.
             bias: !self.norms,
             ..self.linear(part, rows, self.width)
         };
-        Op::NormLinears(vec![linear(0, context), linear(1, kv), linear(2, kv)])
+        Op::NormLinears(vec![linear(0, q_width), linear(1, kv_width), linear(2, kv_width)])
     }
 
     fn output(&self) -> Op {
@@ -183,16 +185,16 @@ impl Layer {
     }
 }
 
-/// The linears of a layer with adapters, with each number of tokens, with an owned and a shared
-/// residual; and backward.
-fn halves(layer: &Layer) -> Vec<Case> {
+/// The linear layers of a layer with adapters, with each number of tokens, with an owned and a
+/// shared residual; and backward.
+fn layer_linears(layer: &Layer) -> Vec<Case> {
     let mut cases = Vec::new();
-    for (number, tokens) in TOKENS.into_iter().enumerate() {
+    for (index, tokens) in TOKENS.into_iter().enumerate() {
         cases.push(Case::new(layer.queries_keys_values(), tokens));
         for op in [layer.output(), layer.feed_forward()] {
             let case = Case::new(op, tokens);
-            // Both with few tokens and with many.
-            cases.push(if number % 2 == 1 { case.shared() } else { case });
+            // Alternates, so that both occur with few tokens and with many.
+            cases.push(if index % 2 == 1 { case.shared() } else { case });
         }
     }
     for op in [layer.queries_keys_values(), layer.output(), layer.feed_forward()] {
@@ -224,9 +226,9 @@ fn attention(layer: &Layer) -> Vec<Case> {
             cases.push(attend(window, source, PASSES.iter().sum()));
         }
     }
-    // For wider heads, sequences beyond a tile of keys cost more than they test.
-    let whole = if layer.norms { SHORT_SEQUENCES } else { SEQUENCES };
-    for (window, lengths) in [(None, whole), (Some(40), SHORT_SEQUENCES)] {
+    // Wide heads make long sequences slow, and the other layer covers those.
+    let unwindowed = if layer.norms { SHORT_SEQUENCES } else { SEQUENCES };
+    for (window, lengths) in [(None, unwindowed), (Some(40), SHORT_SEQUENCES)] {
         let source = Source::Batch(lengths.to_vec());
         cases.push(attend(window, source, lengths.iter().sum()).backward());
     }
@@ -237,7 +239,7 @@ fn attention(layer: &Layer) -> Vec<Case> {
 mod tests {
     use super::super::case::EPS;
     use super::super::case::{Executor, Output};
-    use super::super::compare::{Mismatch, compare, error, tolerance, usual};
+    use super::super::compare::{Mismatch, compare, error, root_mean_square, tolerance};
     use super::super::on_device::{NormKind, OnDevice, norm_weights, weight_seed};
     use super::*;
     use burn::tensor::Device;
@@ -246,18 +248,18 @@ mod tests {
     use std::error::Error;
     use std::ops::Range;
 
-    /// The CPU with a fault, in its inputs (`ask`) or outputs (`answer`).
+    /// The CPU with a fault: it runs a changed case, or changes the outputs.
     struct Faulty {
-        ask: fn(&mut Case),
-        answer: fn(&Case, &mut Vec<Output>),
+        change_case: fn(&mut Case),
+        change_outputs: fn(&Case, &mut Vec<Output>),
     }
 
     impl Executor for Faulty {
         fn run(&self, case: &Case) -> Result<Vec<Output>, Box<dyn Error>> {
-            let mut asked = case.clone();
-            (self.ask)(&mut asked);
-            let mut outputs = OnDevice(Device::flex()).run(&asked)?;
-            (self.answer)(case, &mut outputs);
+            let mut changed = case.clone();
+            (self.change_case)(&mut changed);
+            let mut outputs = OnDevice(Device::flex()).run(&changed)?;
+            (self.change_outputs)(case, &mut outputs);
             Ok(outputs)
         }
     }
@@ -265,14 +267,14 @@ mod tests {
     const UNCHANGED_CASE: fn(&mut Case) = |_| {};
     const UNCHANGED_OUTPUTS: fn(&Case, &mut Vec<Output>) = |_, _| {};
 
-    /// The mismatches that a fault causes; asserts that they are in exactly the cases for which
-    /// `about` is true.
-    fn seen(fault: &Faulty, about: fn(&Case) -> bool) -> Vec<Mismatch> {
+    /// Returns the mismatches that a fault causes. Asserts that they are in exactly the cases for
+    /// which `is_affected` returns true.
+    fn mismatches(fault: &Faulty, is_affected: fn(&Case) -> bool) -> Vec<Mismatch> {
         let cpu = OnDevice(Device::flex());
         let mut actual = Vec::new();
         for case in cases(false) {
             let mismatch = compare(&case, fault, &cpu).expect("it runs").mismatch;
-            assert_eq!(mismatch.is_some(), about(&case), "{case}: {mismatch:?}");
+            assert_eq!(mismatch.is_some(), is_affected(&case), "{case}: {mismatch:?}");
             actual.extend(mismatch);
         }
         assert!(!actual.is_empty());
@@ -283,11 +285,11 @@ mod tests {
     fn every_format_is_checked_forward_and_backward() {
         for quant in Quant::ALL {
             for backward in [false, true] {
-                let asked = cases(false).iter().any(|case| {
+                let covered = cases(false).iter().any(|case| {
                     let linears = case.op.linears();
                     case.backward == backward && linears.iter().any(|linear| linear.quant == quant)
                 });
-                assert!(asked, "{quant}, backward: {backward}");
+                assert!(covered, "{quant}, backward: {backward}");
             }
         }
     }
@@ -296,11 +298,11 @@ mod tests {
     fn every_rank_is_checked_forward_and_backward() {
         for rank in RANKS {
             for backward in [false, true] {
-                let asked = cases(false).iter().any(|case| {
+                let covered = cases(false).iter().any(|case| {
                     let linears = case.op.linears();
                     case.backward == backward && linears.iter().any(|linear| linear.rank == Some(rank))
                 });
-                assert!(asked, "{rank}, backward: {backward}");
+                assert!(covered, "{rank}, backward: {backward}");
             }
         }
     }
@@ -317,19 +319,19 @@ mod tests {
     #[test]
     fn a_kernel_wrong_only_beyond_256_keys_is_caught() {
         let fault = Faulty {
-            ask: |case| {
+            change_case: |case| {
                 if let Op::Attend { heads, .. } = &mut case.op {
                     heads.window = Some(heads.window.unwrap_or(256).min(256));
                 }
             },
-            answer: UNCHANGED_OUTPUTS,
+            change_outputs: UNCHANGED_OUTPUTS,
         };
-        let actual = seen(
+        let actual = mismatches(
             &fault,
             |case| matches!(&case.op, Op::Attend { heads, .. } if heads.window != Some(40) && case.tokens > 256),
         );
         for mismatch in actual {
-            assert!(mismatch.sentence().contains("attend"), "{mismatch:?}");
+            assert!(mismatch.report().to_string().contains("attend"), "{mismatch:?}");
         }
     }
 
@@ -337,43 +339,46 @@ mod tests {
     #[test]
     fn a_kernel_wrong_only_in_the_last_ragged_column_is_caught() {
         let fault = Faulty {
-            ask: UNCHANGED_CASE,
-            answer: |_, outputs| {
+            change_case: UNCHANGED_CASE,
+            change_outputs: |_, outputs| {
                 for output in outputs.iter_mut().filter(|output| output.cols == VOCAB) {
                     let cols = output.cols;
                     output.values.chunks_exact_mut(cols).for_each(|row| row[cols - 1] = 0.0);
                 }
             },
         };
-        let actual = seen(&fault, |case| {
+        let actual = mismatches(&fault, |case| {
             matches!(&case.op, Op::NormLinears(linears) if linears.len() == 1)
                 || matches!(&case.op, Op::LinearAdd { linear, .. } if linear.rows == VOCAB)
         });
         for mismatch in actual {
             assert_eq!(mismatch.column, VOCAB - 1, "{mismatch:?}");
-            assert!(mismatch.sentence().contains(&format!("column {}", VOCAB - 1)));
+            assert!(mismatch.report().to_string().contains(&format!("column {}", VOCAB - 1)));
         }
     }
 
     #[test]
     fn a_kernel_wrong_only_with_an_adapter_is_caught() {
-        // In forward it is not added; in backward its gradient is not written.
+        // In the forward pass it is not added; in the backward pass its gradient is zero.
         let fault = Faulty {
-            ask: |case| {
+            change_case: |case| {
                 if !case.backward {
                     case.op.map_linears(|linear| linear.rank = None);
                 }
             },
-            answer: |_, outputs| {
+            change_outputs: |_, outputs| {
                 let gradients = outputs.iter_mut().filter(|output| output.name.contains("of a of"));
                 gradients.for_each(|gradient| gradient.values.fill(0.0));
             },
         };
-        let actual = seen(&fault, |case| {
+        let actual = mismatches(&fault, |case| {
             case.op.linears().iter().any(|linear| linear.rank.is_some())
         });
         for mismatch in actual {
-            assert!(mismatch.sentence().contains("with an adapter"), "{mismatch:?}");
+            assert!(
+                mismatch.report().to_string().contains("with an adapter"),
+                "{mismatch:?}"
+            );
         }
     }
 
@@ -382,15 +387,15 @@ mod tests {
     #[test]
     fn a_held_residual_that_is_written_over_is_caught() {
         let fault = Faulty {
-            ask: UNCHANGED_CASE,
-            answer: |_, outputs| {
+            change_case: UNCHANGED_CASE,
+            change_outputs: |_, outputs| {
                 let sum = outputs[0].values.clone();
                 if let Some(shared) = outputs.iter_mut().find(|output| output.name.contains("shared")) {
                     shared.values = sum;
                 }
             },
         };
-        let actual = seen(&fault, |case| {
+        let actual = mismatches(&fault, |case| {
             case.shared && matches!(case.op, Op::LinearAdd { .. } | Op::FeedForward { .. })
         });
         assert!(actual.iter().all(|mismatch| mismatch.output.contains("shared")));
@@ -400,30 +405,30 @@ mod tests {
     #[test]
     fn a_copy_of_a_held_residual_with_other_strides_is_caught() {
         let fault = Faulty {
-            ask: UNCHANGED_CASE,
-            answer: |case, outputs| {
+            change_case: UNCHANGED_CASE,
+            change_outputs: |case, outputs| {
                 if !case.shared || !matches!(case.op, Op::LinearAdd { .. }) {
                     return;
                 }
-                let (cols, right) = (outputs[0].cols, outputs[0].values.clone());
-                let apart = (cols + 1).next_multiple_of(64);
-                for (at, value) in outputs[0].values.iter_mut().enumerate() {
-                    *value = if at % apart < cols {
-                        right[(at / apart * cols + at % apart).min(right.len() - 1)]
+                let (cols, correct) = (outputs[0].cols, outputs[0].values.clone());
+                let stride = (cols + 1).next_multiple_of(64);
+                for (index, value) in outputs[0].values.iter_mut().enumerate() {
+                    *value = if index % stride < cols {
+                        correct[(index / stride * cols + index % stride).min(correct.len() - 1)]
                     } else {
                         0.0
                     };
                 }
             },
         };
-        seen(&fault, |case| {
+        mismatches(&fault, |case| {
             // With one row there is no stride.
             case.shared && case.tokens > 1 && matches!(case.op, Op::LinearAdd { .. })
         });
     }
 
-    /// Index of the faulty element: at two thirds of the last output.
-    fn planted(output: &Output) -> usize {
+    /// Index of the faulty element, at two thirds of an output.
+    fn faulty_index(output: &Output) -> usize {
         output.values.len() * 2 / 3
     }
 
@@ -431,16 +436,16 @@ mod tests {
     #[test]
     fn one_wrong_element_of_any_output_is_caught_and_named() {
         let fault = Faulty {
-            // In f32, so that nothing else is off.
-            ask: |case| *case = case.exact(),
-            answer: |case, outputs| {
+            // In f32, so that no other element is out of tolerance.
+            change_case: |case| *case = case.exact(),
+            change_outputs: |case, outputs| {
                 let output = outputs.last_mut().expect("an output");
-                let (at, usual) = (planted(output), usual(output));
-                let off = match case.op {
+                let (index, rms) = (faulty_index(output), root_mean_square(output));
+                let error = match case.op {
                     Op::Argmax { .. } => 1.0,
-                    _ => 2.1 * tolerance(case) * (f64::from(output.values[at]).abs() + usual),
+                    _ => 2.1 * tolerance(case) * (f64::from(output.values[index]).abs() + rms),
                 };
-                output.values[at] += off as f32;
+                output.values[index] += error as f32;
             },
         };
         let cpu = OnDevice(Device::flex());
@@ -449,19 +454,19 @@ mod tests {
             let mismatch = mismatch.unwrap_or_else(|| panic!("not seen: {case}"));
             let outputs = cpu.run(&case.exact()).expect("it runs");
             let last = outputs.last().expect("an output");
-            let (row, column) = (planted(last) / last.cols, planted(last) % last.cols);
+            let (row, column) = (faulty_index(last) / last.cols, faulty_index(last) % last.cols);
             assert_eq!(
                 (mismatch.wrong, &mismatch.output, mismatch.row, mismatch.column),
                 (1, &last.name, row, column),
                 "{mismatch:?}"
             );
-            let sentence = mismatch.sentence();
-            for word in [
+            let sentence = mismatch.report().to_string();
+            for part in [
                 case.op.name().to_owned(),
                 last.name.clone(),
                 format!("row {row}, column {column}"),
             ] {
-                assert!(sentence.contains(&word), "{word}: {sentence}");
+                assert!(sentence.contains(&part), "{part}: {sentence}");
             }
         }
     }
@@ -470,8 +475,8 @@ mod tests {
     #[test]
     fn a_kernel_wrong_only_beyond_32_ranks_is_caught() {
         let fault = Faulty {
-            ask: UNCHANGED_CASE,
-            answer: |_, outputs| {
+            change_case: UNCHANGED_CASE,
+            change_outputs: |_, outputs| {
                 let gradients = outputs.iter_mut().filter(|output| output.name.contains("of a of"));
                 for gradient in gradients {
                     let cols = gradient.cols;
@@ -483,7 +488,7 @@ mod tests {
                 }
             },
         };
-        let actual = seen(&fault, |case| {
+        let actual = mismatches(&fault, |case| {
             case.backward && case.op.linears().iter().any(|linear| linear.rank > Some(32))
         });
         for mismatch in actual {
@@ -491,18 +496,24 @@ mod tests {
         }
     }
 
-    /// Outputs of a linear on normalized rows in f64, with both factors rounded to f16 if
-    /// `rounded`, from these input columns only.
+    /// Outputs of a linear layer on normalized rows in f64, from these input columns only. With
+    /// `rounded`, both factors are rounded to f16.
     fn product(case: &Case, rounded: bool, columns: Range<usize>) -> Vec<f64> {
         let linear = case.op.linears()[0];
-        let to_f16 = |values: Vec<f32>| if rounded { through(Quant::F16, &values) } else { values };
+        let to_f16 = |values: Vec<f32>| {
+            if rounded {
+                round_trip(Quant::F16, &values)
+            } else {
+                values
+            }
+        };
         let weight = to_f16(linear.values(weight_seed(0)).expect("whole blocks"));
         let x = wide(&case.leaves()[0].values);
         let x = rms_norm(&x, &wide(&norm_weights(linear.cols, NormKind::Before)), f64::from(EPS));
         let x = to_f16(x.into_iter().map(|x| x as f32).collect());
         let masked = |values: &[f32]| -> Vec<f64> {
-            let value = |(at, value): (usize, &f32)| {
-                if columns.contains(&(at % linear.cols)) {
+            let value = |(index, value): (usize, &f32)| {
+                if columns.contains(&(index % linear.cols)) {
                     f64::from(*value)
                 } else {
                     0.0
@@ -515,12 +526,12 @@ mod tests {
     }
 
     /// Values after quantization and dequantization.
-    fn through(quant: Quant, values: &[f32]) -> Vec<f32> {
+    fn round_trip(quant: Quant, values: &[f32]) -> Vec<f32> {
         let mut bytes = vec![0; quant.row_bytes(values.len()).expect("whole blocks")];
         quant.quantize_row(values, &mut bytes).expect("numbers can be stored");
-        let mut actual = vec![0.0; values.len()];
-        quant.dequantize_row(&bytes, &mut actual).expect("whole blocks");
-        actual
+        let mut dequantized = vec![0.0; values.len()];
+        quant.dequantize_row(&bytes, &mut dequantized).expect("whole blocks");
+        dequantized
     }
 
     fn output(case: &Case, values: Vec<f64>) -> Output {
@@ -531,53 +542,65 @@ mod tests {
         }
     }
 
-    /// Rounding to f16 is well within the tolerance; a block's scale that is off by 1 % is not, nor
-    /// is a tile of 8 by 8 outputs that lacks 8 of its inputs.
+    /// Rounding to f16 is well within the tolerance. A block's scale that is off by 1 % is not, and
+    /// neither is a tile of 8 by 8 outputs that lacks 8 of its inputs.
     #[test]
     fn rounded_factors_pass_and_a_wrong_scale_or_tile_beside_them_does_not() {
         let products = cases(true).into_iter().filter(|case| {
             case.precision == MatmulPrecision::Int8Activations
                 && matches!(&case.op, Op::NormLinears(linears) if linears.len() == 1)
         });
-        let mut seen = 0;
+        let mut checked = 0;
         for case in products {
             let linear = case.op.linears()[0];
-            let (allowed, all) = (tolerance(&case), 0..linear.cols);
+            let (tolerance, all) = (tolerance(&case), 0..linear.cols);
             let expected = output(&case, product(&case, false, all.clone()));
             let rounded = product(&case, true, all);
-            let off = |values: Vec<f64>| error(&output(&case, values), &expected);
-            let right = off(rounded.clone());
-            assert!(right < 0.9 * allowed, "{case}: rounding alone is off by {right:.1e}");
+            let error_of = |values: Vec<f64>| error(&output(&case, values), &expected);
+            let rounding = error_of(rounded.clone());
             assert!(
-                right > 0.0 || linear.quant == Quant::F16,
+                rounding < 0.9 * tolerance,
+                "{case}: rounding alone is off by {rounding:.1e}"
+            );
+            assert!(
+                rounding > 0.0 || linear.quant == Quant::F16,
                 "{case}: nothing was rounded, so this proves nothing"
             );
             let block = product(&case, true, 32..64);
-            let scale = rounded.iter().zip(&block).map(|(y, block)| y + 0.01 * block);
-            let scale = off(scale.collect());
-            assert!(scale > 2.0 * allowed, "{case}: a wrong scale is off by {scale:.1e}");
-            let few = product(&case, true, 64..72);
-            let in_tile = |at: usize| (8..16).contains(&(at / linear.rows)) && (16..24).contains(&(at % linear.rows));
-            let tile = rounded.iter().zip(&few).enumerate();
-            let tile = off(tile
-                .map(|(at, (y, few))| if in_tile(at) { y - few } else { *y })
-                .collect());
-            assert!(tile > 10.0 * allowed, "{case}: a wrong tile is off by {tile:.1e}");
-            seen += 1;
+            let wrong_scale = rounded.iter().zip(&block).map(|(y, block)| y + 0.01 * block);
+            let wrong_scale = error_of(wrong_scale.collect());
+            assert!(
+                wrong_scale > 2.0 * tolerance,
+                "{case}: a wrong scale is off by {wrong_scale:.1e}"
+            );
+            let missing = product(&case, true, 64..72);
+            let is_in_tile =
+                |index: usize| (8..16).contains(&(index / linear.rows)) && (16..24).contains(&(index % linear.rows));
+            let outputs = rounded.iter().zip(&missing).enumerate();
+            let wrong_tile = error_of(
+                outputs
+                    .map(|(index, (y, missing))| if is_in_tile(index) { y - missing } else { *y })
+                    .collect(),
+            );
+            assert!(
+                wrong_tile > 10.0 * tolerance,
+                "{case}: a wrong tile is off by {wrong_tile:.1e}"
+            );
+            checked += 1;
         }
-        assert_eq!(seen, Quant::ALL.len());
+        assert_eq!(checked, Quant::ALL.len());
     }
 
     #[test]
     fn nan_is_always_a_mismatch() {
         let fault = Faulty {
-            ask: UNCHANGED_CASE,
-            answer: |_, outputs| {
+            change_case: UNCHANGED_CASE,
+            change_outputs: |_, outputs| {
                 if let Some(value) = outputs[0].values.last_mut() {
                     *value = f32::NAN;
                 }
             },
         };
-        seen(&fault, |_| true);
+        mismatches(&fault, |_| true);
     }
 }

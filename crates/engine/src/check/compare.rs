@@ -1,20 +1,21 @@
 //! Comparing two executors' outputs of a case, element by element.
 //!
-//! The error of an element is relative to its magnitude plus the root mean square of its tensor: it
-//! is a sum of products, whose rounding errors grow with the summands, not with a sum after
-//! cancellation. The maximum error counts, not the mean square (NMSE), in which one wrong column of
-//! 32,000, or one wrong element, would disappear.
+//! The error of an element is relative to its magnitude plus the root mean square of its tensor. An
+//! element is a sum of products, and its rounding error grows with the products, which may cancel
+//! in the sum. The maximum error is compared, not the mean square (NMSE), in which one wrong column
+//! of 32,000, or one wrong element, would disappear.
 
 use super::case::{Case, Executor, Op, Output, Source};
 use hearth_kernels::attention::KvFormat;
 use hearth_llm::ops::MatmulPrecision;
 use std::error::Error;
 
-/// In f32, sums of a thousand products in another order differ by about 1e-6, and a fast `exp` by
-/// about 1e-5; a column that is off by 1 has an error of 0.5.
+/// Tolerance in f32: sums of a thousand products in another order differ by about 1e-6, and a fast
+/// `exp` by about 1e-5. A column index that is off by 1 has an error of 0.5.
 const EXACT: f64 = 5e-4;
-/// Keys that differ in their last bit of f32 may be rounded to adjacent values in the KV cache: in
-/// q8_0 one step is 1/127 of the maximum, which affects scores and softmax.
+/// Tolerances of attention over a KV cache. Keys that differ in the last bit of f32 may be rounded
+/// to adjacent values in the cache, which affects scores and softmax. In q8_0 the distance of
+/// adjacent values is 1/127 of the maximum.
 const F16_CACHE: f64 = 1e-3;
 const Q8_0_CACHE: f64 = 1e-2;
 /// Error of a dot product whose factors are rounded to f16, as in kernels for matrix units. The
@@ -26,41 +27,37 @@ const ROUNDED: f64 = 6.0 * 2.8e-4;
 /// A mismatch of two executors.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Mismatch {
-    /// The case, for people.
+    /// Name of the case.
     pub case: String,
-    /// The output.
+    /// Name of the output.
     pub output: String,
     /// Elements out of tolerance.
     pub wrong: usize,
     /// Total elements.
     pub elements: usize,
-    /// The worst element: its row and column, the found value and the expected one.
+    /// Row of the worst element.
     pub row: usize,
-    /// See [`Mismatch::row`].
+    /// Column of the worst element.
     pub column: usize,
-    /// See [`Mismatch::row`].
-    pub found: f32,
-    /// See [`Mismatch::row`].
+    /// Value of the worst element on the device.
+    pub actual: f32,
+    /// Value of the worst element on the CPU.
     pub expected: f32,
 }
 
 impl Mismatch {
-    /// A sentence for people.
-    pub fn sentence(&self) -> String {
-        let Self {
-            case,
-            output,
-            wrong,
-            elements,
-            row,
-            column,
-            found,
-            expected,
-        } = self;
-        format!(
-            "Its driver's results differ from the CPU's: in {case}, {wrong} of {elements} elements of {output} are \
-             off, the worst at row {row}, column {column}: {found:.5} instead of {expected:.5}."
-        )
+    /// Converts it to the protocol's mismatch.
+    pub fn report(&self) -> hearth_protocol::Mismatch {
+        hearth_protocol::Mismatch::Elements {
+            case: self.case.clone(),
+            output: self.output.clone(),
+            wrong: self.wrong as u64,
+            elements: self.elements as u64,
+            row: self.row as u64,
+            column: self.column as u64,
+            actual: format!("{:.5}", self.actual),
+            expected: format!("{:.5}", self.expected),
+        }
     }
 }
 
@@ -78,27 +75,27 @@ pub struct Comparison {
 /// # Errors
 /// An executor failed.
 pub fn compare(case: &Case, device: &dyn Executor, cpu: &dyn Executor) -> Result<Comparison, Box<dyn Error>> {
-    let (found, expected) = (device.run(case)?, cpu.run(&case.exact())?);
-    if found.len() != expected.len() {
+    let (actual, expected) = (device.run(case)?, cpu.run(&case.exact())?);
+    if actual.len() != expected.len() {
         return Err(format!(
             "{case} has {} outputs, and {} were expected",
-            found.len(),
+            actual.len(),
             expected.len()
         )
         .into());
     }
     let tolerance = tolerance(case);
-    let mut pairs = found.iter().zip(&expected);
-    let errors = pairs.clone().map(|(found, expected)| error(found, expected));
+    let mut pairs = actual.iter().zip(&expected);
+    let errors = pairs.clone().map(|(actual, expected)| error(actual, expected));
     Ok(Comparison {
         error: errors.fold(0.0, f64::max),
-        mismatch: pairs.find_map(|(found, expected)| mismatch(&case.to_string(), found, expected, tolerance)),
+        mismatch: pairs.find_map(|(actual, expected)| mismatch(&case.to_string(), actual, expected, tolerance)),
     })
 }
 
 /// Maximum relative error of a case's elements.
 pub fn tolerance(case: &Case) -> f64 {
-    let cache = match &case.op {
+    let exact = match &case.op {
         Op::Argmax { .. } => return 0.0,
         Op::Attend { source, .. } => match source {
             Source::Cache {
@@ -112,7 +109,7 @@ pub fn tolerance(case: &Case) -> f64 {
         _ => EXACT,
     };
     match case.precision {
-        MatmulPrecision::F32 => cache,
+        MatmulPrecision::F32 => exact,
         MatmulPrecision::Int8Activations | MatmulPrecision::Bf16 => ROUNDED * rounded_products(case).sqrt(),
     }
 }
@@ -130,59 +127,60 @@ fn rounded_products(case: &Case) -> f64 {
     }
 }
 
-/// Error of an element, relative to its magnitude plus `usual`; infinite if it is NaN or infinite.
-fn share(found: f32, expected: f32, usual: f64) -> f64 {
-    let (found, expected) = (f64::from(found), f64::from(expected));
-    match (found - expected).abs() {
+/// Error of an element, relative to its magnitude plus the root mean square of its tensor. Infinite
+/// if the difference is NaN or infinite.
+fn relative_error(actual: f32, expected: f32, rms: f64) -> f64 {
+    let (actual, expected) = (f64::from(actual), f64::from(expected));
+    match (actual - expected).abs() {
         0.0 => 0.0,
-        off if off.is_finite() => off / (expected.abs() + usual).max(f64::MIN_POSITIVE),
+        difference if difference.is_finite() => difference / (expected.abs() + rms).max(f64::MIN_POSITIVE),
         _ => f64::INFINITY,
     }
 }
 
 /// Root mean square of an output.
-pub(super) fn usual(output: &Output) -> f64 {
+pub(super) fn root_mean_square(output: &Output) -> f64 {
     let squares: f64 = output.values.iter().map(|x| f64::from(*x).powi(2)).sum();
     (squares / output.values.len().max(1) as f64).sqrt()
 }
 
 /// The relative error of each element. `None` if the sizes differ.
-fn shares<'a>(found: &'a Output, expected: &'a Output) -> Option<impl Iterator<Item = f64> + 'a> {
-    let same = found.cols == expected.cols && found.values.len() == expected.values.len();
-    let usual = usual(expected);
-    let pairs = found.values.iter().zip(&expected.values);
-    same.then(|| pairs.map(move |(found, expected)| share(*found, *expected, usual)))
+fn relative_errors<'a>(actual: &'a Output, expected: &'a Output) -> Option<impl Iterator<Item = f64> + 'a> {
+    let same_size = actual.cols == expected.cols && actual.values.len() == expected.values.len();
+    let rms = root_mean_square(expected);
+    let pairs = actual.values.iter().zip(&expected.values);
+    same_size.then(|| pairs.map(move |(actual, expected)| relative_error(*actual, *expected, rms)))
 }
 
-/// Maximum relative error of an output; infinite if the sizes differ.
-pub fn error(found: &Output, expected: &Output) -> f64 {
-    shares(found, expected).map_or(f64::INFINITY, |shares| shares.fold(0.0, f64::max))
+/// Maximum relative error of an output. Infinite if the sizes differ.
+pub fn error(actual: &Output, expected: &Output) -> f64 {
+    relative_errors(actual, expected).map_or(f64::INFINITY, |errors| errors.fold(0.0, f64::max))
 }
 
 /// The mismatch of an output, if an element is out of tolerance.
-pub fn mismatch(case: &str, found: &Output, expected: &Output, tolerance: f64) -> Option<Mismatch> {
-    let whole = Mismatch {
+pub fn mismatch(case: &str, actual: &Output, expected: &Output, tolerance: f64) -> Option<Mismatch> {
+    let all_wrong = Mismatch {
         case: case.to_owned(),
         output: expected.name.clone(),
         wrong: expected.values.len(),
         elements: expected.values.len(),
         row: 0,
         column: 0,
-        found: f32::NAN,
+        actual: f32::NAN,
         expected: f32::NAN,
     };
-    let Some(shares) = shares(found, expected) else {
-        return Some(whole);
+    let Some(errors) = relative_errors(actual, expected) else {
+        return Some(all_wrong);
     };
-    let off: Vec<(usize, f64)> = shares.enumerate().filter(|(_, share)| *share > tolerance).collect();
-    let (at, _) = *off.iter().max_by(|a, b| a.1.total_cmp(&b.1))?;
+    let wrong: Vec<(usize, f64)> = errors.enumerate().filter(|(_, error)| *error > tolerance).collect();
+    let (worst, _) = *wrong.iter().max_by(|a, b| a.1.total_cmp(&b.1))?;
     Some(Mismatch {
-        wrong: off.len(),
-        row: at / expected.cols.max(1),
-        column: at % expected.cols.max(1),
-        found: found.values[at],
-        expected: expected.values[at],
-        ..whole
+        wrong: wrong.len(),
+        row: worst / expected.cols.max(1),
+        column: worst % expected.cols.max(1),
+        actual: actual.values[worst],
+        expected: expected.values[worst],
+        ..all_wrong
     })
 }
 
@@ -203,10 +201,10 @@ mod tests {
         let expected = output(&[1.0, -2.0, 0.5, 0.0]);
         assert_eq!(mismatch("x", &expected, &expected, 0.0), None);
         let actual = output(&[1.0, -2.1, 0.5, 0.5]);
-        let seen = mismatch("x", &actual, &expected, EXACT).expect("it is off");
-        assert_eq!((seen.wrong, seen.row, seen.column, seen.found), (2, 1, 1, 0.5));
+        let worst = mismatch("x", &actual, &expected, EXACT).expect("it is off");
+        assert_eq!((worst.wrong, worst.row, worst.column, worst.actual), (2, 1, 1, 0.5));
         assert_eq!(
-            seen.sentence(),
+            worst.report().to_string(),
             "Its driver's results differ from the CPU's: in x, 2 of 4 elements of the output are off, the worst at row \
              1, column 1: 0.50000 instead of 0.00000."
         );

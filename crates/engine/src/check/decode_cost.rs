@@ -13,14 +13,15 @@ use hearth_llm::Place;
 use serde::{Deserialize, Serialize};
 use std::error::Error;
 
-/// Minimum bytes of the weights of a format's model: more than the caches of desktops hold.
+/// Minimum weight bytes of a format's model: more than the caches of desktop CPUs hold.
 const MIN_BYTES: usize = 160 << 20;
 /// Width of a format's model.
 const WIDTH: usize = 2048;
+
 /// Cost of a decode step.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct DecodeCost {
-    /// Seconds of a step, whatever the model.
+    /// Seconds per step, independent of the model.
     step_overhead: f64,
     /// Seconds per layer, in addition to the time of its weights.
     layer_overhead: f64,
@@ -58,32 +59,35 @@ impl DecodeCost {
         if self.has(format) {
             return Ok(());
         }
-        let formats: &'static [Quant] = Quant::ALL.iter().position(|it| *it == format).map_or(&[], |at| {
-            const ALL: &[Quant] = &Quant::ALL;
-            &ALL[at..=at]
-        });
+        let formats: &'static [Quant] = Quant::ALL
+            .iter()
+            .position(|quant| *quant == format)
+            .map_or(&[], |index| {
+                const ALL: &[Quant] = &Quant::ALL;
+                &ALL[index..=index]
+            });
         let layers = MIN_BYTES.div_ceil(layer_bytes(format).max(1));
         let seconds = step_seconds(load(&Sample::llama(layers, WIDTH, formats), Place::Cpu)?)?;
         let overhead = self.step_overhead + layers as f64 * self.layer_overhead;
         let cost = (seconds - overhead) / (layer_bytes(format) * layers) as f64;
         if cost <= 0.0 {
-            // Recorded, it would promise an endless speed.
+            // Plans would predict infinite speed from it.
             return Err("another program disturbed the measurement".into());
         }
         self.formats.push((format.name().to_owned(), cost));
         Ok(())
     }
 
-    /// Adds the costs of formats that only `other` knows.
+    /// Adds the costs of formats that only `other` has.
     pub fn merge(&mut self, other: Self) {
         for (name, cost) in other.formats {
-            if self.formats.iter().all(|(known, _)| *known != name) {
+            if self.formats.iter().all(|(existing, _)| *existing != name) {
                 self.formats.push((name, cost));
             }
         }
     }
 
-    /// Seconds of a step, whatever the model.
+    /// Seconds per step, independent of the model.
     pub fn step_overhead(&self) -> f64 {
         self.step_overhead
     }
@@ -93,7 +97,7 @@ impl DecodeCost {
         Some(self.layer_overhead + self.weights_seconds(weights)?)
     }
 
-    /// Seconds to multiply by these weights.
+    /// Seconds to multiply by these weights. `None` means that a format was not measured.
     pub fn weights_seconds(&self, weights: &[(Quant, u64)]) -> Option<f64> {
         let seconds = weights
             .iter()
@@ -102,8 +106,8 @@ impl DecodeCost {
     }
 
     fn seconds_per_byte(&self, format: Quant) -> Option<f64> {
-        let known = self.formats.iter().find(|(name, _)| name == format.name());
-        known.map(|(_, cost)| *cost)
+        let cost = self.formats.iter().find(|(name, _)| name == format.name());
+        cost.map(|(_, seconds)| *seconds)
     }
 }
 

@@ -1,5 +1,5 @@
-//! Gradient checks on any device: gradients of ops on Burn's tape against finite differences of the
-//! f64 formulas, and at the sizes of models against the CPU's.
+//! Gradient checks on any device: compares the gradients of ops on Burn's tape with finite
+//! differences of the f64 formulas, and at the sizes of models with the CPU's gradients.
 
 use super::case::{Case, Executor, LinearShape, Op, Source};
 use super::cases;
@@ -30,8 +30,8 @@ const RANK: usize = 5;
 /// The device cannot be opened, or failed.
 pub fn check(place: Place, report: &mut dyn FnMut(GradientCheck)) -> Result<(), Box<dyn Error>> {
     let device = OnDevice(device::open(place)?);
-    for case in small() {
-        against_differences(&case, &device, report)?;
+    for case in small_cases() {
+        compare_with_differences(&case, &device, report)?;
     }
     if place == Place::Cpu {
         return Ok(());
@@ -39,14 +39,13 @@ pub fn check(place: Place, report: &mut dyn FnMut(GradientCheck)) -> Result<(), 
     let cpu = OnDevice(Device::flex());
     let backward = cases::cases(device::has_matrix_units(place)?).into_iter();
     for case in backward.filter(|case| case.backward) {
-        against_cpu(&case, &device, &cpu, report)?;
+        compare_with_cpu(&case, &device, &cpu, report)?;
     }
     Ok(())
 }
 
-/// Ops small enough for finite differences of every input, with few tokens and many, in every
-/// format.
-fn small() -> Vec<Case> {
+/// Cases small enough for finite differences of every input, with 3 and 11 tokens, in every format.
+fn small_cases() -> Vec<Case> {
     let linear = |quant, rows, cols| LinearShape {
         bias: true,
         ..LinearShape::new(quant, rows, cols).adapted(RANK)
@@ -77,7 +76,7 @@ fn small() -> Vec<Case> {
         let linear = LinearShape::new(quant, 5, quant.block_elements().max(32));
         cases.push(Case::new(Op::LinearAdd { linear, norm: false }, 11));
     }
-    cases.extend(attention());
+    cases.extend(attention_cases());
     let rounded: Vec<Case> = cases
         .iter()
         .filter(|case| case.tokens == 11 && case.op.linears().iter().any(|linear| linear.rank.is_some()))
@@ -94,7 +93,7 @@ fn linear_without_bias(cols: usize, rows: usize) -> LinearShape {
     LinearShape::new(Quant::Q4_1, rows, cols).adapted(RANK)
 }
 
-fn attention() -> Vec<Case> {
+fn attention_cases() -> Vec<Case> {
     let lengths = vec![7, 1, 9];
     let mut cases = Vec::new();
     for (pairing, norms) in [(Pairing::Interleaved, false), (Pairing::Halves, true)] {
@@ -117,7 +116,7 @@ fn attention() -> Vec<Case> {
     cases
 }
 
-fn against_differences(
+fn compare_with_differences(
     case: &Case,
     device: &dyn Executor,
     report: &mut dyn FnMut(GradientCheck),
@@ -126,18 +125,18 @@ fn against_differences(
     let values: Vec<Vec<f64>> = leaves.iter().map(|leaf| wide(&leaf.values)).collect();
     let probe = wide(&probe(case, formula.output(&values).len()));
     let outputs = device.run(case)?;
-    for (number, leaf) in leaves.iter().enumerate() {
-        let expected = central_differences(&values[number], &probe, |changed| {
+    for (index, leaf) in leaves.iter().enumerate() {
+        let expected = central_differences(&values[index], &probe, |changed| {
             let mut values = values.clone();
-            values[number] = changed.to_vec();
+            values[index] = changed.to_vec();
             formula.output(&values)
         });
         let name = format!("the gradient of {}", leaf.name);
-        let found = outputs.iter().find(|output| output.name == name);
+        let actual = outputs.iter().find(|output| output.name == name);
         report(GradientCheck {
             op: case.op.name(),
             arrangement: format!("{}, {} against differences", leaf.name, case.arrangement()),
-            error: found.map_or(f64::INFINITY, |found| relative_error(&found.values, &expected)),
+            error: actual.map_or(f64::INFINITY, |actual| relative_error(&actual.values, &expected)),
             tolerance: if case.precision == MatmulPrecision::F32 {
                 F32
             } else {
@@ -148,19 +147,19 @@ fn against_differences(
     Ok(())
 }
 
-fn against_cpu(
+fn compare_with_cpu(
     case: &Case,
     device: &dyn Executor,
     cpu: &dyn Executor,
     report: &mut dyn FnMut(GradientCheck),
 ) -> Result<(), Box<dyn Error>> {
-    let (found, expected) = (device.run(case)?, cpu.run(&case.exact())?);
+    let (actual, expected) = (device.run(case)?, cpu.run(&case.exact())?);
     for expected in expected {
-        let found = found.iter().find(|output| output.name == expected.name);
+        let actual = actual.iter().find(|output| output.name == expected.name);
         report(GradientCheck {
             op: case.op.name(),
             arrangement: format!("{}, {} against the CPU", expected.name, case.arrangement()),
-            error: found.map_or(f64::INFINITY, |found| error(found, &expected)),
+            error: actual.map_or(f64::INFINITY, |actual| error(actual, &expected)),
             tolerance: tolerance(case),
         });
     }
@@ -174,8 +173,8 @@ mod tests {
 
     fn checks(executor: &dyn Executor) -> Vec<GradientCheck> {
         let mut checks = Vec::new();
-        for case in small() {
-            against_differences(&case, executor, &mut |check| checks.push(check)).expect("it runs");
+        for case in small_cases() {
+            compare_with_differences(&case, executor, &mut |check| checks.push(check)).expect("it runs");
         }
         checks
     }
@@ -197,8 +196,8 @@ mod tests {
                 .iter_mut()
                 .filter(|output| output.name.starts_with("the gradient"));
             for gradient in gradients {
-                let greatest = gradient.values.iter_mut().max_by(|a, b| a.abs().total_cmp(&b.abs()));
-                *greatest.expect("a gradient") *= 0.5;
+                let maximum = gradient.values.iter_mut().max_by(|a, b| a.abs().total_cmp(&b.abs()));
+                *maximum.expect("a gradient") *= 0.5;
             }
             Ok(outputs)
         }
@@ -207,16 +206,16 @@ mod tests {
     #[test]
     fn one_wrong_element_of_a_gradient_fails() {
         let mut exact = 0;
-        // With rounded factors, a single element may be off by as much.
+        // With rounded factors, an error of one element by half may be within tolerance.
         for check in checks(&WrongMaximum).iter().filter(|check| check.tolerance == F32) {
             assert!(!check.passed(), "{check:?}");
             exact += 1;
         }
         assert!(exact > 0);
-        let whole = OnDevice(Device::flex());
+        let cpu = OnDevice(Device::flex());
         for case in cases::cases(false).into_iter().filter(|case| case.backward) {
             let mut wrong = 0;
-            against_cpu(&case, &WrongMaximum, &whole, &mut |check| {
+            compare_with_cpu(&case, &WrongMaximum, &cpu, &mut |check| {
                 wrong += usize::from(!check.passed());
             })
             .expect("it runs");

@@ -1,4 +1,4 @@
-//! Comparing whole synthetic models: a session and a run, against the CPU.
+//! Compares whole synthetic models with the CPU: logits of a session, and losses of a run.
 
 use super::Select;
 use super::case::{Output, RANKS};
@@ -12,6 +12,7 @@ use hearth_kernels::attention::KvFormat;
 use hearth_kernels::reference::noise;
 use hearth_llm::ops::MatmulPrecision;
 use hearth_llm::{Config, LoadOptions, LoraPart, Model, Place, Placement, Session};
+use hearth_protocol::Mismatch;
 use hearth_train::{Control, Example, Report, Run, Schedule, Settings};
 use std::error::Error;
 use std::ops::ControlFlow;
@@ -19,12 +20,12 @@ use std::sync::Arc;
 
 /// Tolerance of logits (see [`super::compare`]): a KV cell rounded to the adjacent value affects
 /// all later tokens.
-const LOGITS_OFF: f64 = 2e-2;
-/// The same on matrix units, which round factors.
-const ROUNDED_LOGITS_OFF: f64 = 1e-1;
+const LOGITS_TOLERANCE: f64 = 2e-2;
+/// Tolerance of logits on matrix units, which round factors.
+const ROUNDED_LOGITS_TOLERANCE: f64 = 1e-1;
 /// Relative tolerance of a loss, in f32 and with rounded factors.
-const LOSS_OFF: f64 = 1e-3;
-const ROUNDED_LOSS_OFF: f64 = 2e-2;
+const LOSS_TOLERANCE: f64 = 1e-3;
+const ROUNDED_LOSS_TOLERANCE: f64 = 2e-2;
 
 const FORMATS: &[Quant] = &[
     Quant::Q4_K,
@@ -36,11 +37,11 @@ const FORMATS: &[Quant] = &[
     Quant::Q5_K,
 ];
 
-/// Tokens per pass; the last one attends to 300 before it.
+/// Tokens per pass. The last pass attends to 300 tokens before it.
 const PASSES: [usize; 5] = [129, 129, 33, 9, 1];
 
-/// Models with and without norms of heads and windows, with both activations, and their KV cache
-/// types.
+/// Models with and without head norms and sliding windows, with both activations; and their KV
+/// cache types.
 const MODELS: [(Sample, KvFormat); 3] = [
     (synthetic(Architecture::Llama, 2, 576, 768, 9, 3), KvFormat::F16),
     (synthetic(Architecture::Qwen3, 1, 960, 1280, 15, 5), KvFormat::Q8_0),
@@ -67,21 +68,25 @@ const fn synthetic(
     }
 }
 
-/// The first mismatch of the selected samples, in one sentence.
+/// The first mismatch of the selected samples.
 ///
 /// # Errors
 /// The device failed.
-pub fn compare(place: Place, matrix_units: bool, select: Select) -> Result<Option<String>, Box<dyn Error>> {
+pub fn compare(place: Place, matrix_units: bool, select: Select) -> Result<Option<Mismatch>, Box<dyn Error>> {
     for (sample, format) in &MODELS {
-        let what = format!("a sample of {} with a cache in {format:?}", sample.architecture);
-        if !select(&what) {
+        let name = format!("a sample of {} with a cache in {format:?}", sample.architecture);
+        if !select(&name) {
             continue;
         }
         let expected = logits(sample, Place::Cpu, *format, MatmulPrecision::F32)?;
-        let found = logits(sample, place, *format, MatmulPrecision::Int8Activations)?;
-        let tolerance = if matrix_units { ROUNDED_LOGITS_OFF } else { LOGITS_OFF };
-        if let Some(mismatch) = mismatch(&what, &found, &expected, tolerance) {
-            return Ok(Some(mismatch.sentence()));
+        let actual = logits(sample, place, *format, MatmulPrecision::Int8Activations)?;
+        let tolerance = if matrix_units {
+            ROUNDED_LOGITS_TOLERANCE
+        } else {
+            LOGITS_TOLERANCE
+        };
+        if let Some(mismatch) = mismatch(&name, &actual, &expected, tolerance) {
+            return Ok(Some(mismatch.report()));
         }
     }
     if !select("a sample run") {
@@ -89,25 +94,26 @@ pub fn compare(place: Place, matrix_units: bool, select: Select) -> Result<Optio
     }
     let sample = &MODELS[0].0;
     let expected = losses(sample, Place::Cpu, false)?;
-    let mut kinds = vec![(false, LOSS_OFF)];
+    let mut precisions = vec![(false, LOSS_TOLERANCE)];
     if matrix_units {
-        kinds.push((true, ROUNDED_LOSS_OFF));
+        precisions.push((true, ROUNDED_LOSS_TOLERANCE));
     }
-    for (bf16, tolerance) in kinds {
-        let found = losses(sample, place, bf16)?;
-        let pairs = expected.iter().zip(&found);
-        let off = pairs.map(|(a, b)| (a - b).abs() / a).fold(0.0, f64::max);
-        if off > tolerance || found.len() != expected.len() || found.iter().any(|loss| !loss.is_finite()) {
-            return Ok(Some(format!(
-                "Its driver's results differ from the CPU's: the loss of a sample run is off by {:.1} %.",
-                off * 100.0
-            )));
+    for (bf16, tolerance) in precisions {
+        let actual = losses(sample, place, bf16)?;
+        let pairs = expected.iter().zip(&actual);
+        let error = pairs
+            .map(|(expected, actual)| (expected - actual).abs() / expected)
+            .fold(0.0, f64::max);
+        if error > tolerance || actual.len() != expected.len() || actual.iter().any(|loss| !loss.is_finite()) {
+            return Ok(Some(Mismatch::Losses {
+                percent: format!("{:.1}", error * 100.0),
+            }));
         }
     }
     Ok(None)
 }
 
-/// Loads a sample, all of it on one device.
+/// Loads a sample with all layers on one device.
 ///
 /// # Errors
 /// The device failed.
@@ -122,7 +128,7 @@ pub fn load(sample: &Sample, place: Place) -> Result<Arc<Model>, Box<dyn Error>>
         placement: Some(placement),
         ..LoadOptions::default()
     };
-    Ok(Arc::new(Model::load(&gguf, &options, &mut |_, _| {
+    Ok(Arc::new(Model::load(&gguf, &options, &mut |_| {
         ControlFlow::Continue(())
     })?))
 }
@@ -133,27 +139,27 @@ pub fn tokens(model: &Model, count: usize) -> Vec<u32> {
     (0..count).map(|_| random.token(model.config().vocab)).collect()
 }
 
-/// An adapter on every linear, about as large as the weights.
+/// An adapter on every linear layer, whose elements are about as large as the weights.
 fn adapter(sample: &Sample) -> Vec<LoraPart> {
     let shape = sample.shape();
-    let part = |(number, linear): (usize, &LinearName)| {
+    let part = |(index, linear): (usize, &LinearName)| {
         let (outputs, inputs) = shape.linear(*linear);
-        let (seed, rank) = (number as u64 * 10 + 1, RANKS[number % RANKS.len()]);
-        let drawn = |seed, count, inputs: usize| {
-            let spread = (3.0 / inputs as f32).sqrt();
-            noise(seed, count).into_iter().map(|x| spread * x).collect()
+        let (seed, rank) = (index as u64 * 10 + 1, RANKS[index % RANKS.len()]);
+        let random = |seed, count, inputs: usize| {
+            let bound = (3.0 / inputs as f32).sqrt();
+            noise(seed, count).into_iter().map(|x| bound * x).collect()
         };
         LoraPart {
-            layer: number / LinearName::ALL.len(),
+            layer: index / LinearName::ALL.len(),
             linear: *linear,
             rank,
-            a: drawn(seed, rank * inputs, inputs),
-            b: drawn(seed + 1, outputs * rank, rank),
+            a: random(seed, rank * inputs, inputs),
+            b: random(seed + 1, outputs * rank, rank),
             scale: 0.5,
         }
     };
-    let of_layers = (0..sample.layers).flat_map(|_| LinearName::ALL);
-    of_layers.enumerate().map(part).collect()
+    let linears = (0..sample.layers).flat_map(|_| LinearName::ALL);
+    linears.enumerate().map(part).collect()
 }
 
 /// Logits of all tokens, in passes of many sizes, with an adapter.
@@ -167,10 +173,10 @@ fn logits(
     let ids = tokens(&model, PASSES.iter().sum());
     let session = Session::with_cache(model, ids.len(), format)?;
     let mut session = session.with_precision(precision);
-    let (mut values, mut before) = (Vec::new(), 0);
+    let (mut values, mut position) = (Vec::new(), 0);
     for pass in PASSES {
-        values.extend(session.extend(&ids[before..before + pass])?);
-        before += pass;
+        values.extend(session.extend(&ids[position..position + pass])?);
+        position += pass;
     }
     Ok(Output {
         name: "the logits".to_owned(),
@@ -179,7 +185,7 @@ fn logits(
     })
 }
 
-/// Losses of a few steps of fine-tuning; those after the first depend on the gradients.
+/// Losses of three steps of fine-tuning. Those after the first depend on the gradients.
 fn losses(sample: &Sample, place: Place, bf16: bool) -> Result<Vec<f64>, Box<dyn Error>> {
     let model = load(sample, place)?;
     let ids = tokens(&model, 4 * 33);
@@ -231,17 +237,17 @@ mod tests {
         logits(sample, Place::Cpu, KvFormat::F16, MatmulPrecision::F32).expect("it runs")
     }
 
-    /// Another model has other logits, so the comparison can fail.
+    /// The comparison can fail.
     #[test]
-    fn every_weight_counts() {
+    fn logits_of_another_model_are_a_mismatch() {
         let expected = on_cpu(&MODELS[0].0);
-        assert_eq!(mismatch("itself", &expected, &expected, LOGITS_OFF), None);
+        assert_eq!(mismatch("itself", &expected, &expected, LOGITS_TOLERANCE), None);
         let other = Sample {
             formats: &FORMATS[1..],
             ..synthetic(Architecture::Llama, 2, 576, 768, 9, 3)
         };
         let actual = on_cpu(&other);
-        assert!(mismatch("another", &actual, &expected, ROUNDED_LOGITS_OFF).is_some());
+        assert!(mismatch("another", &actual, &expected, ROUNDED_LOGITS_TOLERANCE).is_some());
         assert!(on_cpu(&MODELS[2].0).values.iter().all(|logit| logit.is_finite()));
     }
 
@@ -252,18 +258,18 @@ mod tests {
             let gguf = sample.gguf().expect("a file");
             let config = Config::from_gguf(&gguf).expect("a model");
             let spec = describe(&gguf, &config).expect("it is described");
-            let of_layer = |layer: &LayerSpec| {
+            let layer_parts = |layer: &LayerSpec| {
                 let mut parts: Vec<String> = layer.norms.iter().map(|norm| format!("{norm:?}")).collect();
                 parts.push(format!("{:?}", layer.activation));
                 parts.push(format!("{:?}", layer.rope.pairing));
                 parts.push(format!("window: {}", layer.heads.window.is_some()));
                 parts
             };
-            spec.layers.iter().flat_map(of_layer).collect::<BTreeSet<_>>()
+            spec.layers.iter().flat_map(layer_parts).collect::<BTreeSet<_>>()
         };
         let covered: BTreeSet<_> = MODELS.iter().flat_map(|(sample, _)| parts(sample)).collect();
         for architecture in Architecture::ALL {
-            // As many layers as the longest pattern of windows.
+            // Six layers are the longest pattern of windows.
             let actual = parts(&synthetic(*architecture, 6, 64, 64, 2, 1));
             assert!(actual.is_subset(&covered), "{architecture}: {actual:?}");
         }
@@ -274,6 +280,6 @@ mod tests {
         let (sample, format) = &MODELS[0];
         let exact = logits(sample, Place::Cpu, *format, MatmulPrecision::F32).expect("it runs");
         let bf16 = logits(sample, Place::Cpu, *format, MatmulPrecision::Bf16).expect("it runs");
-        assert_eq!(mismatch("bf16", &bf16, &exact, ROUNDED_LOGITS_OFF), None);
+        assert_eq!(mismatch("bf16", &bf16, &exact, ROUNDED_LOGITS_TOLERANCE), None);
     }
 }

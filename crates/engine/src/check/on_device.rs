@@ -1,4 +1,4 @@
-//! Running cases on a Burn device, through the ops of the models.
+//! Runs cases on a Burn device, with the ops that models use.
 
 use super::case::{Case, EPS, Executor, LORA_SCALE, Leaf, LinearShape, Op, Output, Source, norm_weight};
 use burn::backend::Dispatch;
@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 /// RoPE base.
 const ROPE_BASE: f32 = 10_000.0;
-/// Seeds of tensors without a gradient: weights and biases, norms, and the output's gradient.
+/// Seeds of tensors that are not leaves: weights and biases, norms, and the output's gradient.
 const WEIGHT: u64 = 100;
 const NORM: u64 = 200;
 const PROBE: u64 = 300;
@@ -33,8 +33,8 @@ impl Executor for OnDevice {
             self.0.clone()
         };
         let leaves = case.leaves();
-        let tensors: Vec<Tensor<2>> = leaves.iter().map(|leaf| on(&device, leaf)).collect();
-        let stage = Stage {
+        let tensors: Vec<Tensor<2>> = leaves.iter().map(|leaf| leaf_tensor(&device, leaf)).collect();
+        let inputs = Inputs {
             case,
             device: &device,
             tensors: RefCell::new(tensors.iter().cloned().map(Some).collect()),
@@ -43,15 +43,15 @@ impl Executor for OnDevice {
         let leaf_tensors = if case.backward {
             tensors
         } else {
-            // Without another owner, the op may overwrite it.
+            // The op may overwrite inputs that have no other owner.
             drop(tensors);
             Vec::new()
         };
         let mut outputs = match &case.op {
-            Op::Argmax { .. } => return Ok(vec![stage.argmax()?]),
-            Op::Attend { heads, source, .. } if !case.backward => stage.passes(heads, source)?,
+            Op::Argmax { .. } => return Ok(vec![inputs.argmax()?]),
+            Op::Attend { heads, source, .. } if !case.backward => inputs.passes(heads, source)?,
             _ => {
-                let output = stage.forward()?;
+                let output = inputs.forward()?;
                 let mut outputs = vec![read("the output", output.clone())?];
                 if case.backward {
                     outputs.extend(gradients(case, &leaves, &leaf_tensors, output)?);
@@ -66,7 +66,7 @@ impl Executor for OnDevice {
     }
 }
 
-fn on(device: &Device, leaf: &Leaf) -> Tensor<2> {
+fn leaf_tensor(device: &Device, leaf: &Leaf) -> Tensor<2> {
     let tensor = Tensor::from_data(TensorData::new(leaf.values.clone(), [leaf.rows, leaf.cols]), device);
     if device.is_autodiff() {
         tensor.require_grad()
@@ -95,16 +95,16 @@ fn gradients(
     let [rows, cols] = output.dims();
     let probe = TensorData::new(probe(case, rows * cols), [rows, cols]);
     let probe = Tensor::<2>::from_data(probe, &output.device());
-    let mut found = (output * probe).sum().backward();
+    let mut gradients = (output * probe).sum().backward();
     let gradient = |(leaf, tensor): (&Leaf, &Tensor<2>)| {
-        let gradient = tensor.grad_remove(&mut found);
+        let gradient = tensor.grad_remove(&mut gradients);
         let gradient = gradient.ok_or_else(|| format!("{} got no gradient", leaf.name))?;
         read(&format!("the gradient of {}", leaf.name), gradient)
     };
     leaves.iter().zip(tensors).map(gradient).collect()
 }
 
-/// The gradient of a case's output.
+/// The gradient of a case's output, the start of the backward pass.
 pub fn probe(case: &Case, elements: usize) -> Vec<f32> {
     match case.op {
         Op::CrossEntropy(_) => vec![1.0; elements],
@@ -112,22 +112,22 @@ pub fn probe(case: &Case, elements: usize) -> Vec<f32> {
     }
 }
 
-/// Seed of the weight of the linear with this index.
-pub fn weight_seed(number: usize) -> u64 {
-    WEIGHT + 10 * number as u64
+/// Seed of the weight of the linear layer with this index.
+pub fn weight_seed(index: usize) -> u64 {
+    WEIGHT + 10 * index as u64
 }
 
 /// The weights of a norm of a case.
-pub fn norm_weights(width: usize, which: NormKind) -> Vec<f32> {
-    norm_weight(width, NORM + which as u64)
+pub fn norm_weights(width: usize, kind: NormKind) -> Vec<f32> {
+    norm_weight(width, NORM + kind as u64)
 }
 
 /// A norm of a case.
 #[derive(Debug, Clone, Copy)]
 pub enum NormKind {
-    /// Before the linears.
+    /// Before the linear layers.
     Before,
-    /// After the last.
+    /// After the last linear layer.
     After,
     /// Of each head of Q.
     Queries,
@@ -135,32 +135,32 @@ pub enum NormKind {
     Keys,
 }
 
-/// RoPE of a case, and its base.
+/// RoPE of a case, and its frequency base.
 pub fn rope(pairing: Pairing, dims: usize) -> (Rope, f64) {
     (Rope::new(pairing, dims, ROPE_BASE, 1.0, None), f64::from(ROPE_BASE))
 }
 
-/// A case with its tensors on a device.
-struct Stage<'a> {
+/// A case with its inputs on a device.
+struct Inputs<'a> {
     case: &'a Case,
     device: &'a Device,
-    /// Inputs and adapters, until they are taken.
+    /// The leaves: inputs and factors of adapters. `None` once an op has taken it.
     tensors: RefCell<Vec<Option<Tensor<2>>>>,
 }
 
-impl Stage<'_> {
-    /// Takes the input with this index.
-    fn take(&self, number: usize) -> Result<Tensor<2>, &'static str> {
-        let taken = self.tensors.borrow_mut().get_mut(number).and_then(Option::take);
-        taken.ok_or("an input was used twice")
+impl Inputs<'_> {
+    /// Takes the leaf with this index.
+    fn take(&self, index: usize) -> Result<Tensor<2>, &'static str> {
+        let tensor = self.tensors.borrow_mut().get_mut(index).and_then(Option::take);
+        tensor.ok_or("an input was used twice")
     }
 
-    /// The linears with their weights and adapters.
+    /// The linear layers with their weights and adapters.
     fn linears(&self) -> Result<Vec<Linear<Dispatch>>, Box<dyn Error>> {
         let shapes = self.case.op.linears();
-        let sides = 2 * shapes.iter().filter(|shape| shape.rank.is_some()).count();
-        let mut next = self.tensors.borrow().len() - sides;
-        let mut linear = |(number, shape): (usize, &LinearShape)| -> Result<Linear<Dispatch>, Box<dyn Error>> {
+        let factors = 2 * shapes.iter().filter(|shape| shape.rank.is_some()).count();
+        let mut next = self.tensors.borrow().len() - factors;
+        let mut linear = |(index, shape): (usize, &LinearShape)| -> Result<Linear<Dispatch>, Box<dyn Error>> {
             let adapter = match shape.rank {
                 None => Adapter::None,
                 Some(_) => {
@@ -174,12 +174,12 @@ impl Stage<'_> {
                     }
                 }
             };
-            let bias = match shape.bias(weight_seed(number)) {
+            let bias = match shape.bias(weight_seed(index)) {
                 None => Bias::None,
                 Some(bias) => Bias::Add(self.vector(bias).into_dispatch()),
             };
             Ok(Linear {
-                weight: self.blocks(&shape.blocks(weight_seed(number))?).into_dispatch(),
+                weight: self.blocks(&shape.blocks(weight_seed(index))?).into_dispatch(),
                 spec: MatrixSpec {
                     quant: shape.quant,
                     layout: Layout::Plain,
@@ -215,16 +215,16 @@ impl Stage<'_> {
         Tensor::from_data(TensorData::new(words, [length]), (self.device, DType::U32))
     }
 
-    fn norm(&self, width: usize, which: NormKind) -> Norm<Dispatch> {
+    fn norm(&self, width: usize, kind: NormKind) -> Norm<Dispatch> {
         Norm {
-            weight: self.vector(norm_weights(width, which)).into_dispatch(),
+            weight: self.vector(norm_weights(width, kind)).into_dispatch(),
             eps: EPS,
         }
     }
 
-    fn optional_norm(&self, present: bool, width: usize, which: NormKind) -> OptionalNorm<Dispatch> {
-        if present {
-            OptionalNorm::Norm(self.norm(width, which).weight, EPS)
+    fn optional_norm(&self, has_norm: bool, width: usize, kind: NormKind) -> OptionalNorm<Dispatch> {
+        if has_norm {
+            OptionalNorm::Norm(self.norm(width, kind).weight, EPS)
         } else {
             OptionalNorm::None
         }
@@ -234,7 +234,7 @@ impl Stage<'_> {
         let precision = self.case.precision;
         Ok(match &self.case.op {
             Op::NormLinears(shapes) => {
-                let linears = side_by_side(self.linears()?)?;
+                let linears = parallel_linears(self.linears()?)?;
                 let norm = self.norm(shapes[0].cols, NormKind::Before);
                 norm_linears(self.take(0)?, &norm, &linears, precision)
             }
@@ -271,7 +271,7 @@ impl Stage<'_> {
             .linears()?
             .try_into()
             .map_err(|_| "a feed-forward has three linears")?;
-        let [gate, up, last] = linears;
+        let [gate, up, down_linear] = linears;
         let gated = Gated {
             norm: self.norm(gate.spec.cols, NormKind::Before),
             gate,
@@ -279,7 +279,13 @@ impl Stage<'_> {
             activation,
         };
         let norm = self.optional_norm(norm, down.rows, NormKind::After);
-        Ok(feed_forward(self.take(0)?, &gated, &last, &norm, self.case.precision))
+        Ok(feed_forward(
+            self.take(0)?,
+            &gated,
+            &down_linear,
+            &norm,
+            self.case.precision,
+        ))
     }
 
     fn attend(&self, heads: &Heads, qkv: Tensor<2>, batch: Batch) -> Result<Tensor<2>, Box<dyn Error>> {
@@ -290,7 +296,7 @@ impl Stage<'_> {
             heads: *heads,
             rope: rope(pairing, heads.head_dim).0.into(),
         });
-        let norm = |which| self.optional_norm(norms, heads.head_dim, which);
+        let norm = |kind| self.optional_norm(norms, heads.head_dim, kind);
         Ok(attend(
             qkv,
             &norm(NormKind::Queries),
@@ -301,7 +307,7 @@ impl Stage<'_> {
         ))
     }
 
-    /// Attention pass by pass, filling a KV cache.
+    /// Computes attention pass by pass over a KV cache that each pass extends.
     fn passes(&self, heads: &Heads, source: &Source) -> Result<Vec<Output>, Box<dyn Error>> {
         let Source::Cache {
             format,
@@ -314,42 +320,42 @@ impl Stage<'_> {
         let (qkv, context) = (self.take(0)?, self.case.tokens);
         let mut sequence = sequence(heads, *format, context, *scattered)?;
         let mut outputs = Vec::new();
-        let mut before = 0;
+        let mut start = 0;
         for &tokens in passes {
-            let after = before + tokens;
+            let end = start + tokens;
             sequence.append(&vec![0; tokens])?;
             let batch = Batch::of_sequences(&[(&sequence, tokens)])?;
-            let part = qkv.clone().slice_dim(0, before..after);
+            let part = qkv.clone().slice_dim(0, start..end);
             let output = self.attend(heads, part, batch)?;
-            outputs.push(read(&format!("the output of {tokens} tokens after {before}"), output)?);
-            before = after;
+            outputs.push(read(&format!("the output of {tokens} tokens after {start}"), output)?);
+            start = end;
         }
         Ok(outputs)
     }
 
     fn argmax(&self) -> Result<Output, Box<dyn Error>> {
-        let chosen = argmax(self.take(0)?);
-        let data = chosen.try_into_data().map_err(|error| format!("{error:?}"))?;
-        let chosen = data.try_into_vec::<u32>().map_err(|error| format!("{error:?}"))?;
+        let columns = argmax(self.take(0)?);
+        let data = columns.try_into_data().map_err(|error| format!("{error:?}"))?;
+        let columns = data.try_into_vec::<u32>().map_err(|error| format!("{error:?}"))?;
         Ok(Output {
             name: "the column of each row".to_owned(),
             cols: 1,
-            values: chosen.into_iter().map(|column| column as f32).collect(),
+            values: columns.into_iter().map(|column| column as f32).collect(),
         })
     }
 }
 
-fn side_by_side(linears: Vec<Linear<Dispatch>>) -> Result<Linears<Dispatch>, &'static str> {
+fn parallel_linears(linears: Vec<Linear<Dispatch>>) -> Result<Linears<Dispatch>, &'static str> {
     let mut linears = linears.into_iter();
     Ok(match (linears.next(), linears.next(), linears.next()) {
-        (Some(one), None, None) => Linears::One(one),
-        (Some(one), Some(two), None) => Linears::Two(one, two),
-        (Some(one), Some(two), Some(three)) => Linears::Three(one, two, three),
+        (Some(first), None, None) => Linears::One(first),
+        (Some(first), Some(second), None) => Linears::Two(first, second),
+        (Some(first), Some(second), Some(third)) => Linears::Three(first, second, third),
         _ => return Err("no linears"),
     })
 }
 
-/// An empty sequence in a cache of one layer. Its pages will not be in order if `scattered`.
+/// An empty sequence in a cache of one layer. With `scattered`, its pages will not be in order.
 fn sequence(heads: &Heads, format: KvFormat, context: usize, scattered: bool) -> Result<Sequence, Box<dyn Error>> {
     let group = LayerGroup {
         layers: vec![0],
@@ -366,7 +372,7 @@ fn sequence(heads: &Heads, format: KvFormat, context: usize, scattered: bool) ->
     };
     let cache = Cache::new(&[group], format, size);
     if scattered {
-        // The page released last is taken first.
+        // A sequence takes the page that was released last.
         let mut others = [Sequence::new(&cache), Sequence::new(&cache)];
         others.iter_mut().try_for_each(|other| other.append(&[0]))?;
     }

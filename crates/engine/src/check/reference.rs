@@ -1,6 +1,6 @@
-//! The formulas of the cases in f64, as the reference of gradients.
+//! The formulas of the cases in f64, the reference for gradients.
 
-use super::case::{Case, EPS, LORA_SCALE, Op, Source};
+use super::case::{Case, EPS, LORA_SCALE, LinearShape, Op, Source};
 use super::on_device::{NormKind, norm_weights, rope, weight_seed};
 use hearth_kernels::attention::Heads;
 use hearth_kernels::reference::{self, Linear, Lora, QkNormRope, wide};
@@ -8,7 +8,7 @@ use hearth_kernels::rope::Pairing;
 use hearth_llm::Batch;
 use std::error::Error;
 
-/// A case with its weights expanded.
+/// A case with its weights dequantized to f64.
 pub struct Formula<'a> {
     case: &'a Case,
     linears: Vec<Linear>,
@@ -20,9 +20,9 @@ impl<'a> Formula<'a> {
     /// # Errors
     /// A weight's rows are not whole blocks.
     pub fn from_case(case: &'a Case) -> Result<Self, Box<dyn Error>> {
-        let linear = |(number, shape): (usize, super::case::LinearShape)| -> Result<Linear, Box<dyn Error>> {
+        let linear = |(index, shape): (usize, LinearShape)| -> Result<Linear, Box<dyn Error>> {
             Ok(Linear {
-                weight: wide(&shape.values(weight_seed(number))?),
+                weight: wide(&shape.values(weight_seed(index))?),
                 rows: shape.rows,
                 cols: shape.cols,
                 scale: f64::from(shape.scale()),
@@ -32,7 +32,7 @@ impl<'a> Formula<'a> {
                     scale: f64::from(LORA_SCALE),
                     mask: None,
                 }),
-                bias: shape.bias(weight_seed(number)).as_deref().map(wide),
+                bias: shape.bias(weight_seed(index)).as_deref().map(wide),
             })
         };
         let linears = case.op.linears().into_iter().enumerate().map(linear);
@@ -42,15 +42,15 @@ impl<'a> Formula<'a> {
         })
     }
 
-    /// The output, from the values of the case's leaves.
+    /// Computes the output from the values of the case's leaves.
     pub fn output(&self, leaves: &[Vec<f64>]) -> Vec<f64> {
         let linears = self.with_adapters(leaves);
         match &self.case.op {
             Op::NormLinears(shapes) => {
                 let x = normed(&leaves[0], shapes[0].cols, NormKind::Before);
-                let each: Vec<Vec<f64>> = linears.iter().map(|linear| linear.over(&x)).collect();
+                let outputs: Vec<Vec<f64>> = linears.iter().map(|linear| linear.over(&x)).collect();
                 let row = |token: usize| {
-                    let parts = each.iter().zip(&linears);
+                    let parts = outputs.iter().zip(&linears);
                     parts.flat_map(move |(y, linear)| y[token * linear.rows..][..linear.rows].iter().copied())
                 };
                 (0..self.case.tokens).flat_map(row).collect()
@@ -84,13 +84,13 @@ impl<'a> Formula<'a> {
         }
     }
 
-    /// The linears with their adapters, which are the last leaves.
+    /// The linear layers with their adapters, whose factors are the last leaves.
     fn with_adapters(&self, leaves: &[Vec<f64>]) -> Vec<Linear> {
         let mut linears = self.linears.clone();
         let adapters: Vec<&mut Lora> = linears.iter_mut().filter_map(|linear| linear.lora.as_mut()).collect();
-        let sides = leaves[leaves.len() - 2 * adapters.len()..].chunks_exact(2);
-        for (lora, sides) in adapters.into_iter().zip(sides) {
-            (lora.a, lora.b) = (sides[0].clone(), sides[1].clone());
+        let factors = leaves[leaves.len() - 2 * adapters.len()..].chunks_exact(2);
+        for (lora, factors) in adapters.into_iter().zip(factors) {
+            (lora.a, lora.b) = (factors[0].clone(), factors[1].clone());
         }
         linears
     }
@@ -102,7 +102,7 @@ fn attend(qkv: &[f64], heads: &Heads, pairing: Pairing, norms: bool, source: &So
         Source::Cache { passes, .. } => vec![passes.iter().sum()],
     };
     let batch = Batch::of_lengths(&lengths);
-    let norm = |which| norms.then(|| wide(&norm_weights(heads.head_dim, which)));
+    let norm = |kind| norms.then(|| wide(&norm_weights(heads.head_dim, kind)));
     let args = QkNormRope {
         norms: [norm(NormKind::Queries), norm(NormKind::Keys)],
         eps: f64::from(EPS),
@@ -114,8 +114,8 @@ fn attend(qkv: &[f64], heads: &Heads, pairing: Pairing, norms: bool, source: &So
     reference::attend(&prepared, heads, batch.starts())
 }
 
-fn normed(x: &[f64], width: usize, which: NormKind) -> Vec<f64> {
-    reference::rms_norm(x, &wide(&norm_weights(width, which)), f64::from(EPS))
+fn normed(x: &[f64], width: usize, kind: NormKind) -> Vec<f64> {
+    reference::rms_norm(x, &wide(&norm_weights(width, kind)), f64::from(EPS))
 }
 
 fn optionally_normed(y: Vec<f64>, norm: bool, width: usize) -> Vec<f64> {

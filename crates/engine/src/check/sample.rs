@@ -6,11 +6,12 @@ use hearth_formats::gguf::{Gguf, GgufError, GgufWriter, Metadata, TensorHeader, 
 use hearth_kernels::Quant;
 use hearth_llm::arch;
 
-/// Random rows of a matrix, repeated for the others. A prime, so that no tile size divides it.
+/// Distinct random rows of a matrix; later rows repeat them. A prime, so that no tile size divides
+/// it.
 const RANDOM_ROWS: usize = 61;
 
-/// Sizes of a model. Widths are multiples of 32; if a row is not whole blocks of a format, another
-/// one replaces it.
+/// Sizes and formats of a model. Widths are multiples of 32. If a row is not whole blocks of a
+/// format, another format replaces it.
 pub struct Sample {
     pub architecture: Architecture,
     pub layers: usize,
@@ -24,7 +25,7 @@ pub struct Sample {
 }
 
 impl Sample {
-    /// A Llama model whose speed is measured.
+    /// A Llama model for benchmarks.
     pub fn llama(layers: usize, width: usize, formats: &'static [Quant]) -> Self {
         Self {
             architecture: Architecture::Llama,
@@ -38,7 +39,7 @@ impl Sample {
         }
     }
 
-    /// The file in memory, the same on every machine.
+    /// The model's file in memory, the same on every machine.
     ///
     /// # Errors
     /// The sizes are invalid.
@@ -53,7 +54,7 @@ impl Sample {
         Gguf::from_bytes(writer.finish()?)
     }
 
-    /// Its sizes.
+    /// The sizes that adapters depend on.
     pub fn shape(&self) -> BaseShape {
         BaseShape {
             architecture: self.architecture.to_string(),
@@ -78,7 +79,7 @@ impl Sample {
             ("attention.head_count", self.heads),
             ("attention.head_count_kv", self.kv_heads),
         ];
-        // Only Gemma has one.
+        // Only Gemma has a sliding window.
         let window = (self.architecture == Architecture::Gemma3).then_some(("attention.sliding_window", 270));
         for (key, value) in numbers.into_iter().chain(window) {
             metadata.insert(format!("{}.{key}", self.architecture), Value::U32(value as u32));
@@ -148,20 +149,20 @@ impl RandomTensor {
     }
 
     fn bytes(&self, random: &mut Random) -> Vec<u8> {
-        let row = self.quant.row_bytes(self.cols).unwrap_or(0);
+        let row_bytes = self.quant.row_bytes(self.cols).unwrap_or(0);
         let rows = self.rows.unwrap_or(1);
-        let mut bytes = vec![0; row * rows.min(RANDOM_ROWS)];
+        let mut bytes = vec![0; row_bytes * rows.min(RANDOM_ROWS)];
         // Outputs are about as large as inputs.
-        let (about, spread) = match self.rows {
+        let (mean, bound) = match self.rows {
             Some(_) => (0.0, (3.0 / self.cols as f32).sqrt()),
             None => (1.0, 0.25),
         };
-        for row in bytes.chunks_exact_mut(row.max(1)) {
-            let floats: Vec<f32> = (0..self.cols).map(|_| about + spread * random.next()).collect();
+        for row in bytes.chunks_exact_mut(row_bytes.max(1)) {
+            let floats: Vec<f32> = (0..self.cols).map(|_| mean + bound * random.next()).collect();
             // Values of this size can be stored in every format.
             let _ = self.quant.quantize_row(&floats, row);
         }
-        bytes.iter().copied().cycle().take(row * rows).collect()
+        bytes.iter().copied().cycle().take(row_bytes * rows).collect()
     }
 }
 

@@ -8,17 +8,18 @@ use std::error::Error;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Width of the models that show overheads: their weights take no time.
+/// Width of the models that measure overheads. The time of their weights is negligible.
 const WIDTH: usize = 64;
 /// Layers of the two models whose difference is the overhead of a layer.
 const LAYERS: [usize; 2] = [2, 18];
-/// Minimum and maximum number of steps; the median is reported.
+/// Minimum and maximum number of steps, of which the median is reported.
 const MIN_STEPS: usize = 7;
 const MAX_STEPS: usize = 200;
+/// Time after which no further step is measured.
 const MEASURE_TIME: Duration = Duration::from_millis(250);
-/// Minimum share of a step that is attributed to its weights: the difference of two nearly equal
-/// times is noise.
-const MIN_WEIGHTS_SHARE: f64 = 0.25;
+/// Minimum fraction of a step that is attributed to its weights. The difference of two nearly equal
+/// times would be noise.
+const MIN_WEIGHTS_FRACTION: f64 = 0.25;
 
 /// Seconds of a decode step that do not depend on the weights.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -31,7 +32,7 @@ pub(super) struct Overheads {
 }
 
 impl Overheads {
-    /// Measures them on two narrow models.
+    /// Measures the overheads with two narrow models.
     ///
     /// # Errors
     /// A model could not be run.
@@ -40,7 +41,7 @@ impl Overheads {
         Ok(Self::from_times(seconds(LAYERS[0])?, seconds(LAYERS[1])?))
     }
 
-    /// From the steps of the models with few and with many layers.
+    /// Computes the overheads from the step times of the models with few and with many layers.
     fn from_times(few: f64, many: f64) -> Self {
         let layer = ((many - few) / (LAYERS[1] - LAYERS[0]) as f64).max(0.0);
         Self {
@@ -49,10 +50,10 @@ impl Overheads {
         }
     }
 
-    /// The part of a step of this duration that its weights take.
+    /// Seconds that the weights take in a step of this duration.
     pub fn weights_seconds(&self, step: f64, layers: usize) -> f64 {
         let overhead = self.step + layers as f64 * self.layer;
-        (step - overhead).max(MIN_WEIGHTS_SHARE * step).max(1e-9)
+        (step - overhead).max(MIN_WEIGHTS_FRACTION * step).max(1e-9)
     }
 }
 
@@ -63,18 +64,18 @@ impl Overheads {
 pub(super) fn step_seconds(model: Arc<Model>) -> Result<f64, Box<dyn Error>> {
     let ids = tokens(&model, MAX_STEPS);
     let mut session = Session::new(model, 2 * MAX_STEPS)?;
-    // The first steps fault pages in, and compile kernels.
+    // The first steps fault pages in and compile kernels.
     for id in &ids[..3] {
         session.push_greedy(*id)?;
     }
-    let (began, mut seconds) = (Instant::now(), Vec::new());
+    let (start, mut seconds) = (Instant::now(), Vec::new());
     for id in &ids[3..] {
-        if seconds.len() >= MIN_STEPS && began.elapsed() >= MEASURE_TIME {
+        if seconds.len() >= MIN_STEPS && start.elapsed() >= MEASURE_TIME {
             break;
         }
-        let step = Instant::now();
+        let step_start = Instant::now();
         session.push_greedy(*id)?;
-        seconds.push(step.elapsed().as_secs_f64());
+        seconds.push(step_start.elapsed().as_secs_f64());
     }
     seconds.sort_by(f64::total_cmp);
     Ok(seconds[seconds.len() / 2])

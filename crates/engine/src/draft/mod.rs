@@ -1,45 +1,47 @@
-//! The draft of a loaded model: what a request names, read, checked and placed.
+//! The draft of a loaded model: reads, checks and places the draft that a request chooses.
 
 mod vocabulary;
 
+use crate::numbers::saturating_u32;
 use crate::packed;
-use crate::plan::{self, ModelBytes, Planned, draft_place};
-use crate::problem::{from_gguf, from_load, from_tokenizer, internal, panic_text, problem};
+use crate::plan::{self, ModelBytes, ModelPlan, draft_place};
+use crate::problem::{from_gguf, from_load, from_tokenizer, internal, panic_text, path_text, problem};
 use crate::scheduler::Drafting;
 use hearth_formats::gguf::Gguf;
 use hearth_formats::tokenizer::Tokenizer;
 use hearth_kernels::attention::KvFormat;
 use hearth_llm::draft::{ModelDrafter, NgramDrafter, SelfSpeculativeDrafter, TokenMap};
 use hearth_llm::{Config, LoadOptions, Model, Place, Placement};
-use hearth_protocol::{DraftChoice, DraftKind, LoadRequest, Problem, ProblemCode};
+use hearth_protocol::{DraftChoice, DraftKind, LoadReason, LoadRequest, Problem, ProblemCode};
 use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
 
-/// By default a model drafts with its number of layers divided by this.
-const OWN_LAYERS_DIVISOR: usize = 3;
+/// By default, a draft by the first layers uses the model's number of layers divided by this.
+const FIRST_LAYERS_DIVISOR: usize = 3;
 
-/// The file of a draft model, with what was read of it.
+/// The file of a draft model, with its sizes and vocabulary.
 pub(crate) struct DraftFile {
     gguf: Gguf,
     pub bytes: ModelBytes,
     layers: usize,
+    /// `None` means that draft and target have the same tokens.
     map: Option<TokenMap>,
 }
 
-/// The bytes of a target with the draft that shares its cells, if that was chosen.
+/// The bytes of a target, whose KV cache is larger if it drafts with its first layers.
 pub(crate) fn target_bytes(bytes: ModelBytes, choice: &DraftChoice) -> ModelBytes {
     match choice {
-        DraftChoice::Own { .. } => bytes.with_own_draft(),
+        DraftChoice::FirstLayers { .. } => bytes.with_first_layers_draft(),
         _ => bytes,
     }
 }
 
-/// The bytes of a draft model, if one was chosen.
+/// The bytes of the chosen draft model. `None` if no model was chosen.
 ///
 /// # Errors
-/// Its file cannot be read or is unsupported.
+/// The file cannot be read or is unsupported.
 pub(crate) fn model_bytes(choice: &DraftChoice) -> Result<Option<ModelBytes>, Problem> {
     let Some(path) = choice.path() else { return Ok(None) };
     let gguf = Gguf::open(path).map_err(from_gguf)?;
@@ -53,29 +55,26 @@ impl DraftFile {
     /// vocabulary. `None` if no model was chosen.
     ///
     /// # Errors
-    /// It cannot be read, is unsupported, or its vocabulary has too little in common with the
+    /// The file cannot be read or is unsupported, or its vocabulary has too few tokens of the
     /// target's.
     pub fn open(choice: &DraftChoice, target: &Tokenizer) -> Result<Option<Self>, Problem> {
         let Some(path) = choice.path() else { return Ok(None) };
-        let named = |problem: Problem| refused(path, &problem.message);
-        let gguf = Gguf::open(path).map_err(from_gguf).map_err(named)?;
-        let config = Config::from_gguf(&gguf).map_err(from_load).map_err(named)?;
-        let tokenizer = Tokenizer::from_gguf(&gguf).map_err(from_tokenizer).map_err(named)?;
+        let with_path = |cause: Problem| unusable(path, cause);
+        let gguf = Gguf::open(path).map_err(from_gguf).map_err(with_path)?;
+        let config = Config::from_gguf(&gguf).map_err(from_load).map_err(with_path)?;
+        let tokenizer = Tokenizer::from_gguf(&gguf).map_err(from_tokenizer).map_err(with_path)?;
         if config.vocab < tokenizer.vocab_size() {
-            return Err(refused(
-                path,
-                "it has fewer embeddings than tokens, so the file is corrupt.",
-            ));
+            let path = path_text(path);
+            return Err(problem(ProblemCode::DraftInvalid, LoadReason::DraftCorrupt { path }));
         }
         let map = vocabulary::map(target, &tokenizer).map_err(|shared| {
-            let percent = (shared * 100.0) as u32;
-            let why = format!("only {percent} % of the model's tokens are in its vocabulary");
-            refused(path, &format!("{why}. Choose a smaller model of the same family."))
+            let (path, percent) = (path_text(path), (shared * 100.0) as u32);
+            problem(ProblemCode::DraftInvalid, LoadReason::DraftVocabulary { path, percent })
         })?;
         Ok(Some(Self {
             bytes: ModelBytes::from_header(&gguf, &config)
                 .map_err(from_load)
-                .map_err(named)?
+                .map_err(with_path)?
                 .as_draft(),
             layers: config.layers(),
             gguf,
@@ -83,7 +82,7 @@ impl DraftFile {
         }))
     }
 
-    /// Loads it beside its target.
+    /// Loads the draft model on the device that its target's placement determines.
     fn load(self, target: &Model, context: usize, format: KvFormat, cost: f64) -> Result<ModelDrafter, Problem> {
         let placement = match draft_place(target.placement()) {
             Place::Cpu => Placement::cpu(self.layers),
@@ -94,13 +93,13 @@ impl DraftFile {
             packed_in: packed::folder(),
             ..LoadOptions::default()
         };
-        let model = Model::load(&self.gguf, &options, &mut |_, _| ControlFlow::Continue(()));
+        let model = Model::load(&self.gguf, &options, &mut |_| ControlFlow::Continue(()));
         let model = Arc::new(model.map_err(from_load)?);
         Ok(ModelDrafter::new(model, format, context, self.map, cost))
     }
 }
 
-/// Prepares the chosen draft of a loaded target. `None` means plain decoding.
+/// Prepares the chosen draft of a loaded target. Returns `None` for plain decoding.
 ///
 /// # Errors
 /// The draft cannot be loaded, or the target has too few layers for it.
@@ -109,33 +108,33 @@ pub(crate) fn prepare(
     file: Option<DraftFile>,
     target: &Model,
     bytes: &ModelBytes,
-    planned: &Planned,
+    model_plan: &ModelPlan,
 ) -> Result<Option<Drafting>, Problem> {
-    let all = bytes.per_token();
+    let target_bytes = bytes.per_token();
     let tokens = request.draft_tokens.map(|tokens| tokens as usize);
     Ok(match (&request.draft, file) {
         (DraftChoice::None, _) => None,
-        (DraftChoice::Own { layers }, _) => {
-            let count = target.config().n_layers;
-            let layers = layers.map_or((count / OWN_LAYERS_DIVISOR).max(1), |layers| layers as usize);
-            let cost = bytes.per_token_of(layers) as f64 / all.max(1) as f64;
+        (DraftChoice::FirstLayers { layers }, _) => {
+            let total = target.config().n_layers;
+            let layers = layers.map_or((total / FIRST_LAYERS_DIVISOR).max(1), |layers| layers as usize);
+            let cost = bytes.per_token_of(layers) as f64 / target_bytes.max(1) as f64;
             let drafter = SelfSpeculativeDrafter::new(target, layers, cost).map_err(|_| {
-                let message = format!(
-                    "The first {layers} layers cannot draft for a model of {count} layers. Choose from 1 to {}, or \
-                     another draft.",
-                    count.saturating_sub(1)
-                );
-                problem(ProblemCode::DraftInvalid, message)
+                let reason = LoadReason::DraftLayers {
+                    layers: saturating_u32(layers),
+                    total: saturating_u32(total),
+                    most: saturating_u32(total.saturating_sub(1)),
+                };
+                problem(ProblemCode::DraftInvalid, reason)
             })?;
-            Some(Drafting::new(DraftKind::Own, Box::new(drafter), tokens))
+            Some(Drafting::new(DraftKind::FirstLayers, Box::new(drafter), tokens))
         }
         (DraftChoice::Model { path }, Some(file)) => {
-            let cost = file.bytes.per_token() as f64 / all.max(1) as f64;
-            let (context, format) = (planned.plan.context as usize, plan::format(planned.plan.kv));
-            // A driver may panic for lack of memory.
-            let loaded = catch_unwind(AssertUnwindSafe(|| file.load(target, context, format, cost)));
-            let drafter = loaded.unwrap_or_else(|payload| Err(internal(panic_text(&*payload))));
-            let drafter = drafter.map_err(|problem| refused(path, &problem.message))?;
+            let cost = file.bytes.per_token() as f64 / target_bytes.max(1) as f64;
+            let (context, format) = (model_plan.plan.context as usize, plan::format(model_plan.plan.kv));
+            // A driver may panic if memory is exhausted.
+            let result = catch_unwind(AssertUnwindSafe(|| file.load(target, context, format, cost)));
+            let drafter = result.unwrap_or_else(|payload| Err(internal(panic_text(&*payload))));
+            let drafter = drafter.map_err(|cause| unusable(path, cause))?;
             Some(Drafting::new(DraftKind::Model, Box::new(drafter), tokens))
         }
         (DraftChoice::Auto | DraftChoice::Ngram | DraftChoice::Model { .. }, _) => {
@@ -144,8 +143,8 @@ pub(crate) fn prepare(
     })
 }
 
-fn refused(path: &Path, why: &str) -> Problem {
-    let path = path.display();
-    let message = format!("{path} cannot draft for this model: {why}");
-    problem(ProblemCode::DraftInvalid, message)
+/// The problem of a draft model that cannot be read or loaded.
+fn unusable(path: &Path, cause: Problem) -> Problem {
+    let (path, cause) = (path_text(path), Box::new(cause));
+    problem(ProblemCode::DraftInvalid, LoadReason::DraftUnusable { path, cause })
 }

@@ -1,72 +1,82 @@
-//! The vocabulary of a draft model beside its target's.
+//! Maps the tokens of a target to the tokens of its draft model.
 
 use hearth_formats::tokenizer::{Special, Tokenizer};
 use hearth_llm::draft::TokenMap;
 use std::collections::HashMap;
 
-/// The least share of the target's tokens that the draft must have: with fewer, most drafts end at
-/// their first tokens.
+/// Minimum fraction of the target's tokens that the draft must have. With fewer, most drafts end
+/// after few tokens.
 const MIN_SHARED: f64 = 0.5;
 
-/// Most bytes of a token that is spelled: longer ones are rare, and a file may have huge ones.
+/// Maximum bytes of a token that is spelled with other tokens. Longer tokens are rare, and a file
+/// may have huge ones.
 const MAX_SPELLED: usize = 64;
 
-/// A map between the tokens of a target and a draft; `None` if both have the same.
+/// Maps the tokens of a target to the tokens of a draft, and back. `None` if both have the same
+/// tokens.
 ///
 /// # Errors
-/// The share of the target's tokens that the draft has, if it is too small.
+/// The draft has too few of the target's tokens. The error is their fraction.
 pub(super) fn map(target: &Tokenizer, draft: &Tokenizer) -> Result<Option<TokenMap>, f64> {
     if is_same(target, draft) {
         return Ok(None);
     }
-    let texts = |of: &Tokenizer| (0..of.vocab_size() as u32).filter(|id| !of.is_special(*id)).count();
-    let ids: HashMap<Key, u32> = keys(draft).collect();
+    let draft_ids: HashMap<Key, u32> = keys(draft).collect();
+    let draft_id = |id: u32| Key::new(target, id).and_then(|key| draft_ids.get(&key).copied());
     let mut to_target = vec![None; draft.vocab_size()];
-    let same = |id: u32| key(target, id).and_then(|key| ids.get(&key).copied());
-    let all = 0..target.vocab_size() as u32;
+    let target_ids = 0..target.vocab_size() as u32;
+    let text_tokens = target_ids.clone().filter(|id| !target.is_special(*id)).count();
     let mut shared = 0;
-    for id in all.clone() {
-        if let Some(same) = same(id) {
-            to_target[same as usize] = Some(id);
+    for id in target_ids.clone() {
+        if let Some(draft_id) = draft_id(id) {
+            to_target[draft_id as usize] = Some(id);
             shared += usize::from(!target.is_special(id));
         }
     }
-    let share = shared as f64 / texts(target).max(1) as f64;
-    if share < MIN_SHARED {
-        return Err(share);
+    let fraction = shared as f64 / text_tokens.max(1) as f64;
+    if fraction < MIN_SHARED {
+        return Err(fraction);
     }
-    let to_draft = all.map(|id| match same(id) {
-        Some(same) => Box::from([same]),
+    let to_draft = target_ids.map(|id| match draft_id(id) {
+        Some(draft_id) => Box::from([draft_id]),
         None => spell(target, id, draft),
     });
     Ok(Some(TokenMap::new(to_draft.collect(), to_target)))
 }
 
-/// A token's text; of a special token its name.
-type Key<'a> = (bool, &'a [u8]);
+/// Identity of a token across vocabularies.
+#[derive(PartialEq, Eq, Hash)]
+enum Key<'a> {
+    /// The name of a special token.
+    Special(&'a str),
+    /// The bytes of another token.
+    Text(&'a [u8]),
+}
 
-fn key(tokenizer: &Tokenizer, id: u32) -> Option<Key<'_>> {
-    if tokenizer.is_special(id) {
-        tokenizer.token_text(id).map(|text| (true, text.as_bytes()))
-    } else {
-        tokenizer.token_bytes(id).map(|bytes| (false, bytes))
+impl<'a> Key<'a> {
+    fn new(tokenizer: &'a Tokenizer, id: u32) -> Option<Self> {
+        if tokenizer.is_special(id) {
+            tokenizer.token_text(id).map(Self::Special)
+        } else {
+            tokenizer.token_bytes(id).map(Self::Text)
+        }
     }
 }
 
 fn keys(tokenizer: &Tokenizer) -> impl Iterator<Item = (Key<'_>, u32)> {
-    // The first of several with one text wins.
-    let all = (0..tokenizer.vocab_size() as u32).rev();
-    all.filter_map(|id| Some((key(tokenizer, id)?, id)))
+    // In reverse, so that the first of several tokens with one key remains in the map.
+    let ids = (0..tokenizer.vocab_size() as u32).rev();
+    ids.filter_map(|id| Some((Key::new(tokenizer, id)?, id)))
 }
 
 /// Whether both have the same tokens.
 fn is_same(target: &Tokenizer, draft: &Tokenizer) -> bool {
     target.vocab_size() == draft.vocab_size()
-        && (0..target.vocab_size() as u32).all(|id| key(target, id) == key(draft, id))
+        && (0..target.vocab_size() as u32).all(|id| Key::new(target, id) == Key::new(draft, id))
 }
 
-/// The draft's tokens for the text of a token that it does not have; none if it is no text, or too
-/// long.
+/// Encodes a token that the draft does not have with the draft's tokens. Empty if the token is no
+/// text or too long.
 fn spell(target: &Tokenizer, id: u32, draft: &Tokenizer) -> Box<[u32]> {
     let bytes = if target.is_special(id) {
         None
@@ -136,9 +146,9 @@ mod tests {
                     // SentencePiece spells a text with a space before it.
                     let is_text = spelled == text || spelled.strip_prefix(b" ") == Some(text);
                     assert!(tokens.is_empty() || is_text, "{text:?} became {spelled:?}");
-                    if let ([only], true) = (tokens, spelled == text) {
-                        let back = map.target_token(*only);
-                        assert_eq!(back.and_then(|back| target.token_bytes(back)), Some(text));
+                    if let ([draft_id], true) = (tokens, spelled == text) {
+                        let target_id = map.target_token(*draft_id);
+                        assert_eq!(target_id.and_then(|id| target.token_bytes(id)), Some(text));
                     }
                 }
             }

@@ -1,21 +1,20 @@
-//! Choosing the build of Hearth for a GPU: all that can use it are checked once, and the fastest
-//! that matches the CPU's results is preferred.
+//! Choice of the build of Hearth for a GPU. Each build that can use the GPU is checked once, and
+//! the fastest build that matches the CPU's results is preferred.
 
 use super::builds;
 use super::gpu::{Gpu, Kind};
 use super::records::{Subject, store};
 use super::{CPU, cpu, gpus, instructions, merge, needs_drivers, probe, this_program};
-use crate::problem::problem;
 use hearth_llm::Place;
-use hearth_protocol::{BackendOption, DeviceCheck, DeviceInfo, Problem, ProblemCode, device_names};
+use hearth_protocol::{BackendOption, DeviceCheck, DeviceInfo, LoadReason, Problem, ProblemCode, Stage, device_names};
 use std::path::PathBuf;
 
 /// Adds the recorded checks to each GPU, and sorts its builds.
 pub fn rank(gpus: &mut [Gpu]) {
     for gpu in gpus {
-        for at in 0..gpu.backends.len() {
-            let subject = gpu.subject(&gpu.backends[at].build);
-            gpu.backends[at].check = store().check(&subject);
+        for index in 0..gpu.backends.len() {
+            let subject = gpu.subject(&gpu.backends[index].build);
+            gpu.backends[index].check = store().check(&subject);
         }
         merge::rank(gpu, builds::own());
     }
@@ -31,7 +30,7 @@ pub fn cpu_backend() -> BackendOption {
     }
 }
 
-/// The subject of the CPU's check; the same in all builds.
+/// The subject of the CPU's check, the same in all builds.
 pub(super) fn cpu_subject() -> Subject {
     Subject {
         identity: CPU.to_owned(),
@@ -43,8 +42,8 @@ pub(super) fn cpu_subject() -> Subject {
     }
 }
 
-/// Checks a device in every build that can use it, and the CPU, regardless of recorded checks. Each
-/// check runs in a separate process. With a GPU that hangs it takes minutes.
+/// Checks a device in every build that can use it, and the CPU, even if checks are recorded. Each
+/// check runs in a separate process. If the GPU hangs, it takes minutes.
 ///
 /// # Errors
 /// The device does not exist.
@@ -54,10 +53,10 @@ pub fn check(device: &str) -> Result<(), Problem> {
         return Ok(());
     }
     let gpus = gpus();
-    check_gpu(named(device, &gpus)?, true)
+    check_gpu(find_gpu(device, &gpus)?, true)
 }
 
-/// The place of a device, regardless of its check.
+/// The place of a device, whether or not it is checked.
 ///
 /// # Errors
 /// The device does not exist, or this build cannot open it.
@@ -66,27 +65,32 @@ pub fn place(device: &str) -> Result<Place, Problem> {
         return Ok(Place::Cpu);
     }
     let gpus = gpus();
-    let gpu = named(device, &gpus)?;
+    let gpu = find_gpu(device, &gpus)?;
     gpu.adapter.map(Place::Gpu).ok_or_else(|| {
-        let message = format!("{} cannot be used by this build of Hearth: {}", gpu.name, gpu.why);
-        problem(ProblemCode::NoDevice, message)
+        let reason = LoadReason::NotInThisBuild {
+            device: gpu.name.clone(),
+            device_status: gpu.status.clone(),
+        };
+        Problem::new(ProblemCode::NoDevice, reason)
     })
 }
 
-fn named<'a>(device: &str, gpus: &'a [Gpu]) -> Result<&'a Gpu, Problem> {
+fn find_gpu<'a>(device: &str, gpus: &'a [Gpu]) -> Result<&'a Gpu, Problem> {
     let ids = gpus.iter().map(|gpu| gpu.id.as_str());
-    let found = gpus.iter().find(|gpu| gpu.is(device));
-    found.ok_or_else(|| no_such(device, [CPU].into_iter().chain(ids)))
+    let gpu = gpus.iter().find(|gpu| gpu.is(device));
+    gpu.ok_or_else(|| no_such(device, [CPU].into_iter().chain(ids)))
 }
 
-/// There is no device with this name, but these.
+/// The problem that no device has this name. `known` are the ids of all devices.
 pub(crate) fn no_such<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Problem {
-    let known: Vec<&str> = known.collect();
-    let message = format!("There is no device '{name}'. Choose one of: {}.", known.join(", "));
-    problem(ProblemCode::NoDevice, message)
+    let reason = LoadReason::NoSuchDevice {
+        name: name.to_owned(),
+        known: known.map(str::to_owned).collect(),
+    };
+    Problem::new(ProblemCode::NoDevice, reason)
 }
 
-/// Checks a GPU in the builds that have not been checked, or, with `again`, in all builds.
+/// Checks a GPU in the builds without a recorded check, or with `again` in all builds.
 ///
 /// # Errors
 /// A build could not be checked, for example because the device's memory is in use.
@@ -95,18 +99,19 @@ fn check_gpu(gpu: &Gpu, again: bool) -> Result<(), Problem> {
         let Some(program) = builds::program(&option.build) else {
             continue;
         };
-        let found = probe::check(&program, Some(option.adapter), gpu.kind == Kind::Software);
-        let found = found.map_err(|what| {
-            let message = format!(
-                "{} could not be checked with the build '{}': {what}",
-                gpu.name, option.build
-            );
-            problem(ProblemCode::NoDevice, message)
+        let check = probe::check(&program, Some(option.adapter), gpu.kind == Kind::Software);
+        let check = check.map_err(|detail| {
+            let reason = LoadReason::NotChecked {
+                device: gpu.name.clone(),
+                build: option.build.clone(),
+                detail,
+            };
+            Problem::new(ProblemCode::NoDevice, reason)
         })?;
-        if let Some(mismatch) = &found.mismatch {
+        if let Some(mismatch) = &check.mismatch {
             tracing::warn!("{}, {}: {mismatch}", gpu.name, option.build);
         }
-        store().checked(gpu.subject(&option.build), found);
+        store().record_check(gpu.subject(&option.build), check);
     }
     Ok(())
 }
@@ -119,79 +124,88 @@ fn check_cpu(again: bool) {
     }
     if (again || store().check(&subject).is_none())
         && let Some(program) = this_program()
-        && let Ok(found) = probe::check(&program, None, false)
+        && let Ok(check) = probe::check(&program, None, false)
         // The CPU is the reference.
-        && found.mismatch.is_none()
+        && check.mismatch.is_none()
     {
-        store().checked(subject, found);
+        store().record_check(subject, check);
     }
 }
 
-/// Checks the GPUs that `device` may mean (`None` means the automatic choice) in the builds in
-/// which they were never checked, and in that case also the CPU, for comparison. Reports each GPU.
-pub fn check_new(device: Option<&str>, report: &mut dyn FnMut(&str)) {
+/// Checks the GPUs that `device` may mean (`None` means the automatic choice) in the builds without
+/// a recorded check. If there are any, also checks the CPU, for comparison. Reports each GPU.
+pub fn check_new(device: Option<&str>, report: &mut dyn FnMut(Stage)) {
     if !needs_drivers(device) {
         return;
     }
-    let may_be_used = |gpu: &Gpu| match device {
+    let is_candidate = |gpu: &Gpu| match device {
         Some(names) => device_names(names).any(|name| gpu.is(name)),
         None => gpu.kind != Kind::Software,
     };
-    let unchecked = |gpu: &Gpu| gpu.kind != Kind::Software && gpu.backends.iter().any(|option| option.check.is_none());
-    for gpu in gpus().iter().filter(|gpu| may_be_used(gpu) && unchecked(gpu)) {
-        report(&format!("checking {} for the first time", gpu.name));
+    let is_unchecked =
+        |gpu: &Gpu| gpu.kind != Kind::Software && gpu.backends.iter().any(|option| option.check.is_none());
+    for gpu in gpus().iter().filter(|gpu| is_candidate(gpu) && is_unchecked(gpu)) {
+        report(Stage::CheckingDevice {
+            device: gpu.name.clone(),
+        });
         check_cpu(false);
-        // It is used anyway, and checked the next time.
+        // The GPU is used without a check, and checked the next time.
         if let Err(problem) = check_gpu(gpu, false) {
             tracing::warn!("{problem}");
         }
     }
 }
 
-/// Refuses a build that does not exist at all.
+/// Returns an error if Hearth has no build with this name.
 ///
 /// # Errors
-/// It is unknown.
+/// The build is unknown.
 pub fn check_build(build: &str) -> Result<(), Problem> {
     if builds::is_known(build) {
         Ok(())
     } else {
-        let message = format!("Unknown build '{build}' of Hearth. Choose portable, vulkan, cuda or rocm.");
-        Err(problem(ProblemCode::BadRequest, message))
+        let build = build.to_owned();
+        Err(Problem::new(
+            ProblemCode::BadRequest,
+            LoadReason::UnknownBuild { build },
+        ))
     }
 }
 
-/// Refuses a build that is not installed next to this one.
+/// Returns an error if a build is not installed next to this one.
 ///
 /// # Errors
-/// It is not.
+/// The build is not installed.
 pub fn check_installed(build: &str) -> Result<(), Problem> {
     match builds::program(build) {
         Some(_) => Ok(()),
         None => {
-            let message = format!("The build '{build}' of Hearth is not installed beside this one.");
-            Err(problem(ProblemCode::NoDevice, message))
+            let build = build.to_owned();
+            Err(Problem::new(
+                ProblemCode::NoDevice,
+                LoadReason::BuildNotInstalled { build },
+            ))
         }
     }
 }
 
-/// The build to use all of these named devices with, and its executable if it is another than this
-/// one; `build` is the requested one. For commands without a model; a model's plan chooses by
-/// itself.
+/// Chooses the build that uses all of the named devices, for commands without a model (a model's
+/// plan makes its own choice). `build` is the requested one. Returns the build's executable. `None`
+/// means this one.
 ///
 /// # Errors
 /// The build is unknown, not installed, or cannot use those GPUs.
 pub fn build_for(device: &str, build: Option<&str>) -> Result<Option<PathBuf>, Problem> {
     build.map_or(Ok(()), check_build)?;
     let devices = super::devices();
-    let named: Vec<&DeviceInfo> = devices[1..]
+    let named_devices: Vec<&DeviceInfo> = devices[1..]
         .iter()
         .filter(|info| device_names(device).any(|name| info.is(name)))
         .collect();
-    Ok(choose(&named, build)?.and_then(other_program))
+    Ok(choose(&named_devices, build)?.and_then(other_program))
 }
 
-/// The executable of a build. `None` means this one.
+/// The executable of a build. `None` if it is this build, or if it is not installed.
 pub fn other_program(build: &str) -> Option<PathBuf> {
     if build == builds::own() {
         return None;
@@ -199,12 +213,12 @@ pub fn other_program(build: &str) -> Option<PathBuf> {
     builds::program(build)
 }
 
-/// The build to use all of these devices with: the requested one, or the one whose slowest device
-/// is fastest.
-fn choose<'a>(used: &[&'a DeviceInfo], requested: Option<&'a str>) -> Result<Option<&'a str>, Problem> {
-    let Some(first) = used.first() else { return Ok(None) };
+/// Chooses the build that uses all of these devices: the requested one, or the one whose slowest
+/// device is fastest.
+fn choose<'a>(devices: &[&'a DeviceInfo], requested: Option<&'a str>) -> Result<Option<&'a str>, Problem> {
+    let Some(first) = devices.first() else { return Ok(None) };
     let seconds = |build: &str| {
-        let backends = used
+        let backends = devices
             .iter()
             .map(|device| device.backends.iter().find(|option| option.build == build));
         backends
@@ -218,34 +232,37 @@ fn choose<'a>(used: &[&'a DeviceInfo], requested: Option<&'a str>) -> Result<Opt
     if let Some(requested) = requested {
         return match seconds(requested) {
             Some(_) => Ok(Some(requested)),
-            None => Err(unusable(requested, used)),
+            None => Err(unusable(requested, devices)),
         };
     }
-    let able = first
+    let candidates = first
         .backends
         .iter()
         .filter_map(|option| Some((option.build.as_str(), seconds(&option.build)?)));
     // On a tie the first, which is this build.
-    let best = able.reduce(|best, next| if next.1 < best.1 { next } else { best });
+    let best = candidates.reduce(|best, next| if next.1 < best.1 { next } else { best });
     Ok(best.map(|(build, _)| build))
 }
 
-/// Why the requested build cannot use these devices.
-pub fn unusable(build: &str, used: &[&DeviceInfo]) -> Problem {
-    let names: Vec<&str> = used.iter().map(|device| device.name.as_str()).collect();
-    let names = names.join(" and ");
-    let mismatch = used
+/// The problem that the requested build cannot use these devices, with the reason.
+pub fn unusable(build: &str, devices: &[&DeviceInfo]) -> Problem {
+    let mismatch = devices
         .iter()
         .flat_map(|device| &device.backends)
         .find_map(|option| option.mismatch().filter(|_| option.build == build));
-    let message = match (mismatch, builds::program(build)) {
-        (Some(mismatch), _) => format!("The build '{build}' cannot be used with {names}: {mismatch}"),
-        (None, None) => format!(
-            "The build '{build}' of Hearth is not installed beside this one, so {names} cannot be used with it."
-        ),
-        (None, Some(_)) => format!("The build '{build}' of Hearth cannot use {names}."),
+    let devices: Vec<String> = devices.iter().map(|device| device.name.clone()).collect();
+    let is_installed = builds::program(build).is_some();
+    let build = build.to_owned();
+    let reason = match mismatch.cloned().map(Box::new) {
+        Some(mismatch) => LoadReason::BuildMismatch {
+            build,
+            devices,
+            mismatch,
+        },
+        None if is_installed => LoadReason::BuildCannotUse { build, devices },
+        None => LoadReason::BuildNotInstalledFor { build, devices },
     };
-    problem(ProblemCode::NoDevice, message)
+    Problem::new(ProblemCode::NoDevice, reason)
 }
 
 impl Gpu {
@@ -258,14 +275,16 @@ impl Gpu {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use hearth_protocol::DeviceCheck;
+    use hearth_protocol::{DeviceCheck, Mismatch};
 
     fn device(kind: &str, backends: &[(&str, Option<f64>)]) -> DeviceInfo {
         let option = |(build, speed): &(&str, Option<f64>)| BackendOption {
             build: (*build).to_owned(),
             backend: String::new(),
             check: speed.map(|speed| DeviceCheck {
-                mismatch: (speed < 0.0).then(|| "Wrong.".to_owned()),
+                mismatch: (speed < 0.0).then(|| Mismatch::Detail {
+                    detail: "Wrong.".to_owned(),
+                }),
                 bytes_per_second: speed,
                 macs_per_second: speed,
                 ..DeviceCheck::default()
@@ -287,22 +306,27 @@ mod tests {
         );
         let other = device("discrete", &[("vulkan", Some(1e9)), ("portable", Some(3e9))]);
         let broken = device("discrete", &[("portable", Some(1e9)), ("cuda", Some(-1.0))]);
-        let chosen = |used: &[&DeviceInfo]| choose(used, None).expect("a choice").map(str::to_owned);
+        let chosen = |devices: &[&DeviceInfo]| choose(devices, None).expect("a choice").map(str::to_owned);
         assert_eq!(chosen(&[]), None);
         assert_eq!(chosen(&[&fast]).as_deref(), Some("cuda"));
         assert_eq!(
             chosen(&[&fast, &other]).as_deref(),
             Some("portable"),
-            "its slowest is faster than Vulkan's"
+            "its slowest device is faster than Vulkan's"
         );
         assert_eq!(chosen(&[&fast, &broken]).as_deref(), Some("portable"));
         assert_eq!(choose(&[&fast], Some("vulkan")), Ok(Some("vulkan")));
         assert!(
             choose(&[&other], Some("cuda"))
                 .unwrap_err()
-                .message
+                .to_string()
                 .contains("not installed")
         );
-        assert!(choose(&[&broken], Some("cuda")).unwrap_err().message.contains("Wrong."));
+        assert!(
+            choose(&[&broken], Some("cuda"))
+                .unwrap_err()
+                .to_string()
+                .contains("Wrong.")
+        );
     }
 }

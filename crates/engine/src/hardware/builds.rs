@@ -1,10 +1,10 @@
-//! The builds of Hearth in one folder: an executable can contain only some GPU backends.
+//! The builds of Hearth in one folder. Each executable contains only some GPU backends.
 
 use super::probe::this_program;
 use std::env::consts::EXE_SUFFIX;
 use std::path::PathBuf;
 
-/// A build's name, and its executable's.
+/// The name of each build, and the name of its executable.
 const BUILDS: [(&str, &str); 4] = [
     (PORTABLE, "hearth"),
     ("vulkan", "hearth-vulkan"),
@@ -24,22 +24,22 @@ pub struct Build {
     pub program: PathBuf,
 }
 
-/// This build, by the name of its executable.
+/// The name of this build, derived from the name of its executable.
 pub fn own() -> &'static str {
     let program = this_program().unwrap_or_default();
     let stem = program.file_stem().unwrap_or_default();
-    let known = BUILDS.iter().find(|(_, file)| stem == *file);
-    known.map_or(PORTABLE, |(name, _)| name)
+    let build = BUILDS.iter().find(|(_, file)| stem == *file);
+    build.map_or(PORTABLE, |(name, _)| name)
 }
 
-/// This build and those beside it, in a fixed order.
+/// The installed builds, in a fixed order: this one, and those in the same folder.
 pub fn all() -> Vec<Build> {
     let Some(program) = this_program() else {
         return Vec::new();
     };
     let folder = program.parent().map(PathBuf::from).unwrap_or_default();
     let own = own();
-    let there = BUILDS.iter().map(|(name, file)| Build {
+    let builds = BUILDS.iter().map(|(name, file)| Build {
         name,
         program: if *name == own {
             program.clone()
@@ -47,18 +47,18 @@ pub fn all() -> Vec<Build> {
             folder.join(format!("{file}{EXE_SUFFIX}"))
         },
     });
-    there
+    builds
         .filter(|build| build.name == own || build.program.is_file())
         .collect()
 }
 
 /// The executable of a build. `None` if it is not installed.
 pub fn program(name: &str) -> Option<PathBuf> {
-    let found = all().into_iter().find(|build| build.name == name);
-    found.map(|build| build.program)
+    let build = all().into_iter().find(|build| build.name == name);
+    build.map(|build| build.program)
 }
 
-/// Whether a build of this name exists at all.
+/// Whether Hearth has a build with this name, installed or not.
 pub fn is_known(name: &str) -> bool {
-    BUILDS.iter().any(|(known, _)| *known == name)
+    BUILDS.iter().any(|(build, _)| *build == name)
 }

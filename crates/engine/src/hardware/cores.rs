@@ -1,4 +1,4 @@
-//! Counting the performance cores of a hybrid CPU.
+//! Counts the performance cores of a hybrid CPU.
 
 /// Number of physical performance cores. `None` if unknown.
 #[cfg(target_os = "linux")]
@@ -11,7 +11,7 @@ pub fn performance() -> Option<usize> {
 pub fn performance() -> Option<usize> {
     let mut cores: libc::c_int = 0;
     let mut size = size_of::<libc::c_int>();
-    // SAFETY: the name ends with a zero, the value has room for `size` bytes, and nothing is set.
+    // SAFETY: the name ends with a zero, `cores` has `size` bytes, and no new value is set.
     let status = unsafe {
         libc::sysctlbyname(
             c"hw.perflevel0.physicalcpu".as_ptr(),
@@ -42,17 +42,17 @@ mod linux {
     use std::fs::read_to_string;
     use std::path::Path;
 
-    /// From sysfs (`/sys/devices`).
+    /// Reads the number from sysfs (`/sys/devices`).
     pub fn performance(devices: &Path) -> Option<usize> {
         let cpus = devices.join("system/cpu");
-        let present = list(&read_to_string(cpus.join("present")).ok()?)?;
-        let fast = match read_to_string(devices.join("cpu_core/cpus")) {
+        let present = parse_list(&read_to_string(cpus.join("present")).ok()?)?;
+        let performance_cpus = match read_to_string(devices.join("cpu_core/cpus")) {
             // Intel's hybrid CPUs list the performance cores in their own device.
-            Ok(fast) => list(&fast)?,
+            Ok(cpus) => parse_list(&cpus)?,
             Err(_) => fastest(&cpus, &present, "cpu_capacity")
                 .or_else(|| fastest(&cpus, &present, "cpufreq/cpuinfo_max_freq"))?,
         };
-        let cores: HashSet<_> = fast
+        let cores: HashSet<_> = performance_cpus
             .iter()
             .map(|cpu| {
                 let topology = cpus.join(format!("cpu{cpu}/topology"));
@@ -63,8 +63,8 @@ mod linux {
         Some(cores.len())
     }
 
-    /// CPUs above three quarters of the best value: favored cores of one kind differ by less, two
-    /// kinds by more.
+    /// CPUs above three quarters of the maximum value. Favored cores of one kind differ by less
+    /// from the others, two kinds of cores by more.
     fn fastest(cpus: &Path, present: &[u32], file: &str) -> Option<Vec<u32>> {
         let speeds: Vec<(u32, u64)> = present
             .iter()
@@ -73,19 +73,19 @@ mod linux {
                 Some((cpu, text.trim().parse().ok()?))
             })
             .collect::<Option<_>>()?;
-        let best = speeds.iter().map(|(_, speed)| *speed).max()?;
-        let fast = speeds.into_iter().filter(|(_, speed)| speed * 4 > best * 3);
-        Some(fast.map(|(cpu, _)| cpu).collect())
+        let max = speeds.iter().map(|(_, speed)| *speed).max()?;
+        let fastest = speeds.into_iter().filter(|(_, speed)| speed * 4 > max * 3);
+        Some(fastest.map(|(cpu, _)| cpu).collect())
     }
 
     /// Parses `0-3,8`.
-    fn list(text: &str) -> Option<Vec<u32>> {
-        let mut all = Vec::new();
+    fn parse_list(text: &str) -> Option<Vec<u32>> {
+        let mut cpus = Vec::new();
         for range in text.trim().split(',') {
             let (first, last) = range.split_once('-').unwrap_or((range, range));
-            all.extend(first.parse::<u32>().ok()?..=last.parse().ok()?);
+            cpus.extend(first.parse::<u32>().ok()?..=last.parse().ok()?);
         }
-        Some(all)
+        Some(cpus)
     }
 
     #[cfg(test)]
@@ -93,7 +93,8 @@ mod linux {
         use super::*;
         use std::fs;
 
-        /// A machine with this many threads per core, and one value for the file of each CPU.
+        /// The sysfs folder of a machine with this many threads per core. `values` has, for each
+        /// CPU, the content of `file`.
         fn machine(threads: usize, file: &str, values: &[u64]) -> tempfile::TempDir {
             let root = tempfile::tempdir().unwrap();
             let write = |path: String, text: String| {
@@ -144,26 +145,26 @@ mod windows {
         // Words of eight bytes, for the alignment of the records.
         let mut buffer = vec![0_u64; (size as usize).div_ceil(8)];
         // SAFETY: the buffer has room for `size` bytes and is aligned for the records.
-        let done =
+        let success =
             unsafe { GetSystemCpuSetInformation(buffer.as_mut_ptr().cast(), size, &mut size, std::ptr::null_mut(), 0) };
-        if done == 0 {
+        if success == 0 {
             return None;
         }
         let (start, end) = (buffer.as_ptr().cast::<u8>(), size as usize);
         let mut cores = Vec::new();
-        let mut at = 0;
-        while at + size_of::<SYSTEM_CPU_SET_INFORMATION>() <= end {
-            // SAFETY: a whole record fits between `at` and the end of what was written.
-            let record = unsafe { start.add(at).cast::<SYSTEM_CPU_SET_INFORMATION>().read_unaligned() };
+        let mut offset = 0;
+        while offset + size_of::<SYSTEM_CPU_SET_INFORMATION>() <= end {
+            // SAFETY: a whole record fits between `offset` and the end of the written bytes.
+            let record = unsafe { start.add(offset).cast::<SYSTEM_CPU_SET_INFORMATION>().read_unaligned() };
             if record.Size == 0 {
                 break;
             }
             if record.Type == CpuSetInformation {
-                // SAFETY: the record's type says that this is what it holds.
+                // SAFETY: the record's type says that it is a CPU set.
                 let set = unsafe { record.Anonymous.CpuSet };
                 cores.push((set.EfficiencyClass, set.Group, set.CoreIndex));
             }
-            at += record.Size as usize;
+            offset += record.Size as usize;
         }
         let best = cores.iter().map(|(class, ..)| *class).max()?;
         let fast: HashSet<_> = cores.into_iter().filter(|(class, ..)| *class == best).collect();

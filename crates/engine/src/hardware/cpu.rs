@@ -8,11 +8,12 @@ use sysinfo::{CpuRefreshKind, MINIMUM_CPU_UPDATE_INTERVAL, RefreshKind, System};
 
 /// Physical cores, at most the number of threads available to this process.
 pub fn physical_cores() -> usize {
-    let given = std::thread::available_parallelism().map_or(1, usize::from);
-    System::physical_core_count().map_or(given, |cores| cores.clamp(1, given))
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    System::physical_core_count().map_or(threads, |cores| cores.clamp(1, threads))
 }
 
-/// Performance cores among [`physical_cores`]; all, if there is only one kind or it is unknown.
+/// Performance cores among [`physical_cores`]. All cores if the CPU has one kind of cores, or if
+/// the kinds are unknown.
 pub fn performance_cores() -> usize {
     let all = physical_cores();
     cores::performance().map_or(all, |fast| fast.clamp(1, all))
@@ -38,22 +39,28 @@ pub fn instructions() -> &'static str {
 
 /// Utilization of all cores between the last two calls, from 0 to 1. `None` in the first call.
 pub fn load() -> Option<f32> {
-    /// Counters of the last reading, its time, and its result.
-    struct Last(System, Instant, Option<f32>);
-    static LAST: Mutex<Option<Last>> = Mutex::new(None);
+    /// Counters at the last call.
+    struct Sample {
+        system: System,
+        time: Instant,
+        load: Option<f32>,
+    }
+    static LAST: Mutex<Option<Sample>> = Mutex::new(None);
     let mut last = LAST.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(Last(system, read, load)) = last.as_mut() {
-        // Below this interval the counters are meaningless.
-        if read.elapsed() >= MINIMUM_CPU_UPDATE_INTERVAL {
-            system.refresh_cpu_usage();
-            *read = Instant::now();
-            *load = Some((system.global_cpu_usage() / 100.0).clamp(0.0, 1.0));
+    if let Some(sample) = last.as_mut() {
+        // In a shorter interval the counters are meaningless.
+        if sample.time.elapsed() >= MINIMUM_CPU_UPDATE_INTERVAL {
+            sample.system.refresh_cpu_usage();
+            sample.time = Instant::now();
+            sample.load = Some((sample.system.global_cpu_usage() / 100.0).clamp(0.0, 1.0));
         }
-        return *load;
+        return sample.load;
     }
     let kind = RefreshKind::nothing().with_cpu(CpuRefreshKind::nothing().with_usage());
-    *last = System::new_with_specifics(kind)
-        .ok()
-        .map(|system| Last(system, Instant::now(), None));
+    *last = System::new_with_specifics(kind).ok().map(|system| Sample {
+        system,
+        time: Instant::now(),
+        load: None,
+    });
     None
 }

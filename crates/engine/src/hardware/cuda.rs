@@ -2,15 +2,16 @@
 
 use super::gpu::{Kind, Pci};
 use super::memory::Memory;
-use super::merge::Seen;
+use super::merge::SourceGpu;
 use super::nvml::NVIDIA;
 use hearth_llm::cuda;
+use hearth_protocol::DeviceStatus;
 
 /// All GPUs of CUDA, in the order of `hearth_llm::cuda`.
-pub fn seen() -> Vec<Seen> {
+pub fn list() -> Vec<SourceGpu> {
     let cards = cuda::cards().into_iter().enumerate();
-    let complete = cuda::libdevice::is_available();
-    let seen = cards.map(|(adapter, card)| Seen {
+    let has_libdevice = cuda::libdevice::is_available();
+    let gpus = cards.map(|(adapter, card)| SourceGpu {
         name: card.name,
         kind: Kind::Discrete,
         vendor: NVIDIA,
@@ -20,16 +21,14 @@ pub fn seen() -> Vec<Seen> {
             device,
             function: 0,
         }),
-        adapter: complete.then_some(adapter),
-        backend_names: complete.then(|| "cuda".to_owned()).into_iter().collect(),
-        why_not: "CUDA's file libdevice.10.bc is missing: install NVIDIA's CUDA toolkit, or put the file beside \
-            hearth-cuda, in nvvm/libdevice."
-            .to_owned(),
-        // CubeCL's largest page.
+        adapter: has_libdevice.then_some(adapter),
+        backend_names: has_libdevice.then(|| "cuda".to_owned()).into_iter().collect(),
+        unusable: DeviceStatus::LibdeviceMissing,
+        // CubeCL's largest memory page.
         largest_buffer: card.memory.map(|total| total / 4),
         // Other sources report the free memory.
         memory: card.memory.map(|total| Memory { total, free: total }),
-        ..Seen::default()
+        ..SourceGpu::default()
     });
-    seen.collect()
+    gpus.collect()
 }

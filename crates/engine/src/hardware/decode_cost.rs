@@ -9,36 +9,36 @@ use hearth_kernels::Quant;
 use hearth_llm::threads::{self, Threads};
 use std::error::Error;
 
-/// Free memory below which nothing is measured: the largest synthetic model, its file and its
-/// packed weights.
+/// Free memory below which nothing is measured. It is enough for the largest synthetic model, its
+/// file and its packed weights.
 const MIN_FREE: u64 = 2 << 30;
 
-/// The CPU's decode cost with weights in these formats and `count` threads. If it is not on record,
-/// it is measured if `may_measure`, which takes about a second per format. `None` means that it is
-/// not on record and was not, or cannot be, measured.
-pub(crate) fn decode_cost(formats: &[Quant], count: usize, may_measure: bool) -> Option<DecodeCost> {
+/// The CPU's decode cost with weights in these formats and `thread_count` threads. Measures a cost
+/// that is not on record if `may_measure`, which takes about a second per format. `None` means that
+/// the cost is neither on record nor measured.
+pub(crate) fn decode_cost(formats: &[Quant], thread_count: usize, may_measure: bool) -> Option<DecodeCost> {
     let subject = cpu_subject();
-    let known = store().decode_cost(&subject, count);
+    let recorded = store().decode_cost(&subject, thread_count);
     let is_complete = |cost: &DecodeCost| formats.iter().all(|format| cost.has(*format));
-    if known.as_ref().is_some_and(is_complete) || !may_measure {
-        return known.filter(is_complete);
+    if recorded.as_ref().is_some_and(is_complete) || !may_measure {
+        return recorded.filter(is_complete);
     }
     if memory().is_some_and(|memory| memory.free < MIN_FREE) {
         tracing::info!("too little memory is free to measure the decode speed");
         return None;
     }
-    let threads = threads::set_until_drop(Threads::Fixed(count));
+    let threads = threads::set_until_drop(Threads::Fixed(thread_count));
     use_recorded_prefetches();
-    let measured = known.map_or_else(DecodeCost::measure, Ok).map(|mut cost| {
-        // Formats that were measured before one failed are on record, too.
+    let result = recorded.map_or_else(DecodeCost::measure, Ok).map(|mut cost| {
+        // If one format fails, those measured before it are recorded.
         let failure = add(&mut cost, formats).err();
         (cost, failure)
     });
     drop(threads);
     let warn = |error: Box<dyn Error>| tracing::warn!(%error, "the decode speed could not be measured");
-    let (cost, failure) = measured.map_err(warn).ok()?;
+    let (cost, failure) = result.map_err(warn).ok()?;
     failure.map(warn);
-    store().add_decode_cost(subject, count, cost.clone());
+    store().add_decode_cost(subject, thread_count, cost.clone());
     Some(cost).filter(is_complete)
 }
 

@@ -2,7 +2,7 @@
 
 use super::Memory;
 use super::records::Subject;
-use hearth_protocol::{BackendOption, DeviceCheck, DeviceInfo};
+use hearth_protocol::{BackendOption, DeviceCheck, DeviceInfo, DeviceStatus, Mismatch};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
@@ -74,16 +74,16 @@ impl fmt::Display for Pci {
     }
 }
 
-/// Source of a GPU's current memory and utilization, other than the graphics driver.
+/// Source of a GPU's current memory and utilization other than the graphics driver.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Live {
-    /// None: the values of the probe stay.
+    /// No source: the values of the probe remain.
     #[default]
     Unavailable,
     /// NVIDIA's management library.
     Nvml,
-    /// Linux' sysfs.
+    /// Linux sysfs.
     Sysfs,
 }
 
@@ -94,7 +94,7 @@ pub struct GpuBackend {
     pub build: String,
     /// Its index in that build's `hearth_llm::gpus`.
     pub adapter: usize,
-    /// The backend it uses.
+    /// Name of the backend that the build uses.
     pub backend: String,
     /// Result of the device check. `None` means not checked yet.
     pub check: Option<DeviceCheck>,
@@ -104,8 +104,8 @@ pub struct GpuBackend {
 
 impl GpuBackend {
     /// The mismatch of the device check, if any.
-    pub fn mismatch(&self) -> Option<&str> {
-        self.check.as_ref()?.mismatch.as_deref()
+    pub fn mismatch(&self) -> Option<&Mismatch> {
+        self.check.as_ref()?.mismatch.as_ref()
     }
 }
 
@@ -136,7 +136,7 @@ pub struct Gpu {
     /// Largest buffer binding in bytes, in this build if it can open it. `None` means unknown.
     #[serde(default)]
     pub largest_buffer: Option<u64>,
-    /// Total memory in bytes; main memory if it shares it.
+    /// Total memory in bytes: of an integrated GPU, the main memory that it may use.
     pub memory_total: Option<u64>,
     /// Free memory in bytes.
     pub memory_free: Option<u64>,
@@ -148,8 +148,8 @@ pub struct Gpu {
     pub load: Option<f32>,
     /// Whether a model can run on it if requested.
     pub usable: bool,
-    /// Why it is or is not usable, in one sentence.
-    pub why: String,
+    /// The reason why it is or is not usable.
+    pub status: DeviceStatus,
     /// Source of current values.
     pub live: Live,
 }
@@ -164,13 +164,12 @@ impl Gpu {
     /// Marks the GPU as lost: removed, or not responding.
     pub(super) fn mark_lost(&mut self) {
         self.usable = false;
-        self.why = "It was available when Hearth started and is gone now; restart the machine, or use another device."
-            .to_owned();
+        self.status = DeviceStatus::Lost;
         self.set_memory(None);
         self.load = None;
     }
 
-    /// The protocol's type.
+    /// Converts it to the protocol's type.
     pub fn info(&self) -> DeviceInfo {
         DeviceInfo {
             id: self.id.clone(),
@@ -180,12 +179,12 @@ impl Gpu {
             backend: self
                 .backends
                 .first()
-                .map(|option| option.backend.clone())
+                .map(|backend| backend.backend.clone())
                 .unwrap_or_default(),
             memory_total: self.memory_total,
             memory_free: self.memory_free,
             usable: self.usable,
-            why: self.why.clone(),
+            status: self.status.clone(),
             driver: self.driver.clone(),
             api: self.api.clone(),
             load: self.load,
@@ -194,11 +193,11 @@ impl Gpu {
             backends: self
                 .backends
                 .iter()
-                .map(|option| BackendOption {
-                    build: option.build.clone(),
-                    backend: option.backend.clone(),
-                    check: option.check.clone(),
-                    largest_buffer: option.largest_buffer,
+                .map(|backend| BackendOption {
+                    build: backend.build.clone(),
+                    backend: backend.backend.clone(),
+                    check: backend.check.clone(),
+                    largest_buffer: backend.largest_buffer,
                 })
                 .collect(),
             ..DeviceInfo::default()

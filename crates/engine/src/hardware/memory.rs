@@ -2,10 +2,10 @@
 
 use sysinfo::{MemoryRefreshKind, RefreshKind, System};
 
-/// Memory in bytes, of the machine or of a GPU.
+/// Memory of the machine or of a GPU, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Memory {
-    /// Total memory, or the limit of this process (in a container).
+    /// Total memory; in a container at most the container's limit.
     pub total: u64,
     /// Memory available without swapping.
     pub free: u64,

@@ -1,12 +1,12 @@
-//! Merging the GPUs of several sources into one list.
+//! Merges the GPUs that several sources report into one list.
 
 use super::gpu::{Gpu, GpuBackend, Kind, Live, Pci};
 use super::memory::Memory;
-use hearth_protocol::DeviceCheck;
+use hearth_protocol::{DeviceCheck, DeviceStatus};
 
-/// A GPU as seen by one source.
+/// A GPU as one source reports it.
 #[derive(Debug, Clone, Default)]
-pub struct Seen {
+pub struct SourceGpu {
     /// Product name.
     pub name: String,
     /// Kind, as far as the source knows.
@@ -19,7 +19,7 @@ pub struct Seen {
     pub pci: Option<Pci>,
     /// UUID of Vulkan and NVIDIA.
     pub uuid: Option<[u8; 16]>,
-    /// Its index in wgpu's list.
+    /// Its index in the list of this build's backend.
     pub adapter: Option<usize>,
     /// Backends that can use it.
     pub backend_names: Vec<String>,
@@ -35,26 +35,26 @@ pub struct Seen {
     pub load: Option<f32>,
     /// Source of current values.
     pub live: Live,
-    /// Why a GPU that only this and later sources see is unusable, in one sentence.
-    pub why_not: String,
+    /// The reason why a GPU is unusable that no earlier source reports.
+    pub unusable: DeviceStatus,
 }
 
-impl Seen {
-    /// Confidence that both are the same GPU; 0 means different.
+impl SourceGpu {
+    /// Confidence that both are the same GPU, from 1 to 3. 0 means that they are different.
     fn similarity(&self, other: &Self) -> u8 {
-        fn agree<T: PartialEq>(a: Option<T>, b: Option<T>) -> Option<bool> {
+        fn equal<T: PartialEq>(a: Option<T>, b: Option<T>) -> Option<bool> {
             Some(a? == b?)
         }
-        let models = (self.vendor, self.device) == (other.vendor, other.device);
-        match (agree(self.pci, other.pci), agree(self.uuid, other.uuid)) {
+        let same_model = (self.vendor, self.device) == (other.vendor, other.device);
+        match (equal(self.pci, other.pci), equal(self.uuid, other.uuid)) {
             (Some(same), _) | (None, Some(same)) => 3 * u8::from(same),
-            (None, None) if models => 1 + u8::from(self.name == other.name),
+            (None, None) if same_model => 1 + u8::from(self.name == other.name),
             _ => 0,
         }
     }
 
-    /// Fills missing values from another source of the same GPU. Later sources measure memory
-    /// better.
+    /// Fills in missing values from another source of the same GPU. Memory and utilization are
+    /// taken from the later source, which measures them more accurately.
     fn absorb(&mut self, other: Self) {
         self.pci = self.pci.or(other.pci);
         self.uuid = self.uuid.or(other.uuid);
@@ -77,79 +77,78 @@ impl Seen {
     }
 }
 
-/// Merges the sources, best source first; `main` is main memory.
-pub fn merge(sources: Vec<Vec<Seen>>, main: Option<Memory>) -> Vec<Gpu> {
-    let mut all: Vec<Seen> = Vec::new();
+/// Merges the sources, of which the first is the most reliable.
+pub fn merge(sources: Vec<Vec<SourceGpu>>, main_memory: Option<Memory>) -> Vec<Gpu> {
+    let mut merged: Vec<SourceGpu> = Vec::new();
     for source in sources {
-        let known = all.len();
-        // Each entry of a source is a different GPU, so it matches one that no other entry of the
-        // source has matched.
-        let mut taken = vec![false; known];
-        let mut left: Vec<Option<Seen>> = source.into_iter().map(Some).collect();
-        for sure in [3, 2, 1] {
-            for slot in &mut left {
-                let found = slot
-                    .as_ref()
-                    .and_then(|seen| (0..known).find(|&at| !taken[at] && all[at].similarity(seen) == sure));
-                if let Some(at) = found
-                    && let Some(seen) = slot.take()
+        let earlier = merged.len();
+        // The entries of a source are different GPUs, so each of them matches another merged GPU.
+        let mut is_matched = vec![false; earlier];
+        let mut unmatched: Vec<Option<SourceGpu>> = source.into_iter().map(Some).collect();
+        for similarity in [3, 2, 1] {
+            for slot in &mut unmatched {
+                let index = slot.as_ref().and_then(|gpu| {
+                    (0..earlier).find(|&index| !is_matched[index] && merged[index].similarity(gpu) == similarity)
+                });
+                if let Some(index) = index
+                    && let Some(gpu) = slot.take()
                 {
-                    taken[at] = true;
-                    all[at].absorb(seen);
+                    is_matched[index] = true;
+                    merged[index].absorb(gpu);
                 }
             }
         }
-        all.extend(left.into_iter().flatten());
+        merged.extend(unmatched.into_iter().flatten());
     }
-    all.sort_by_key(|seen| (seen.kind, seen.pci, seen.adapter.unwrap_or(usize::MAX)));
-    let mut gpus: Vec<Gpu> = all.into_iter().map(|seen| settle(seen, main)).collect();
+    merged.sort_by_key(|gpu| (gpu.kind, gpu.pci, gpu.adapter.unwrap_or(usize::MAX)));
+    let mut gpus: Vec<Gpu> = merged.into_iter().map(|gpu| into_gpu(gpu, main_memory)).collect();
     number(&mut gpus);
     gpus
 }
 
-/// Assigns ids and identities. Equal identities are numbered.
+/// Assigns ids and identities. Equal identities get numbers.
 fn number(gpus: &mut [Gpu]) {
     let mut names: Vec<String> = Vec::new();
     for (index, gpu) in gpus.iter_mut().enumerate() {
         gpu.id = format!("gpu{index}");
         let name = gpu.pci.map_or_else(|| gpu.name.clone(), |pci| pci.to_string());
-        let before = names.iter().filter(|other| **other == name).count();
-        gpu.identity = match before {
+        let duplicates = names.iter().filter(|other| **other == name).count();
+        gpu.identity = match duplicates {
             0 => name.clone(),
-            _ => format!("{name} #{}", before + 1),
+            _ => format!("{name} #{}", duplicates + 1),
         };
         names.push(name);
     }
 }
 
-/// Joins the lists of all builds, in the same order in every build. `own` is this build. GPUs that
-/// only others can open have no adapter index.
-pub fn join(own: &str, seen: Vec<(&str, Vec<Gpu>)>) -> Vec<Gpu> {
+/// Joins the lists of all builds, in the same order in every build. `own` is this build. A GPU that
+/// only other builds can open has no adapter index.
+pub fn join(own: &str, lists: Vec<(&str, Vec<Gpu>)>) -> Vec<Gpu> {
     let mut all: Vec<Gpu> = Vec::new();
-    for (build, gpus) in seen {
+    for (build, gpus) in lists {
         for mut gpu in gpus {
             let (adapter, largest_buffer) = (gpu.adapter.take(), gpu.largest_buffer);
-            let option = adapter.filter(|_| gpu.usable).map(|adapter| GpuBackend {
+            let backend = adapter.filter(|_| gpu.usable).map(|adapter| GpuBackend {
                 build: build.to_owned(),
                 adapter,
                 backend: gpu.backend_names.first().cloned().unwrap_or_default(),
                 check: None,
                 largest_buffer,
             });
-            let at = all.iter().position(|known| known.identity == gpu.identity);
-            let known = match at {
-                Some(at) => {
+            let index = all.iter().position(|joined| joined.identity == gpu.identity);
+            let joined = match index {
+                Some(index) => {
                     gpu.backend_names
-                        .retain(|backend| !all[at].backend_names.contains(backend));
-                    all[at].backend_names.append(&mut gpu.backend_names);
-                    &mut all[at]
+                        .retain(|backend| !all[index].backend_names.contains(backend));
+                    all[index].backend_names.append(&mut gpu.backend_names);
+                    &mut all[index]
                 }
                 None => all.push_mut(gpu),
             };
-            known.backends.extend(option);
+            joined.backends.extend(backend);
             if build == own {
-                known.adapter = adapter;
-                known.largest_buffer = largest_buffer.or(known.largest_buffer);
+                joined.adapter = adapter;
+                joined.largest_buffer = largest_buffer.or(joined.largest_buffer);
             }
         }
     }
@@ -175,24 +174,27 @@ pub fn rank(gpu: &mut Gpu, own: &str) {
     let Some(best) = gpu.backends.first() else { return };
     if let Some(mismatch) = best.mismatch() {
         gpu.usable = false;
-        gpu.why = mismatch.to_owned();
+        gpu.status = DeviceStatus::Mismatch {
+            mismatch: mismatch.clone(),
+        };
         return;
     }
     gpu.usable = true;
     if gpu.kind != Kind::Software {
-        gpu.why = can_be_used(&gpu.backend_names);
+        gpu.status = usable_through(&gpu.backend_names);
     }
 }
 
-/// The merged GPU.
-fn settle(seen: Seen, main: Option<Memory>) -> Gpu {
-    let (usable, why) = verdict(&seen);
-    let api = seen.api.or_else(|| {
-        seen.backend_names
+/// Converts a merged GPU, and limits shared memory to main memory.
+fn into_gpu(source: SourceGpu, main_memory: Option<Memory>) -> Gpu {
+    let (usable, status) = verdict(&source);
+    let api = source.api.or_else(|| {
+        source
+            .backend_names
             .first()
             .map(|backend| display_name(backend).to_owned())
     });
-    let memory = match (seen.kind, seen.memory, main) {
+    let memory = match (source.kind, source.memory, main_memory) {
         (Kind::Discrete, own, _) => own,
         (Kind::Integrated, Some(own), Some(main)) => Some(Memory {
             total: own.total.min(main.total),
@@ -202,45 +204,42 @@ fn settle(seen: Seen, main: Option<Memory>) -> Gpu {
         (Kind::Software, _, main) => main,
     };
     let mut gpu = Gpu {
-        kind: seen.kind,
-        name: seen.name,
-        vendor: seen.vendor,
-        device: seen.device,
-        pci: seen.pci,
-        adapter: seen.adapter,
-        backend_names: seen.backend_names,
-        largest_buffer: seen.largest_buffer,
-        driver: seen.driver,
+        kind: source.kind,
+        name: source.name,
+        vendor: source.vendor,
+        device: source.device,
+        pci: source.pci,
+        adapter: source.adapter,
+        backend_names: source.backend_names,
+        largest_buffer: source.largest_buffer,
+        driver: source.driver,
         api,
-        load: seen.load,
+        load: source.load,
         usable,
-        why,
-        live: seen.live,
+        status,
+        live: source.live,
         ..Gpu::default()
     };
     gpu.set_memory(memory);
     gpu
 }
 
-/// Whether a model can run on it if requested, and the reason.
-fn verdict(seen: &Seen) -> (bool, String) {
-    if seen.backend_names.is_empty() {
-        return (false, seen.why_not.clone());
+/// Whether a model can run on the GPU if it is requested, and the reason.
+fn verdict(gpu: &SourceGpu) -> (bool, DeviceStatus) {
+    if gpu.backend_names.is_empty() {
+        (false, gpu.unusable.clone())
+    } else if gpu.kind != Kind::Software {
+        (true, usable_through(&gpu.backend_names))
+    } else if cfg!(feature = "vulkan") {
+        (false, DeviceStatus::SoftwareUnusable)
+    } else {
+        (true, DeviceStatus::Software)
     }
-    if seen.kind != Kind::Software {
-        return (true, can_be_used(&seen.backend_names));
-    }
-    if cfg!(feature = "vulkan") {
-        let why = "A software renderer on the CPU, which this build of Hearth cannot use.";
-        return (false, why.to_owned());
-    }
-    let why = "A software renderer on the CPU; never selected automatically.";
-    (true, why.to_owned())
 }
 
-fn can_be_used(backend_names: &[String]) -> String {
-    let names: Vec<_> = backend_names.iter().map(|backend| display_name(backend)).collect();
-    format!("Hearth can use it through {}.", names.join(" or "))
+fn usable_through(backend_names: &[String]) -> DeviceStatus {
+    let apis = backend_names.iter().map(|backend| display_name(backend).to_owned());
+    DeviceStatus::Usable { apis: apis.collect() }
 }
 
 /// Display name of a backend.
@@ -258,16 +257,17 @@ fn display_name(backend: &str) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use hearth_protocol::Mismatch;
 
     const GIB: u64 = 1 << 30;
-    const MAIN: Option<Memory> = Some(Memory {
+    const MAIN_MEMORY: Option<Memory> = Some(Memory {
         total: 16 * GIB,
         free: 9 * GIB,
     });
 
     /// A card in this slot with this many GiB, all free.
-    fn card(slot: &str, gib: u64) -> Seen {
-        Seen {
+    fn card(slot: &str, gib: u64) -> SourceGpu {
+        SourceGpu {
             name: "Card".to_owned(),
             vendor: 0x10de,
             device: 0x2684,
@@ -276,15 +276,15 @@ mod tests {
                 total: gib * GIB,
                 free: gib * GIB,
             }),
-            ..Seen::default()
+            ..SourceGpu::default()
         }
     }
 
-    fn adapter(index: usize, backend_names: &[&str], seen: Seen) -> Seen {
-        Seen {
+    fn adapter(index: usize, backend_names: &[&str], gpu: SourceGpu) -> SourceGpu {
+        SourceGpu {
             adapter: Some(index),
             backend_names: backend_names.iter().map(|&backend| backend.to_owned()).collect(),
-            ..seen
+            ..gpu
         }
     }
 
@@ -294,26 +294,28 @@ mod tests {
             vec![
                 vec![adapter(0, &["vulkan", "dx12"], card("0000:01:00.0", 0))],
                 vec![card("0000:01:00.0", 23)],
-                vec![Seen {
+                vec![SourceGpu {
                     live: Live::Nvml,
                     driver: Some("NVIDIA 550".to_owned()),
                     load: Some(0.5),
                     ..card("00000000:01:00.0", 24)
                 }],
             ],
-            MAIN,
+            MAIN_MEMORY,
         );
         assert_eq!(gpus.len(), 1, "{gpus:#?}");
         let gpu = &gpus[0];
         assert_eq!((gpu.id.as_str(), gpu.adapter, gpu.live), ("gpu0", Some(0), Live::Nvml));
         assert_eq!(gpu.backend_names, ["vulkan", "dx12"]);
         assert_eq!((gpu.memory_total, gpu.load), (Some(24 * GIB), Some(0.5)));
-        assert!(gpu.usable && gpu.why.contains("Vulkan or DirectX 12"), "{}", gpu.why);
+        let apis = vec!["Vulkan".to_owned(), "DirectX 12".to_owned()];
+        assert!(gpu.usable);
+        assert_eq!(gpu.status, DeviceStatus::Usable { apis });
     }
 
     #[test]
     fn equal_cards_stay_apart_and_keep_their_own_memory() {
-        // Wgpu knows only the second's slot, so the first is the remaining one.
+        // wgpu reports the slot of the second card only, so the first card has the other slot.
         let gpus = merge(
             vec![
                 vec![
@@ -322,20 +324,20 @@ mod tests {
                 ],
                 vec![card("0000:02:00.0", 8), card("0000:01:00.0", 4)],
             ],
-            MAIN,
+            MAIN_MEMORY,
         );
-        let found: Vec<_> = gpus.iter().map(|gpu| (gpu.adapter, gpu.memory_total)).collect();
-        assert_eq!(found, [(Some(0), Some(4 * GIB)), (Some(1), Some(8 * GIB))]);
+        let actual: Vec<_> = gpus.iter().map(|gpu| (gpu.adapter, gpu.memory_total)).collect();
+        assert_eq!(actual, [(Some(0), Some(4 * GIB)), (Some(1), Some(8 * GIB))]);
     }
 
     #[test]
     fn software_comes_last_has_main_memory_and_must_be_named() {
-        let software = Seen {
+        let software = SourceGpu {
             kind: Kind::Software,
             vendor: 1,
             ..card("", 2)
         };
-        let integrated = Seen {
+        let integrated = SourceGpu {
             kind: Kind::Integrated,
             vendor: 2,
             ..card("0000:00:02.0", 12)
@@ -345,7 +347,7 @@ mod tests {
                 adapter(0, &["vulkan"], software),
                 adapter(1, &["vulkan"], integrated),
             ]],
-            MAIN,
+            MAIN_MEMORY,
         );
         let [integrated, software] = gpus.as_slice() else {
             panic!("{gpus:#?}")
@@ -361,42 +363,50 @@ mod tests {
         assert_eq!(software.usable, !cfg!(feature = "vulkan"));
     }
 
-    /// Builds may have different buffer limits; each plans with its own.
+    /// Builds may have different buffer limits. Each build plans with its own limit.
     #[test]
     fn the_largest_buffer_is_this_builds() {
-        let sees = |bytes| {
-            let seen = Seen {
+        let with_limit = |bytes| {
+            let gpu = SourceGpu {
                 largest_buffer: Some(bytes),
                 ..adapter(0, &["vulkan"], card("0000:01:00.0", 8))
             };
-            merge(vec![vec![seen], vec![card("0000:01:00.0", 8)]], MAIN)
+            merge(vec![vec![gpu], vec![card("0000:01:00.0", 8)]], MAIN_MEMORY)
         };
-        let joined = |own| join(own, vec![("portable", sees(GIB / 8)), ("cuda", sees(2 * GIB))]);
+        let joined = |own| {
+            join(
+                own,
+                vec![("portable", with_limit(GIB / 8)), ("cuda", with_limit(2 * GIB))],
+            )
+        };
         assert_eq!(joined("portable")[0].info().largest_buffer, Some(GIB / 8));
         assert_eq!(joined("cuda")[0].info().largest_buffer, Some(2 * GIB));
     }
 
     #[test]
     fn an_unusable_card_has_a_reason() {
-        let lonely = Seen {
-            why_not: "No driver.".to_owned(),
+        let card = SourceGpu {
+            unusable: DeviceStatus::NoVulkanDriver,
             ..card("0000:01:00.0", 0)
         };
-        let gpus = merge(vec![vec![], vec![lonely]], MAIN);
-        assert_eq!((gpus[0].usable, gpus[0].why.as_str()), (false, "No driver."));
+        let gpus = merge(vec![vec![], vec![card]], MAIN_MEMORY);
+        assert_eq!(
+            (gpus[0].usable, &gpus[0].status),
+            (false, &DeviceStatus::NoVulkanDriver)
+        );
         assert_eq!(gpus[0].info().backend, "");
     }
 
     #[test]
     fn an_identity_is_the_pci_address_or_the_name() {
-        let nameless = |at| adapter(at, &["metal"], card("", 8));
+        let without_slot = |index| adapter(index, &["metal"], card("", 8));
         let gpus = merge(
             vec![vec![
-                nameless(0),
+                without_slot(0),
                 adapter(1, &["vulkan"], card("0000:01:00.0", 8)),
-                nameless(2),
+                without_slot(2),
             ]],
-            MAIN,
+            MAIN_MEMORY,
         );
         let names: Vec<_> = gpus.iter().map(|gpu| gpu.identity.as_str()).collect();
         assert_eq!(names, ["Card", "Card #2", "0000:01:00.0"]);
@@ -405,53 +415,60 @@ mod tests {
     /// The lists of two builds, joined and ranked by checks.
     #[test]
     fn builds_share_a_list_and_the_fastest_correct_one_is_preferred() {
-        let sees = |backend: &str, slots: &[&str]| {
+        let gpus_of = |backend: &str, slots: &[&str]| {
             let adapters = slots.iter().enumerate();
-            let seen = adapters.map(|(at, slot)| adapter(at, &[backend], card(slot, 8)));
-            merge(vec![seen.collect()], MAIN)
+            let gpus = adapters.map(|(index, slot)| adapter(index, &[backend], card(slot, 8)));
+            merge(vec![gpus.collect()], MAIN_MEMORY)
         };
         let joined = |own| {
-            let vulkan = sees("vulkan", &["0000:01:00.0", "0000:03:00.0"]);
-            let cuda = sees("cuda", &["0000:02:00.0", "0000:01:00.0"]);
+            let vulkan = gpus_of("vulkan", &["0000:01:00.0", "0000:03:00.0"]);
+            let cuda = gpus_of("cuda", &["0000:02:00.0", "0000:01:00.0"]);
             join(own, vec![("portable", vulkan), ("cuda", cuda)])
         };
-        let (here, there) = (joined("portable"), joined("cuda"));
+        let (in_portable, in_cuda) = (joined("portable"), joined("cuda"));
         let ids = |gpus: &[Gpu]| {
             gpus.iter()
                 .map(|gpu| (gpu.id.clone(), gpu.identity.clone()))
                 .collect::<Vec<_>>()
         };
-        assert_eq!(ids(&here), ids(&there), "every build assigns the same ids");
-        assert_eq!(here.len(), 3);
-        let adapters: Vec<_> = here.iter().map(|gpu| gpu.adapter).collect();
+        assert_eq!(ids(&in_portable), ids(&in_cuda), "every build assigns the same ids");
+        assert_eq!(in_portable.len(), 3);
+        let adapters: Vec<_> = in_portable.iter().map(|gpu| gpu.adapter).collect();
         assert_eq!(
             adapters,
             [Some(0), None, Some(1)],
             "a GPU of another build has no adapter index"
         );
-        assert_eq!(here[0].backend_names, ["vulkan", "cuda"]);
+        assert_eq!(in_portable[0].backend_names, ["vulkan", "cuda"]);
 
-        let found = |seconds: f64, mismatch: Option<&str>| DeviceCheck {
-            mismatch: mismatch.map(str::to_owned),
+        let check = |seconds: f64, mismatch: Option<&str>| DeviceCheck {
+            mismatch: mismatch.map(|detail| Mismatch::Detail {
+                detail: detail.to_owned(),
+            }),
             bytes_per_second: 1e12 / seconds,
             macs_per_second: 1e12 / seconds,
             ..DeviceCheck::default()
         };
         let ranked = |portable: Option<DeviceCheck>, cuda: Option<DeviceCheck>| {
-            let mut gpu = here[0].clone();
+            let mut gpu = in_portable[0].clone();
             (gpu.backends[0].check, gpu.backends[1].check) = (portable, cuda);
             rank(&mut gpu, "portable");
-            (gpu.backends[0].build.clone(), gpu.usable, gpu.why)
+            gpu
         };
-        let says = |ranked: (String, bool, String), build: &str, usable: bool| {
-            assert_eq!((ranked.0.as_str(), ranked.1), (build, usable), "{}", ranked.2);
+        let assert_first = |gpu: Gpu, build: &str| {
+            assert_eq!(
+                (gpu.backends[0].build.as_str(), gpu.usable),
+                (build, true),
+                "{}",
+                gpu.status
+            );
         };
-        says(ranked(None, None), "portable", true);
-        says(ranked(Some(found(2.0, None)), Some(found(1.0, None))), "cuda", true);
-        says(ranked(Some(found(2.0, None)), Some(found(3.0, None))), "portable", true);
-        says(ranked(None, Some(found(3.0, None))), "cuda", true);
-        says(ranked(None, Some(found(0.0, Some("Wrong.")))), "portable", true);
-        let (_, usable, why) = ranked(Some(found(1.0, Some("All wrong."))), Some(found(2.0, Some("Wrong."))));
-        assert_eq!((usable, why.as_str()), (false, "All wrong."));
+        assert_first(ranked(None, None), "portable");
+        assert_first(ranked(Some(check(2.0, None)), Some(check(1.0, None))), "cuda");
+        assert_first(ranked(Some(check(2.0, None)), Some(check(3.0, None))), "portable");
+        assert_first(ranked(None, Some(check(3.0, None))), "cuda");
+        assert_first(ranked(None, Some(check(0.0, Some("Wrong.")))), "portable");
+        let wrong = ranked(Some(check(1.0, Some("All wrong."))), Some(check(2.0, Some("Wrong."))));
+        assert_eq!((wrong.usable, wrong.status.to_string().as_str()), (false, "All wrong."));
     }
 }

@@ -1,7 +1,7 @@
 //! Hardware: CPU, memory, and the devices that models can run on.
 //!
 //! Graphics drivers are queried once, in a separate process ([`probe`]). Memory and utilization are
-//! read again in each call of [`devices`], without a graphics driver.
+//! read again in each call of [`devices`], without calling a graphics driver.
 
 #[cfg(feature = "wgpu")]
 mod adapters;
@@ -37,7 +37,8 @@ pub use probe::{LIMIT, Probe, check_here, exit_with_parent, probe, query, this_p
 pub use records::{FormatPrefetch, set_records_file};
 pub use selection::is_auto_selected;
 
-use hearth_protocol::DeviceInfo;
+use crate::numbers::saturating_u32;
+use hearth_protocol::{DeviceInfo, DeviceStatus, DriverProblem};
 use std::sync::OnceLock;
 
 /// The id of the device that always exists.
@@ -46,13 +47,13 @@ pub const CPU: &str = "cpu";
 /// All devices; the first is [`CPU`]. The first call queries the graphics drivers, which may take
 /// up to [`LIMIT`].
 pub fn devices() -> Vec<DeviceInfo> {
-    let cpu = cpu_info(problem());
+    let cpu = cpu_info(problem().cloned());
     let gpus: Vec<DeviceInfo> = gpus().iter().map(|gpu| with_reasons(gpu.info(), &cpu)).collect();
     [vec![cpu], gpus].concat()
 }
 
-/// The devices to choose from for a requested `device` (`None` means automatic): [`devices`], but
-/// without querying the graphics drivers if the result cannot matter.
+/// The devices to choose from for a requested `device` (`None` means automatic): [`devices`], or
+/// only the CPU, without querying the graphics drivers, if no GPU can be chosen.
 pub fn devices_for(device: Option<&str>) -> Vec<DeviceInfo> {
     if needs_drivers(device) {
         devices()
@@ -61,60 +62,60 @@ pub fn devices_for(device: Option<&str>) -> Vec<DeviceInfo> {
     }
 }
 
-/// Queries the graphics drivers in the background, if [`devices_for`] will need them.
+/// Queries the graphics drivers in the background if [`devices_for`] will need the result.
 pub fn probe_ahead(device: Option<&str>) {
     if needs_drivers(device) {
         // If no thread can be started, they are queried later.
-        let _ = std::thread::Builder::new().spawn(probed);
+        let _ = std::thread::Builder::new().spawn(cached_probe);
     }
 }
 
-/// Whether a GPU may be used for a requested `device` (`None` means automatic). Software GPUs must
-/// be named.
+/// Whether a GPU may be used for a requested `device` (`None` means automatic). A software renderer
+/// is only used if it is named.
 pub fn needs_drivers(device: Option<&str>) -> bool {
     match device {
         Some(device) => device != CPU,
-        None => probe::is_named() || sysfs::may_have_gpu(),
+        None => probe::is_program_overridden() || sysfs::may_have_gpu(),
     }
 }
 
 /// All GPUs in their current state, `gpu0` first. The first call queries the graphics drivers,
 /// which may take up to [`LIMIT`].
 pub fn gpus() -> Vec<Gpu> {
-    let mut gpus = probed().gpus.clone();
+    let mut gpus = cached_probe().gpus.clone();
     backends::rank(&mut gpus);
     refresh(&mut gpus);
     gpus
 }
 
-/// Errors of the graphics drivers in whole sentences. `None` means no error.
-pub fn problem() -> Option<&'static str> {
-    probed().problem.as_deref()
+/// The reason why the graphics drivers could not be queried. `None` means that they answered.
+pub fn problem() -> Option<&'static DriverProblem> {
+    cached_probe().problem.as_ref()
 }
 
-/// The index by which `hearth_llm` opens the GPU of this id. A GPU that this build cannot open has
-/// a placeholder for plans. `None` if the id is not a GPU's.
+/// The index by which `hearth_llm` opens the GPU with this id. A GPU that this build cannot open
+/// has a placeholder index, for plans. `None` means that the id is not a GPU's.
 pub fn adapter_index(id: &str) -> Option<usize> {
-    /// Above the index of any real GPU.
-    const ELSEWHERE: usize = 1000;
-    let gpus = &probed().gpus;
+    /// First placeholder, above the index of any real GPU.
+    const PLACEHOLDER: usize = 1000;
+    let gpus = &cached_probe().gpus;
     match gpus.iter().position(|gpu| gpu.id == id) {
-        Some(at) => Some(gpus[at].adapter.unwrap_or(ELSEWHERE + at)),
-        // A hypothetical GPU.
+        Some(index) => Some(gpus[index].adapter.unwrap_or(PLACEHOLDER + index)),
+        // A GPU of a hypothetical machine in a test.
         None => id.strip_prefix("gpu")?.parse().ok(),
     }
 }
 
-/// Updates memory and utilization, without a graphics driver.
+/// Updates memory and utilization without calling a graphics driver.
 pub fn refresh(gpus: &mut [Gpu]) {
-    let main = memory();
+    let main_memory = memory();
     for gpu in gpus {
         match (gpu.kind, gpu.live) {
             (Kind::Discrete, Live::Nvml) => nvml::refresh(gpu),
             (Kind::Discrete, Live::Sysfs) => sysfs::refresh(gpu),
             (Kind::Discrete, Live::Unavailable) => {}
             (Kind::Integrated | Kind::Software, _) => {
-                if let (Some(total), Some(main)) = (gpu.memory_total, main) {
+                if let (Some(total), Some(main)) = (gpu.memory_total, main_memory) {
                     gpu.memory_free = Some(main.free.min(total));
                 }
             }
@@ -122,10 +123,10 @@ pub fn refresh(gpus: &mut [Gpu]) {
     }
 }
 
-/// The result of querying the drivers with this build and those beside it, once per process.
-fn probed() -> &'static Probe {
-    static PROBED: OnceLock<Probe> = OnceLock::new();
-    PROBED.get_or_init(|| {
+/// The result of querying the drivers with every installed build. The first call queries them.
+fn cached_probe() -> &'static Probe {
+    static PROBE: OnceLock<Probe> = OnceLock::new();
+    PROBE.get_or_init(|| {
         if probe::is_probing() {
             return Probe::default();
         }
@@ -133,13 +134,13 @@ fn probed() -> &'static Probe {
         let probes: Vec<Probe> = std::thread::scope(|scope| {
             let query = |build: &'_ builds::Build| probe(&build.program, LIMIT);
             let threads: Vec<_> = builds.iter().map(|build| scope.spawn(move || query(build))).collect();
-            // A thread that panicked has found nothing.
+            // A thread that panicked counts as a probe without GPUs.
             threads
                 .into_iter()
-                .map(|threads| threads.join().unwrap_or_default())
+                .map(|thread| thread.join().unwrap_or_default())
                 .collect()
         });
-        let (mut problem, mut seen) = (None, Vec::new());
+        let (mut problem, mut gpus) = (None, Vec::new());
         for (build, probe) in builds.iter().zip(probes) {
             if let Some(error) = &probe.problem {
                 tracing::warn!("{}: {error}", build.name);
@@ -147,16 +148,16 @@ fn probed() -> &'static Probe {
             if build.name == builds::own() {
                 problem = probe.problem;
             }
-            seen.push((build.name, probe.gpus));
+            gpus.push((build.name, probe.gpus));
         }
         Probe {
-            gpus: merge::join(builds::own(), seen),
+            gpus: merge::join(builds::own(), gpus),
             problem,
         }
     })
 }
 
-/// A GPU with the reasons of the automatic choices of devices and builds.
+/// Adds the reasons for the automatic selection of the GPU and of its build.
 pub fn with_reasons(gpu: DeviceInfo, cpu: &DeviceInfo) -> DeviceInfo {
     DeviceInfo {
         selection: Some(selection::selection(&gpu, cpu)),
@@ -165,15 +166,10 @@ pub fn with_reasons(gpu: DeviceInfo, cpu: &DeviceInfo) -> DeviceInfo {
     }
 }
 
-/// The CPU, which also reports the drivers' error.
-fn cpu_info(problem: Option<&str>) -> DeviceInfo {
+/// The CPU, with the problem of the graphics drivers, if any.
+fn cpu_info(driver_problem: Option<DriverProblem>) -> DeviceInfo {
     let memory = memory();
-    let cores = physical_cores();
-    let plural = if cores == 1 { "" } else { "s" };
-    let mut why = format!("{cores} core{plural}; instruction set in use: {}.", instructions());
-    if let Some(problem) = problem {
-        why = format!("{why} {problem}");
-    }
+    let cores = saturating_u32(physical_cores());
     DeviceInfo {
         id: CPU.to_owned(),
         identity: CPU.to_owned(),
@@ -183,9 +179,13 @@ fn cpu_info(problem: Option<&str>) -> DeviceInfo {
         memory_total: memory.map(|memory| memory.total),
         memory_free: memory.map(|memory| memory.free),
         usable: true,
-        why,
+        status: DeviceStatus::Cpu {
+            cores,
+            instructions: instructions().to_owned(),
+        },
+        driver_problem,
         load: cpu::load(),
-        cores: u32::try_from(cores).ok(),
+        cores: Some(cores),
         performance_cores: u32::try_from(performance_cores()).ok(),
         backend_names: vec![CPU.to_owned()],
         backends: vec![backends::cpu_backend()],
@@ -227,6 +227,6 @@ mod tests {
         }];
         refresh(&mut gpus);
         assert_eq!((gpus[0].usable, gpus[0].memory_free), (false, None));
-        assert!(gpus[0].why.contains("gone"));
+        assert_eq!(gpus[0].status, DeviceStatus::Lost);
     }
 }

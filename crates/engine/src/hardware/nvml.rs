@@ -2,7 +2,8 @@
 
 use super::gpu::{Gpu, Kind, Live, Pci};
 use super::memory::Memory;
-use super::merge::Seen;
+use super::merge::SourceGpu;
+use hearth_protocol::DeviceStatus;
 use nvml_wrapper::error::NvmlError;
 use nvml_wrapper::{Device, Nvml};
 use std::sync::OnceLock;
@@ -10,8 +11,8 @@ use std::sync::OnceLock;
 /// NVIDIA's PCI vendor id.
 pub const NVIDIA: u32 = 0x10de;
 
-/// All cards of NVIDIA's driver; empty without it.
-pub fn seen() -> Vec<Seen> {
+/// All cards of NVIDIA's driver. Empty without the driver.
+pub fn list() -> Vec<SourceGpu> {
     let Some(nvml) = library() else {
         return Vec::new();
     };
@@ -24,10 +25,10 @@ pub fn seen() -> Vec<Seen> {
         .collect()
 }
 
-/// One card.
-fn describe(card: &Device, driver: Option<String>) -> Option<Seen> {
+/// Describes one card.
+fn describe(card: &Device, driver: Option<String>) -> Option<SourceGpu> {
     let pci = card.pci_info().ok()?;
-    Some(Seen {
+    Some(SourceGpu {
         name: card.name().unwrap_or_else(|_| "NVIDIA graphics card".to_owned()),
         kind: Kind::Discrete,
         vendor: NVIDIA,
@@ -38,18 +39,17 @@ fn describe(card: &Device, driver: Option<String>) -> Option<Seen> {
             device: pci.device,
             function: 0,
         }),
-        uuid: card.uuid().ok().and_then(|uuid| read_uuid(&uuid)),
+        uuid: card.uuid().ok().and_then(|uuid| parse_uuid(&uuid)),
         memory: memory(card),
         driver,
         load: load(card),
         live: Live::Nvml,
-        why_not: if cfg!(feature = "wgpu") {
-            "NVIDIA's driver is installed without Vulkan; install the complete driver."
+        unusable: if cfg!(feature = "wgpu") {
+            DeviceStatus::NvidiaWithoutVulkan
         } else {
-            "CUDA does not support this card with the installed driver; install a newer one."
-        }
-        .to_owned(),
-        ..Seen::default()
+            DeviceStatus::CudaDriverTooOld
+        },
+        ..SourceGpu::default()
     })
 }
 
@@ -70,13 +70,13 @@ pub fn refresh(gpu: &mut Gpu) {
     }
 }
 
-/// Loaded once.
+/// The library, loaded in the first call. `None` if it cannot be loaded.
 fn library() -> Option<&'static Nvml> {
     static NVML: OnceLock<Option<Nvml>> = OnceLock::new();
     NVML.get_or_init(|| Nvml::init().ok()).as_ref()
 }
 
-/// `None` on chips without their own memory.
+/// A card's memory. `None` on chips without dedicated memory.
 fn memory(card: &Device) -> Option<Memory> {
     let memory = card.memory_info().ok()?;
     Some(Memory {
@@ -91,7 +91,7 @@ fn load(card: &Device) -> Option<f32> {
 }
 
 /// Parses `GPU-01234567-89ab-cdef-0123-456789abcdef`.
-fn read_uuid(text: &str) -> Option<[u8; 16]> {
+fn parse_uuid(text: &str) -> Option<[u8; 16]> {
     let digits = text.strip_prefix("GPU-")?.replace('-', "");
     Some(u128::from_str_radix(&digits, 16).ok()?.to_be_bytes())
 }
@@ -102,8 +102,8 @@ mod tests {
 
     #[test]
     fn a_uuid_matches_vulkans() {
-        let uuid = read_uuid("GPU-00112233-4455-6677-8899-aabbccddeeff").unwrap();
+        let uuid = parse_uuid("GPU-00112233-4455-6677-8899-aabbccddeeff").unwrap();
         assert_eq!((uuid[0], uuid[1], uuid[15]), (0x00, 0x11, 0xff));
-        assert_eq!(read_uuid("MIG-00112233-4455-6677-8899-aabbccddeeff"), None);
+        assert_eq!(parse_uuid("MIG-00112233-4455-6677-8899-aabbccddeeff"), None);
     }
 }

@@ -1,21 +1,22 @@
-//! The CPU's prefetching of weights in each format, as measured at a load and recorded.
+//! Recorded prefetch choices: for each weight format, the fastest prefetch on this CPU, measured
+//! during a load.
 
 use super::backends::cpu_subject;
 use super::records::{FormatPrefetch, PrefetchRecord, store};
 use hearth_kernels::{Calibrated, Prefetch, Quant, team};
 
-/// Applies the choices that are recorded for the current number of threads, and the CPU's default
-/// to other formats.
+/// Applies the choices recorded for the current number of threads. Other formats use the CPU's
+/// default.
 pub(crate) fn use_recorded_prefetches() {
     let (recorded, threads) = (prefetches(), team::threads());
     for quant in Quant::ALL {
-        let is_of = |found: &&FormatPrefetch| found.format == quant.name() && found.threads == threads;
-        let found = recorded.iter().find(is_of);
-        Prefetch::choose(quant, found.and_then(|found| found.choice.parse().ok()));
+        let matches = |prefetch: &&FormatPrefetch| prefetch.format == quant.name() && prefetch.threads == threads;
+        let choice = recorded.iter().find(matches);
+        Prefetch::choose(quant, choice.and_then(|prefetch| prefetch.choice.parse().ok()));
     }
 }
 
-/// Whether a measurement outlives this process.
+/// Whether measurements are stored in a file, so that the next process can use them.
 pub(crate) fn can_record_prefetches() -> bool {
     store().has_file()
 }
@@ -26,14 +27,14 @@ pub(crate) fn record_prefetches(calibrated: &[Calibrated]) {
         return;
     }
     let subject = cpu_subject();
-    let records = calibrated.iter().map(|measured| PrefetchRecord {
+    let records = calibrated.iter().map(|calibrated| PrefetchRecord {
         subject: subject.clone(),
         measurement: Calibrated::VERSION,
         prefetch: FormatPrefetch {
-            format: measured.quant.name().to_owned(),
+            format: calibrated.quant.name().to_owned(),
             threads: team::threads(),
-            choice: measured.choice.to_string(),
-            bytes_per_second: measured.bytes_per_second,
+            choice: calibrated.choice.to_string(),
+            bytes_per_second: calibrated.bytes_per_second,
         },
     });
     store().add_prefetches(records.collect());
@@ -46,8 +47,9 @@ pub fn prefetches() -> Vec<FormatPrefetch> {
 
 /// Drops records of formats and choices that this version does not know.
 fn valid(records: Vec<PrefetchRecord>) -> Vec<FormatPrefetch> {
-    let is_valid =
-        |one: &FormatPrefetch| Quant::from_name(&one.format).is_some() && one.choice.parse::<Prefetch>().is_ok();
+    let is_valid = |prefetch: &FormatPrefetch| {
+        Quant::from_name(&prefetch.format).is_some() && prefetch.choice.parse::<Prefetch>().is_ok()
+    };
     let prefetches = records.into_iter().map(|record| record.prefetch);
     prefetches.filter(is_valid).collect()
 }

@@ -12,9 +12,9 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Maximum number of decode costs: of numbers of threads, and of earlier versions.
+/// Maximum number of decode costs: one per number of threads and version of Hearth.
 const MAX_DECODE_COSTS: usize = 16;
-/// Maximum number of records of prefetching: formats, numbers of threads, and earlier versions.
+/// Maximum number of prefetch records: one per format, number of threads and version of Hearth.
 const MAX_PREFETCHES: usize = 128;
 
 /// Records of all devices.
@@ -22,7 +22,7 @@ const MAX_PREFETCHES: usize = 128;
 #[serde(default)]
 struct Records {
     #[serde(deserialize_with = "readable")]
-    checks: Vec<Checked>,
+    checks: Vec<CheckRecord>,
     #[serde(deserialize_with = "readable")]
     limits: Vec<Limit>,
     #[serde(deserialize_with = "readable")]
@@ -31,7 +31,8 @@ struct Records {
     prefetches: Vec<PrefetchRecord>,
 }
 
-/// The records that can be read: one of another version of Hearth loses none of the others.
+/// Deserializes the records that are readable. Records of other versions of Hearth are skipped, and
+/// do not affect the others.
 fn readable<'de, D: Deserializer<'de>, T: DeserializeOwned>(deserializer: D) -> Result<Vec<T>, D::Error> {
     let records = Vec::<serde_json::Value>::deserialize(deserializer)?;
     let readable = records
@@ -40,12 +41,13 @@ fn readable<'de, D: Deserializer<'de>, T: DeserializeOwned>(deserializer: D) -> 
     Ok(readable.collect())
 }
 
-/// The subject of a device check. Another driver or version of Hearth has to be checked again.
+/// The subject of a device check. After an update of the driver or of Hearth, the device is checked
+/// again.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Subject {
     /// The device's identity.
     pub identity: String,
-    /// Product name, since another card may be put into the slot.
+    /// Product name, because the card in a slot may be replaced.
     pub name: String,
     /// Driver name and version.
     pub driver: Option<String>,
@@ -58,8 +60,9 @@ pub struct Subject {
     pub check: u32,
 }
 
+/// The last check of a device in one build.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-struct Checked {
+struct CheckRecord {
     subject: Subject,
     check: DeviceCheck,
 }
@@ -75,12 +78,12 @@ struct DecodeCostRecord {
 }
 
 impl DecodeCostRecord {
-    fn is_of(&self, subject: &Subject, threads: usize) -> bool {
+    fn matches(&self, subject: &Subject, threads: usize) -> bool {
         self.subject == *subject && self.threads == threads && self.measurement == DecodeCost::VERSION
     }
 }
 
-/// The choice for a format, recorded and printed by `hearth devices`.
+/// The prefetch choice for a weight format, recorded and printed by `hearth devices`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct FormatPrefetch {
     /// The format of the weights.
@@ -89,7 +92,7 @@ pub struct FormatPrefetch {
     pub threads: usize,
     /// Prefetch target and distance in bytes, such as `t1+1024`, or `none`.
     pub choice: String,
-    /// Bytes of weights per second that were multiplied with it.
+    /// Measured speed of a product with it, in bytes of weights per second.
     pub bytes_per_second: f64,
 }
 
@@ -105,11 +108,11 @@ pub struct PrefetchRecord {
     pub prefetch: FormatPrefetch,
 }
 
-/// Limit on the allocatable memory of a device.
+/// Limit of the memory that can be allocated on a device.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 struct Limit {
     identity: String,
-    /// Smallest fraction of the free bytes that was refused.
+    /// Smallest fraction of the free memory whose allocation failed.
     refused: f64,
 }
 
@@ -134,11 +137,11 @@ pub fn set_records_file(file: Option<PathBuf>) {
 }
 
 impl Store {
-    /// The current records; another process may have written the file.
+    /// Reads the records from the file, which another process may have written.
     fn read(&self) -> Records {
         let text = self.file.as_ref().and_then(|file| fs::read(file).ok());
-        let read = text.and_then(|text| serde_json::from_slice(&text).ok());
-        read.or_else(|| self.last.clone()).unwrap_or_default()
+        let records = text.and_then(|text| serde_json::from_slice(&text).ok());
+        records.or_else(|| self.last.clone()).unwrap_or_default()
     }
 
     fn change(&mut self, change: impl FnOnce(&mut Records)) {
@@ -152,41 +155,40 @@ impl Store {
         self.last = Some(records);
     }
 
-    /// The recorded check. `None` means not checked, or that the record makes no sense.
+    /// The recorded check. `None` means that there is none, or that its values are impossible.
     pub fn check(&self, subject: &Subject) -> Option<DeviceCheck> {
         let mut checks = self.read().checks.into_iter();
         checks
-            .find(|checked| checked.subject == *subject)
-            .map(|checked| checked.check)
+            .find(|record| record.subject == *subject)
+            .map(|record| record.check)
             .filter(DeviceCheck::is_sound)
     }
 
     /// Records a check, replacing earlier checks of the same device in the same build.
-    pub fn checked(&mut self, subject: Subject, check: DeviceCheck) {
+    pub fn record_check(&mut self, subject: Subject, check: DeviceCheck) {
         self.change(|records| {
-            let about = |subject: &Subject| (subject.identity.clone(), subject.build.clone());
-            records
-                .checks
-                .retain(|checked| about(&checked.subject) != about(&subject));
-            records.checks.push(Checked { subject, check });
+            let key = |subject: &Subject| (subject.identity.clone(), subject.build.clone());
+            records.checks.retain(|record| key(&record.subject) != key(&subject));
+            records.checks.push(CheckRecord { subject, check });
         });
     }
 
-    /// The recorded decode cost of a CPU with this many threads. `None` means not measured.
+    /// The recorded decode cost of a CPU with this many threads. `None` means that it is not
+    /// measured.
     pub fn decode_cost(&self, subject: &Subject, threads: usize) -> Option<DecodeCost> {
         let mut costs = self.read().decode_costs.into_iter();
         costs
-            .find(|record| record.is_of(subject, threads))
+            .find(|record| record.matches(subject, threads))
             .map(|record| record.cost)
     }
 
-    /// Records the decode cost of a CPU with this many threads. Formats that another process has
-    /// recorded meanwhile remain.
+    /// Records the decode cost of a CPU with this many threads. Keeps the costs of formats that
+    /// another process has recorded meanwhile.
     pub fn add_decode_cost(&mut self, subject: Subject, threads: usize, cost: DecodeCost) {
         self.change(|records| {
             let costs = &mut records.decode_costs;
-            if let Some(known) = costs.iter_mut().find(|record| record.is_of(&subject, threads)) {
-                return known.cost.merge(cost);
+            if let Some(existing) = costs.iter_mut().find(|record| record.matches(&subject, threads)) {
+                return existing.cost.merge(cost);
             }
             costs.push(DecodeCostRecord {
                 subject,
@@ -218,18 +220,18 @@ impl Store {
     /// Records measured prefetch choices, replacing earlier records of the same formats.
     pub fn add_prefetches(&mut self, added: Vec<PrefetchRecord>) {
         self.change(|records| {
-            let all = &mut records.prefetches;
-            let is_new = |record: &PrefetchRecord| {
-                let is_same = |new: &PrefetchRecord| {
-                    new.subject == record.subject
-                        && new.prefetch.format == record.prefetch.format
-                        && new.prefetch.threads == record.prefetch.threads
+            let prefetches = &mut records.prefetches;
+            let is_replaced = |old: &PrefetchRecord| {
+                let replaces = |new: &PrefetchRecord| {
+                    new.subject == old.subject
+                        && new.prefetch.format == old.prefetch.format
+                        && new.prefetch.threads == old.prefetch.threads
                 };
-                added.iter().any(is_same)
+                added.iter().any(replaces)
             };
-            all.retain(|record| !is_new(record));
-            all.extend(added);
-            all.drain(..all.len().saturating_sub(MAX_PREFETCHES));
+            prefetches.retain(|record| !is_replaced(record));
+            prefetches.extend(added);
+            prefetches.drain(..prefetches.len().saturating_sub(MAX_PREFETCHES));
         });
     }
 
@@ -238,19 +240,20 @@ impl Store {
         self.change(|records| records.prefetches.retain(|record| record.subject != *subject));
     }
 
-    /// Smallest fraction of a device's free memory that was refused. `None` means nothing was
-    /// refused.
-    pub fn refused(&self, identity: &str) -> Option<f64> {
+    /// Smallest fraction of a device's free memory whose allocation failed. `None` means that no
+    /// allocation failed.
+    pub fn refused_fraction(&self, identity: &str) -> Option<f64> {
         let mut limits = self.read().limits.into_iter();
         limits
             .find(|limit| limit.identity == identity)
             .map(|limit| limit.refused)
     }
 
-    /// Records that `bytes` were refused when `free` bytes were free.
-    pub fn note_refused(&mut self, identity: &str, bytes: u64, free: u64) {
-        let share = share(bytes, free).min(1.0);
-        let refused = self.refused(identity).map_or(share, |known| known.min(share));
+    /// Records that the allocation of `bytes` failed when `free` bytes were free.
+    pub fn record_refusal(&mut self, identity: &str, bytes: u64, free: u64) {
+        let fraction = fraction(bytes, free).min(1.0);
+        let smallest = self.refused_fraction(identity);
+        let refused = smallest.map_or(fraction, |smallest| smallest.min(fraction));
         let identity = identity.to_owned();
         self.change(|records| {
             records.limits.retain(|limit| limit.identity != identity);
@@ -258,23 +261,23 @@ impl Store {
         });
     }
 
-    /// Records that `bytes` were allocated when `free` bytes were free. If as large a fraction was
-    /// refused before, another program was the cause, and that record is removed.
-    pub fn note_had(&mut self, identity: &str, bytes: u64, free: u64) {
+    /// Records that `bytes` were allocated when `free` bytes were free. If the allocation of a
+    /// smaller fraction had failed, another program was the cause, and that record is removed.
+    pub fn record_allocation(&mut self, identity: &str, bytes: u64, free: u64) {
         if self
-            .refused(identity)
-            .is_some_and(|refused| refused <= share(bytes, free))
+            .refused_fraction(identity)
+            .is_some_and(|refused| refused <= fraction(bytes, free))
         {
             self.change(|records| records.limits.retain(|limit| limit.identity != identity));
         }
     }
 }
 
-fn share(bytes: u64, of: u64) -> f64 {
-    bytes as f64 / of.max(1) as f64
+fn fraction(bytes: u64, total: u64) -> f64 {
+    bytes as f64 / total.max(1) as f64
 }
 
-/// Replaces the file atomically. Other workers may write it at the same time.
+/// Replaces the file atomically, since other workers may write it at the same time.
 fn write(file: &Path, records: &Records) -> std::io::Result<()> {
     if let Some(folder) = file.parent() {
         fs::create_dir_all(folder)?;
@@ -286,8 +289,9 @@ fn write(file: &Path, records: &Records) -> std::io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use hearth_protocol::Mismatch;
 
-    /// A store in a file that nothing has read.
+    /// A store whose file was not read yet.
     fn store_in(file: PathBuf) -> Store {
         Store {
             file: Some(file),
@@ -296,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn decode_costs_are_those_of_a_cpu_and_its_threads() {
+    fn decode_costs_are_recorded_per_cpu_and_number_of_threads() {
         let folder = tempfile::tempdir().expect("a folder");
         let mut store = store_in(folder.path().join("devices.json"));
         let subject = |version: &str| Subject {
@@ -310,7 +314,7 @@ mod tests {
         for threads in 3..40 {
             store.add_decode_cost(subject("2"), threads, DecodeCost::default());
         }
-        assert_eq!(store.decode_cost(&subject("1"), 2), None, "the oldest ones go");
+        assert_eq!(store.decode_cost(&subject("1"), 2), None, "the oldest are dropped");
         store.remove_decode_costs(&subject("2"));
         assert_eq!(store.decode_cost(&subject("2"), 39), None);
     }
@@ -336,67 +340,78 @@ mod tests {
         let mut store = store_in(folder.path().join("devices.json"));
         store.add_prefetches(vec![record("a", "Q4_K", "none"), record("a", "Q8_0", "t1+1024")]);
         store.add_prefetches(vec![record("b", "Q4_K", "t1+4096"), record("a", "Q4_K", "t0+512")]);
-        let with_one = with_threads("a", "Q4_K", "none", 1);
-        store.add_prefetches(vec![with_one.clone()]);
-        let of_a = vec![record("a", "Q8_0", "t1+1024"), record("a", "Q4_K", "t0+512"), with_one];
-        assert_eq!(store.prefetches(&subject("a")), of_a);
+        let single_threaded = with_threads("a", "Q4_K", "none", 1);
+        store.add_prefetches(vec![single_threaded.clone()]);
+        let expected = vec![
+            record("a", "Q8_0", "t1+1024"),
+            record("a", "Q4_K", "t0+512"),
+            single_threaded,
+        ];
+        assert_eq!(store.prefetches(&subject("a")), expected);
         store.remove_prefetches(&subject("a"));
         assert_eq!(store.prefetches(&subject("a")), []);
         assert_eq!(store.prefetches(&subject("b")), vec![record("b", "Q4_K", "t1+4096")]);
-        store.add_prefetches((0..200).map(|at| record("a", &at.to_string(), "none")).collect());
+        store.add_prefetches((0..200).map(|index| record("a", &index.to_string(), "none")).collect());
         assert_eq!(store.prefetches(&subject("a")).len(), MAX_PREFETCHES);
-        assert_eq!(store.prefetches(&subject("b")), [], "the oldest ones go");
+        assert_eq!(store.prefetches(&subject("b")), [], "the oldest are dropped");
     }
 
     #[test]
     fn records_outlive_the_process() {
         let folder = tempfile::tempdir().expect("a folder");
         let file = folder.path().join("deeper").join("devices.json");
-        let opened = || store_in(file.clone());
+        let open = || store_in(file.clone());
         let subject = |identity: &str, driver: &str, build: &str| Subject {
             identity: identity.to_owned(),
             driver: Some(driver.to_owned()),
             build: build.to_owned(),
             ..Subject::default()
         };
-        let found = |speed| DeviceCheck {
+        let check = |speed| DeviceCheck {
             bytes_per_second: speed,
             ..DeviceCheck::default()
         };
-        let mut store = opened();
+        let mut store = open();
         assert_eq!(store.check(&subject("a", "1", "cuda")), None);
-        store.checked(subject("a", "1", "cuda"), found(1.0));
-        store.checked(subject("a", "1", "vulkan"), found(2.0));
-        store.checked(subject("b", "1", "cuda"), found(3.0));
-        store.note_refused("a", 30, 40);
-        store.note_refused("a", 36, 40);
+        store.record_check(subject("a", "1", "cuda"), check(1.0));
+        store.record_check(subject("a", "1", "vulkan"), check(2.0));
+        store.record_check(subject("b", "1", "cuda"), check(3.0));
+        store.record_refusal("a", 30, 40);
+        store.record_refusal("a", 36, 40);
 
-        let mut store = opened();
-        assert_eq!(store.check(&subject("a", "1", "cuda")), Some(found(1.0)));
+        let mut store = open();
+        assert_eq!(store.check(&subject("a", "1", "cuda")), Some(check(1.0)));
         assert_eq!(store.check(&subject("a", "2", "cuda")), None, "another driver");
-        let asks_more = Subject {
+        let newer_check = Subject {
             check: 1,
             ..subject("a", "1", "cuda")
         };
-        assert_eq!(store.check(&asks_more), None, "an earlier version of the check");
-        assert_eq!((store.refused("a"), store.refused("b")), (Some(0.75), None));
-        store.checked(subject("a", "2", "cuda"), found(4.0));
+        assert_eq!(
+            store.check(&newer_check),
+            None,
+            "a record of an earlier version of the check"
+        );
+        assert_eq!(
+            (store.refused_fraction("a"), store.refused_fraction("b")),
+            (Some(0.75), None)
+        );
+        store.record_check(subject("a", "2", "cuda"), check(4.0));
         assert_eq!(store.check(&subject("a", "1", "cuda")), None, "the old driver's");
-        assert_eq!(store.check(&subject("a", "1", "vulkan")), Some(found(2.0)));
-        store.note_had("a", 20, 40);
-        assert_eq!(store.refused("a"), Some(0.75));
-        store.note_had("a", 31, 40);
-        assert_eq!(store.refused("a"), None);
+        assert_eq!(store.check(&subject("a", "1", "vulkan")), Some(check(2.0)));
+        store.record_allocation("a", 20, 40);
+        assert_eq!(store.refused_fraction("a"), Some(0.75));
+        store.record_allocation("a", 31, 40);
+        assert_eq!(store.refused_fraction("a"), None);
 
         // A malformed file.
         fs::write(&file, b"{\"checks\": 3").expect("it is written");
-        let mut store = opened();
+        let mut store = open();
         assert_eq!(store.check(&subject("b", "1", "cuda")), None);
-        store.checked(subject("b", "1", "cuda"), found(5.0));
-        assert_eq!(opened().check(&subject("b", "1", "cuda")), Some(found(5.0)));
+        store.record_check(subject("b", "1", "cuda"), check(5.0));
+        assert_eq!(open().check(&subject("b", "1", "cuda")), Some(check(5.0)));
     }
 
-    /// It would rank first: no number is smaller than NaN.
+    /// A check with NaN would rank first, because no number is smaller than NaN.
     #[test]
     fn a_check_with_impossible_times_is_not_known() {
         let folder = tempfile::tempdir().expect("a folder");
@@ -406,16 +421,16 @@ mod tests {
                 layer_seconds,
                 ..DeviceCheck::default()
             };
-            store.checked(Subject::default(), check);
+            store.record_check(Subject::default(), check);
             assert_eq!(store.check(&Subject::default()), None, "{layer_seconds}");
         }
-        store.checked(Subject::default(), DeviceCheck::default());
+        store.record_check(Subject::default(), DeviceCheck::default());
         assert!(store.check(&Subject::default()).is_some());
     }
 
     #[test]
     fn an_unreadable_check_loses_neither_the_others_nor_the_limits() {
-        // `a`: of an earlier version, which named the mismatch `wrong`. `b`: of another shape.
+        // `a` is from an earlier version, which named the mismatch `wrong`. `b` has another shape.
         const TEXT: &str = r#"{
             "checks": [
                 {
@@ -446,31 +461,33 @@ mod tests {
             })
         };
         let wrong = DeviceCheck {
-            mismatch: Some("It miscomputes".to_owned()),
+            mismatch: Some(Mismatch::Detail {
+                detail: "It miscomputes".to_owned(),
+            }),
             bytes_per_second: 1.0,
             macs_per_second: 2.0,
             ..DeviceCheck::default()
         };
-        let right = DeviceCheck {
+        let correct = DeviceCheck {
             bytes_per_second: 3.0,
             macs_per_second: 4.0,
             ..DeviceCheck::default()
         };
-        let kept = |store: &Store| {
+        let assert_kept = |store: &Store| {
             assert_eq!(check(store, "a").as_ref(), Some(&wrong));
             assert_eq!(check(store, "b"), None);
-            assert_eq!(check(store, "c").as_ref(), Some(&right));
-            assert_eq!(store.refused("a"), Some(0.75));
+            assert_eq!(check(store, "c").as_ref(), Some(&correct));
+            assert_eq!(store.refused_fraction("a"), Some(0.75));
         };
-        kept(&store);
-        store.note_refused("b", 1, 2);
-        kept(&store);
+        assert_kept(&store);
+        store.record_refusal("b", 1, 2);
+        assert_kept(&store);
     }
 
     #[test]
     fn without_a_file_records_are_in_memory() {
         let mut store = Store::default();
-        store.note_refused("a", 1, 2);
-        assert_eq!(store.refused("a"), Some(0.5));
+        store.record_refusal("a", 1, 2);
+        assert_eq!(store.refused_fraction("a"), Some(0.5));
     }
 }

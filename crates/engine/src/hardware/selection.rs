@@ -1,9 +1,10 @@
-//! Whether a GPU is used without being requested, and which of its builds; with the reasons.
+//! Automatic selection of a GPU and of its build, with the reasons.
 
 use hearth_protocol::{AutoSelection, BackendOption, BuildReason, DeviceInfo};
 
-/// Whether a GPU is used without being requested. Software renderers never are. If both are
-/// measured, it has to be faster than the CPU; otherwise it has to be discrete or Apple's.
+/// Decides whether a GPU is used without being requested. A software renderer is not. If both
+/// devices are measured, the GPU has to be faster than the CPU; otherwise it has to be discrete or
+/// Apple's.
 pub fn selection(gpu: &DeviceInfo, cpu: &DeviceInfo) -> AutoSelection {
     let seconds = |device: &DeviceInfo| Some(device.backends.first()?.check.as_ref()?.turn_seconds());
     let is_faster = seconds(gpu).zip(seconds(cpu)).map(|(gpu, cpu)| gpu < cpu);
@@ -20,17 +21,17 @@ pub fn selection(gpu: &DeviceInfo, cpu: &DeviceInfo) -> AutoSelection {
     }
 }
 
-/// Whether a GPU is used without being requested, see [`selection`].
+/// Whether a GPU is used without being requested; see [`selection`].
 pub fn is_auto_selected(gpu: &DeviceInfo, cpu: &DeviceInfo) -> bool {
     selection(gpu, cpu) == AutoSelection::Selected
 }
 
-/// Why the first of a GPU's builds is the automatic choice: they are sorted by
-/// [`rank`](super::rank). `None` if none of them matches the CPU's results.
+/// The reason why the first of a GPU's builds is the automatic choice. The builds are sorted by
+/// [`rank`](super::rank). `None` means that no build matches the CPU's results.
 pub fn build_reason(builds: &[BackendOption]) -> Option<BuildReason> {
-    let mut right = builds.iter().filter(|option| option.mismatch().is_none());
-    let is_measured = right.next()?.check.is_some();
-    let others: Vec<&BackendOption> = right.collect();
+    let mut correct = builds.iter().filter(|option| option.mismatch().is_none());
+    let is_measured = correct.next()?.check.is_some();
+    let others: Vec<&BackendOption> = correct.collect();
     Some(if others.is_empty() {
         BuildReason::Only
     } else if !is_measured {
@@ -45,13 +46,15 @@ pub fn build_reason(builds: &[BackendOption]) -> Option<BuildReason> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use hearth_protocol::DeviceCheck;
+    use hearth_protocol::{DeviceCheck, Mismatch};
 
-    /// A build of this speed; negative means that it mismatches.
+    /// A build with this speed. A negative speed means a mismatch.
     fn option(speed: Option<f64>) -> BackendOption {
         BackendOption {
             check: speed.map(|speed| DeviceCheck {
-                mismatch: (speed < 0.0).then(|| "Wrong.".to_owned()),
+                mismatch: (speed < 0.0).then(|| Mismatch::Detail {
+                    detail: "Wrong.".to_owned(),
+                }),
                 bytes_per_second: speed,
                 macs_per_second: speed,
                 ..DeviceCheck::default()
@@ -73,14 +76,17 @@ mod tests {
     fn a_gpu_slower_than_the_cpu_is_not_selected() {
         use AutoSelection::*;
         let cpu = device("cpu", Some(5e9));
-        let of = |kind, speed: Option<f64>| selection(&device(kind, speed), &cpu);
-        let all = |kind| [None, Some(6e9), Some(5e9), Some(4e9)].map(|speed| of(kind, speed));
-        assert_eq!(all("discrete"), [Selected, Selected, SlowerThanCpu, SlowerThanCpu]);
+        let selections =
+            |kind| [None, Some(6e9), Some(5e9), Some(4e9)].map(|speed| selection(&device(kind, speed), &cpu));
         assert_eq!(
-            all("integrated"),
+            selections("discrete"),
+            [Selected, Selected, SlowerThanCpu, SlowerThanCpu]
+        );
+        assert_eq!(
+            selections("integrated"),
             [SharesMemory, Selected, SlowerThanCpu, SlowerThanCpu]
         );
-        assert_eq!(all("software"), [Software; 4]);
+        assert_eq!(selections("software"), [Software; 4]);
     }
 
     #[test]

@@ -1,8 +1,9 @@
-//! Graphics cards from Linux' sysfs, with or without a driver.
+//! Graphics cards in Linux sysfs, with or without a driver.
 
 use super::gpu::{Gpu, Kind, Live, Pci};
 use super::memory::Memory;
-use super::merge::Seen;
+use super::merge::SourceGpu;
+use hearth_protocol::DeviceStatus;
 use std::fs::{read_dir, read_link, read_to_string};
 use std::path::Path;
 use std::str::FromStr;
@@ -14,8 +15,8 @@ const AMD: u32 = 0x1002;
 const NVIDIA: u32 = 0x10de;
 const INTEL: u32 = 0x8086;
 
-/// Whether a GPU other than software may exist: the kernel (or Windows, under WSL) has a device
-/// file. Always `true` outside Linux.
+/// Whether the machine may have a GPU: there is a device file of the kernel, or of Windows under
+/// WSL. Always `true` outside Linux.
 pub fn may_have_gpu() -> bool {
     const DEVICE_FILES: [&str; 3] = ["renderD", "nvidia", "dxg"];
     if !cfg!(target_os = "linux") {
@@ -29,8 +30,8 @@ pub fn may_have_gpu() -> bool {
 }
 
 /// All cards.
-pub fn seen() -> Vec<Seen> {
-    seen_in(Path::new(DEVICES))
+pub fn list() -> Vec<SourceGpu> {
+    list_in(Path::new(DEVICES))
 }
 
 /// Updates memory and utilization of a card.
@@ -47,24 +48,24 @@ pub fn refresh(gpu: &mut Gpu) {
     gpu.load = load(&folder);
 }
 
-fn seen_in(devices: &Path) -> Vec<Seen> {
+fn list_in(devices: &Path) -> Vec<SourceGpu> {
     let Ok(entries) = read_dir(devices) else {
         return Vec::new();
     };
-    let mut seen: Vec<_> = entries
+    let mut gpus: Vec<_> = entries
         .flatten()
         .filter_map(|entry| {
             let pci = Pci::from_str(entry.file_name().to_str()?).ok()?;
             describe(&entry.path(), pci)
         })
         .collect();
-    seen.sort_by_key(|seen| seen.pci);
-    seen
+    gpus.sort_by_key(|gpu| gpu.pci);
+    gpus
 }
 
-/// A card of one of the three vendors with compute support; servers have others for the console
-/// only.
-fn describe(folder: &Path, pci: Pci) -> Option<Seen> {
+/// Describes a card. `None` if it is no graphics card, or not from a vendor with compute support:
+/// the cards of other vendors are servers' console adapters.
+fn describe(folder: &Path, pci: Pci) -> Option<SourceGpu> {
     const DISPLAY: u32 = 0x03;
     if hex(folder, "class")? >> 16 != DISPLAY {
         return None;
@@ -72,21 +73,21 @@ fn describe(folder: &Path, pci: Pci) -> Option<Seen> {
     let (vendor, device) = (hex(folder, "vendor")?, hex(folder, "device")?);
     let driver = read_link(folder.join("driver")).ok();
     let driver = driver.as_deref().and_then(|path| path.file_name()?.to_str());
-    let (maker, no_driver) = match vendor {
-        // A container sees all cards of the machine, even those it has no access to.
+    let (vendor_name, status) = match vendor {
+        // NVML lists it. In a container, sysfs also lists cards that the container cannot use.
         NVIDIA if driver == Some("nvidia") => return None,
-        NVIDIA => ("NVIDIA", "NVIDIA's driver is not in use for it; install it."),
-        AMD => ("AMD", NO_VULKAN),
-        INTEL => ("Intel", NO_VULKAN),
+        NVIDIA => ("NVIDIA", DeviceStatus::NvidiaDriverUnused),
+        AMD => ("AMD", DeviceStatus::NoVulkanDriver),
+        INTEL => ("Intel", DeviceStatus::NoVulkanDriver),
         _ => return None,
     };
-    let why_not = match driver {
-        Some("vfio-pci") => "It is assigned to a virtual machine.",
-        _ => no_driver,
+    let unusable = match driver {
+        Some("vfio-pci") => DeviceStatus::VirtualMachine,
+        _ => status,
     };
     let memory = memory(folder);
-    Some(Seen {
-        name: format!("{maker} graphics ({vendor:04x}:{device:04x})"),
+    Some(SourceGpu {
+        name: format!("{vendor_name} graphics ({vendor:04x}:{device:04x})"),
         // Integrated GPUs are on bus 0.
         kind: if pci.bus == 0 { Kind::Integrated } else { Kind::Discrete },
         vendor,
@@ -100,14 +101,12 @@ fn describe(folder: &Path, pci: Pci) -> Option<Seen> {
         } else {
             Live::Unavailable
         },
-        why_not: why_not.to_owned(),
-        ..Seen::default()
+        unusable,
+        ..SourceGpu::default()
     })
 }
 
-const NO_VULKAN: &str = "It has no Vulkan driver; install Mesa's (mesa-vulkan-drivers).";
-
-/// A card's memory, which only amdgpu reports.
+/// A card's memory. Only the driver amdgpu reports it.
 fn memory(folder: &Path) -> Option<Memory> {
     let total: u64 = number(folder, "mem_info_vram_total")?;
     let used: u64 = number(folder, "mem_info_vram_used")?;
@@ -160,9 +159,9 @@ mod tests {
         device(root.path(), "0000:05:00.0", &ids("0x030000", "0x1a03"));
         device(root.path(), "0000:00:02.0", &ids("0x038000", "0x8086"));
 
-        let seen = seen_in(root.path());
-        let [intel, amd] = seen.as_slice() else {
-            panic!("{seen:#?}")
+        let gpus = list_in(root.path());
+        let [intel, amd] = gpus.as_slice() else {
+            panic!("{gpus:#?}")
         };
         assert_eq!(
             (intel.kind, intel.memory, intel.live),

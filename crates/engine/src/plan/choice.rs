@@ -1,37 +1,39 @@
-//! Choosing the build and the devices of a model: those that are predicted to answer soonest.
+//! Choice of the build and the devices for a model: those that are predicted to answer soonest.
 
 use super::decode_speed::DecodeWeights;
-use super::{ModelBytes, PlanOptions, Planned, compute_plan, free};
+use super::{ModelBytes, ModelPlan, PlanOptions, compute_plan, free};
 use crate::check::decode_cost::DecodeCost;
 use crate::draft;
 use crate::engine::team_size;
 use crate::hardware::{self, CPU};
-use crate::problem::{from_gguf, from_load, problem};
+use crate::problem::{from_gguf, from_load};
 use hearth_formats::gguf::Gguf;
 use hearth_llm::{Config, Place};
 use hearth_protocol::{
-    BackendOption, DeviceCheck, DeviceInfo, GpuLayers, Plan, PlanRequest, Problem, ProblemCode, device_names,
+    BackendOption, DeviceCheck, DeviceInfo, GpuLayers, LoadReason, Plan, PlanRequest, Problem, ProblemCode, Stage,
+    device_names,
 };
 use std::cmp::Ordering;
 
-/// Most GPUs of which every combination is tried; of more, the fastest, the two fastest and so on.
+/// Maximum number of GPUs of which every combination is tried. Of more GPUs, the fastest one, the
+/// two fastest and so on are tried.
 const MAX_COMBINED: usize = 4;
 
 /// Plans a load of a file without loading it, in the build and on the devices that are predicted to
-/// answer a typical turn soonest. `report` receives the device checks that this needs, if the
-/// request allows them.
+/// answer a typical turn soonest. If the request allows device checks, the devices that need one
+/// are checked and reported to `report`.
 ///
 /// # Errors
 /// The file cannot be read or is unsupported, or the requested device or build does not exist or
 /// cannot be used.
-pub fn plan(request: &PlanRequest, report: &mut dyn FnMut(&str)) -> Result<Plan, Problem> {
+pub fn plan(request: &PlanRequest, report: &mut dyn FnMut(Stage)) -> Result<Plan, Problem> {
     let gguf = Gguf::open(&request.path).map_err(from_gguf)?;
     let config = Config::from_gguf(&gguf).map_err(from_load)?;
     let bytes = draft::target_bytes(
         ModelBytes::from_header(&gguf, &config).map_err(from_load)?,
         &request.draft,
     );
-    // An unreadable draft is reported by the load; the plan omits it.
+    // The plan omits an unreadable draft. The load will report it.
     let draft = draft::model_bytes(&request.draft).ok().flatten();
     request.build.as_deref().map_or(Ok(()), hardware::check_build)?;
     let uses_gpus = request.gpu_layers != GpuLayers::Count(0) && hardware::needs_drivers(request.device.as_deref());
@@ -46,7 +48,7 @@ pub fn plan(request: &PlanRequest, report: &mut dyn FnMut(&str)) -> Result<Plan,
         (None, true) => hardware::devices_for(request.device.as_deref()),
         (None, false) => hardware::devices_for(Some(CPU)),
     };
-    free::count(&mut devices, request);
+    free::account_for_models(&mut devices, request);
     let weights = DecodeWeights::from_header(&gguf, &config);
     let threads = team_size(request.threads)? as usize;
     let model = Model {
@@ -57,28 +59,29 @@ pub fn plan(request: &PlanRequest, report: &mut dyn FnMut(&str)) -> Result<Plan,
         config: &config,
         weights_per_byte: gguf.parameter_count() as f64 / gguf.file_size().max(1) as f64,
     };
-    best(&model, request, &devices)
+    best_plan(&model, request, &devices)
 }
 
-/// A model to place.
+/// The model to plan for.
 struct Model<'a> {
     bytes: &'a ModelBytes,
     weights: DecodeWeights,
+    /// The CPU's decode cost, if it is measured.
     cost: Option<DecodeCost>,
     draft: Option<ModelBytes>,
     config: &'a Config,
     weights_per_byte: f64,
 }
 
-/// GPUs that a model may be placed on, in one build; none means the CPU alone.
+/// A build, and the GPUs on which it may place the model. Without GPUs, only the CPU is used.
 #[derive(Debug, Clone, PartialEq)]
 struct Candidate<'a> {
     build: &'a str,
     gpus: Vec<&'a DeviceInfo>,
 }
 
-/// The best plan of all candidates.
-fn best(model: &Model, request: &PlanRequest, devices: &[DeviceInfo]) -> Result<Plan, Problem> {
+/// Returns the best plan of all candidates.
+fn best_plan(model: &Model, request: &PlanRequest, devices: &[DeviceInfo]) -> Result<Plan, Problem> {
     let mut best: Option<Plan> = None;
     for candidate in candidates(request, devices)? {
         let plan = candidate.plan(model, request, devices)?;
@@ -86,19 +89,19 @@ fn best(model: &Model, request: &PlanRequest, devices: &[DeviceInfo]) -> Result<
             best = Some(plan);
         }
     }
-    best.ok_or_else(|| problem(ProblemCode::NoDevice, "There is no device to run the model on."))
+    best.ok_or_else(|| Problem::new(ProblemCode::NoDevice, LoadReason::NoDevice))
 }
 
-/// Whether a plan is better than an earlier one: one that fits, then the faster one.
-fn is_better(plan: &Plan, than: &Plan) -> bool {
+/// Whether a plan is better than another one: it fits and the other one does not, or it is faster.
+fn is_better(plan: &Plan, other: &Plan) -> bool {
     let seconds = |plan: &Plan| plan.turn_seconds.unwrap_or(f64::INFINITY);
-    match plan.fits.cmp(&than.fits) {
-        Ordering::Equal => seconds(plan) < seconds(than),
+    match plan.fits.cmp(&other.fits) {
+        Ordering::Equal => seconds(plan) < seconds(other),
         fits => fits == Ordering::Greater,
     }
 }
 
-/// The candidates, in order of preference if they are equally fast.
+/// The candidates. Of equally fast ones, the first is preferred.
 ///
 /// # Errors
 /// A requested device or build cannot be used.
@@ -107,21 +110,21 @@ fn candidates<'a>(request: &'a PlanRequest, devices: &'a [DeviceInfo]) -> Result
         build: hardware::own_build(),
         gpus: Vec::new(),
     };
-    let named = request.device.as_deref();
+    let requested = request.device.as_deref();
     let gpus = match request.gpu_layers {
         GpuLayers::Count(0) => Vec::new(),
-        _ => gpus(named, devices)?,
+        _ => gpus(requested, devices)?,
     };
     if gpus.is_empty() {
         return Ok(vec![on_cpu]);
     }
     let mut candidates = Vec::new();
     for build in builds(request, &gpus) {
-        let able: Vec<&DeviceInfo> = gpus.iter().copied().filter(|gpu| can_use(build, gpu)).collect();
-        let sets = match named {
-            Some(_) if able.len() < gpus.len() => Vec::new(),
-            Some(_) => vec![able],
-            None => combinations(able, build),
+        let usable: Vec<&DeviceInfo> = gpus.iter().copied().filter(|gpu| can_use(build, gpu)).collect();
+        let sets = match requested {
+            Some(_) if usable.len() < gpus.len() => Vec::new(),
+            Some(_) => vec![usable],
+            None => combinations(usable, build),
         };
         candidates.extend(sets.into_iter().map(|gpus| Candidate { build, gpus }));
     }
@@ -129,50 +132,51 @@ fn candidates<'a>(request: &'a PlanRequest, devices: &'a [DeviceInfo]) -> Result
         Some(build) if candidates.is_empty() => return Err(hardware::unusable(build, &gpus)),
         _ => {}
     }
-    if candidates.is_empty() || (named.is_none() && request.gpu_layers == GpuLayers::Auto) {
-        // It is preferred to GPUs that hold no layer.
+    if candidates.is_empty() || (requested.is_none() && request.gpu_layers == GpuLayers::Auto) {
+        // First, so that it is preferred to GPUs without layers.
         candidates.insert(0, on_cpu);
     }
     Ok(candidates)
 }
 
-/// The GPUs that are named, each once, or those that are selected automatically. The first of
+/// The requested GPUs without duplicates, or those that are selected automatically. The first of
 /// `devices` is the CPU.
 ///
 /// # Errors
-/// If a named device is not a usable GPU.
-pub(super) fn gpus<'a>(named: Option<&str>, devices: &'a [DeviceInfo]) -> Result<Vec<&'a DeviceInfo>, Problem> {
+/// A requested device is not a usable GPU.
+pub(super) fn gpus<'a>(requested: Option<&str>, devices: &'a [DeviceInfo]) -> Result<Vec<&'a DeviceInfo>, Problem> {
     let Some((cpu, gpus)) = devices.split_first() else {
         return Ok(Vec::new());
     };
     let usable = || gpus.iter().filter(|gpu| gpu.usable);
-    let list = match named {
+    let list = match requested {
         Some(CPU) => return Ok(Vec::new()),
         Some(list) => list,
         None => return Ok(usable().filter(|gpu| hardware::is_auto_selected(gpu, cpu)).collect()),
     };
-    let mut found: Vec<&DeviceInfo> = Vec::new();
+    let mut named: Vec<&DeviceInfo> = Vec::new();
     for name in device_names(list) {
         let gpu = usable()
             .find(|gpu| gpu.is(name))
             .ok_or_else(|| refusal(name, devices))?;
-        if found.iter().all(|other| other.id != gpu.id) {
-            found.push(gpu);
+        if named.iter().all(|other| other.id != gpu.id) {
+            named.push(gpu);
         }
     }
-    Ok(found)
+    Ok(named)
 }
 
-/// Why a device cannot be named, alone or with others.
+/// The problem of a requested device that is not a usable GPU.
 fn refusal(name: &str, devices: &[DeviceInfo]) -> Problem {
-    let message = match devices.iter().find(|device| device.is(name)) {
-        Some(device) if device.id == CPU => {
-            format!("The CPU runs the layers that no GPU runs: name only GPUs, or only '{CPU}'.")
-        }
-        Some(device) => format!("A model cannot be loaded on {}: {}", device.name, device.why),
+    let reason = match devices.iter().find(|device| device.is(name)) {
+        Some(device) if device.id == CPU => LoadReason::CpuAmongGpus,
+        Some(device) => LoadReason::DeviceUnusable {
+            device: device.name.clone(),
+            device_status: device.status.clone(),
+        },
         None => return hardware::no_such(name, devices.iter().map(|device| device.id.as_str())),
     };
-    problem(ProblemCode::NoDevice, message)
+    Problem::new(ProblemCode::NoDevice, reason)
 }
 
 /// The builds to try, this one first.
@@ -181,25 +185,26 @@ fn builds<'a>(request: &'a PlanRequest, gpus: &[&'a DeviceInfo]) -> Vec<&'a str>
         return vec![build];
     }
     let mut builds = vec![hardware::own_build()];
-    for option in gpus.iter().flat_map(|gpu| &gpu.backends) {
-        if !builds.contains(&option.build.as_str()) {
-            builds.push(&option.build);
+    for backend in gpus.iter().flat_map(|gpu| &gpu.backends) {
+        if !builds.contains(&backend.build.as_str()) {
+            builds.push(&backend.build);
         }
     }
     builds
 }
 
-/// Whether a build can use a GPU, as far as is known.
+/// Whether a build can use a GPU and has no known mismatch.
 fn can_use(build: &str, gpu: &DeviceInfo) -> bool {
     // A hypothetical GPU has no builds.
-    gpu.backends.is_empty() || option(build, gpu).is_some_and(|option| option.mismatch().is_none())
+    gpu.backends.is_empty() || backend(build, gpu).is_some_and(|backend| backend.mismatch().is_none())
 }
 
-fn option<'a>(build: &str, gpu: &'a DeviceInfo) -> Option<&'a BackendOption> {
-    gpu.backends.iter().find(|option| option.build == build)
+/// A GPU's backend in a build. `None` if the build cannot use the GPU.
+fn backend<'a>(build: &str, gpu: &'a DeviceInfo) -> Option<&'a BackendOption> {
+    gpu.backends.iter().find(|backend| backend.build == build)
 }
 
-/// The sets of GPUs to try: fewer before more, each in the order of its ids.
+/// The sets of GPUs to try, smaller sets first.
 fn combinations<'a>(mut gpus: Vec<&'a DeviceInfo>, build: &str) -> Vec<Vec<&'a DeviceInfo>> {
     if gpus.len() > MAX_COMBINED {
         let seconds = |gpu: &DeviceInfo| speed(build, gpu).turn_seconds();
@@ -209,8 +214,8 @@ fn combinations<'a>(mut gpus: Vec<&'a DeviceInfo>, build: &str) -> Vec<Vec<&'a D
     let mut sets: Vec<Vec<&DeviceInfo>> = (1_u32..1 << gpus.len())
         .map(|set| {
             (0..gpus.len())
-                .filter(|at| set & (1 << at) != 0)
-                .map(|at| gpus[at])
+                .filter(|index| set & (1 << index) != 0)
+                .map(|index| gpus[index])
                 .collect()
         })
         .collect();
@@ -218,15 +223,15 @@ fn combinations<'a>(mut gpus: Vec<&'a DeviceInfo>, build: &str) -> Vec<Vec<&'a D
     sets
 }
 
-/// The measured speed of a device in a build, or an assumed one.
+/// The measured speed of a device in a build, or the default if it is not measured.
 fn speed(build: &str, device: &DeviceInfo) -> DeviceCheck {
-    let option = if device.id == CPU {
+    let backend = if device.id == CPU {
         device.backends.first()
     } else {
-        option(build, device)
+        backend(build, device)
     };
-    option
-        .and_then(|option| option.check.clone())
+    backend
+        .and_then(|backend| backend.check.clone())
         .unwrap_or(if device.id == CPU {
             DeviceCheck::ASSUMED_CPU
         } else {
@@ -235,9 +240,10 @@ fn speed(build: &str, device: &DeviceInfo) -> DeviceCheck {
 }
 
 impl Candidate<'_> {
+    /// Plans the model in this build on these GPUs.
     fn plan(&self, model: &Model, request: &PlanRequest, devices: &[DeviceInfo]) -> Result<Plan, Problem> {
         let ids: Vec<&str> = self.gpus.iter().map(|gpu| gpu.id.as_str()).collect();
-        let devices: Vec<DeviceInfo> = devices.iter().map(|device| self.seen(device)).collect();
+        let devices: Vec<DeviceInfo> = devices.iter().map(|device| self.with_limits(device)).collect();
         let options = PlanOptions {
             context: request.context,
             device: Some(if ids.is_empty() { CPU.to_owned() } else { ids.join(",") }),
@@ -246,20 +252,20 @@ impl Candidate<'_> {
             training: None,
             draft: model.draft.clone(),
         };
-        let planned = compute_plan(model.bytes, model.config, &options, &devices)?;
-        let seconds = self.turn_seconds(model, &planned, &devices);
+        let model_plan = compute_plan(model.bytes, model.config, &options, &devices)?;
+        let seconds = self.turn_seconds(model, &model_plan, &devices);
         Ok(Plan {
             build: self.build.to_owned(),
             program: hardware::other_program(self.build),
             turn_seconds: Some(seconds),
-            tokens_per_second: self.tokens_per_second(model, &planned),
-            ..planned.plan
+            tokens_per_second: self.tokens_per_second(model, &model_plan),
+            ..model_plan.plan
         })
     }
 
-    /// A device with the limits of this build.
-    fn seen(&self, device: &DeviceInfo) -> DeviceInfo {
-        let largest_buffer = option(self.build, device).and_then(|option| option.largest_buffer);
+    /// Returns a device with the buffer limit that it has in this build.
+    fn with_limits(&self, device: &DeviceInfo) -> DeviceInfo {
+        let largest_buffer = backend(self.build, device).and_then(|backend| backend.largest_buffer);
         DeviceInfo {
             largest_buffer: largest_buffer.or(device.largest_buffer),
             ..device.clone()
@@ -267,27 +273,28 @@ impl Candidate<'_> {
     }
 
     /// The predicted decode speed. `None` means that a device was not measured.
-    fn tokens_per_second(&self, model: &Model, planned: &Planned) -> Option<f64> {
+    fn tokens_per_second(&self, model: &Model, model_plan: &ModelPlan) -> Option<f64> {
         let check = |place| {
-            let is_there = |gpu: &&&DeviceInfo| hardware::adapter_index(&gpu.id).map(Place::Gpu) == Some(place);
-            let gpu = *self.gpus.iter().find(is_there)?;
-            let check = option(self.build, gpu)?.check.as_ref()?;
+            let is_at_place = |gpu: &&&DeviceInfo| hardware::adapter_index(&gpu.id).map(Place::Gpu) == Some(place);
+            let gpu = *self.gpus.iter().find(is_at_place)?;
+            let check = backend(self.build, gpu)?.check.as_ref()?;
             (check.bytes_per_second > 0.0).then_some(check)
         };
-        let seconds = model.weights.seconds(&planned.placement, model.cost.as_ref(), check)?;
+        let seconds = model
+            .weights
+            .seconds(&model_plan.placement, model.cost.as_ref(), check)?;
         (seconds > 0.0).then_some(1.0 / seconds)
     }
 
-    /// The predicted time of a typical turn: layers are computed one after the other, each on its
-    /// device.
-    fn turn_seconds(&self, model: &Model, planned: &Planned, devices: &[DeviceInfo]) -> f64 {
-        let parts = std::iter::once((Place::Cpu, devices.first()));
+    /// The predicted time of a typical turn: the sum over all layers, each on its device.
+    fn turn_seconds(&self, model: &Model, model_plan: &ModelPlan, devices: &[DeviceInfo]) -> f64 {
+        let cpu = std::iter::once((Place::Cpu, devices.first()));
         let gpus = self.gpus.iter().filter_map(|gpu| {
             let place = Place::Gpu(hardware::adapter_index(&gpu.id)?);
             Some((place, Some(*gpu)))
         });
-        let seconds = parts.chain(gpus).map(|(place, device)| {
-            let placement = &planned.placement;
+        let seconds = cpu.chain(gpus).map(|(place, device)| {
+            let placement = &model_plan.placement;
             let layers = (0..placement.layers()).filter(|layer| placement.place(*layer) == place);
             let layers = layers
                 .map(|layer| model.bytes.layers[layer].cpu)
@@ -326,15 +333,19 @@ fn assumed_gpu(bytes: u64) -> Vec<DeviceInfo> {
 mod tests {
     use super::super::tests::{device, fixture};
     use super::*;
+    use hearth_protocol::Mismatch;
 
     const GIB: u64 = 1 << 30;
 
-    /// A GPU with these builds, each with its speed in bytes per second; negative means wrong.
+    /// A GPU with these builds, each with its speed in bytes per second. A negative speed means a
+    /// mismatch.
     fn gpu(id: &str, free: u64, builds: &[(&str, f64)]) -> DeviceInfo {
         let backends = builds.iter().map(|(build, speed)| BackendOption {
             build: (*build).to_owned(),
             check: Some(DeviceCheck {
-                mismatch: (*speed < 0.0).then(|| "Wrong.".to_owned()),
+                mismatch: (*speed < 0.0).then(|| Mismatch::Detail {
+                    detail: "Wrong.".to_owned(),
+                }),
                 bytes_per_second: *speed,
                 macs_per_second: *speed * 10.0,
                 ..DeviceCheck::default()
@@ -344,7 +355,7 @@ mod tests {
         let mut backends: Vec<BackendOption> = backends.collect();
         // As `hardware::devices` sorts them.
         backends.sort_by(|a, b| {
-            let key = |option: &BackendOption| option.check.clone().map(|check| check.turn_seconds());
+            let key = |backend: &BackendOption| backend.check.clone().map(|check| check.turn_seconds());
             a.mismatch()
                 .is_some()
                 .cmp(&b.mismatch().is_some())
@@ -364,7 +375,15 @@ mod tests {
         }
     }
 
-    fn chosen(request: &PlanRequest, devices: &[DeviceInfo]) -> Result<(String, String, u32), Problem> {
+    /// The part of a plan that the tests compare.
+    #[derive(Debug, PartialEq)]
+    struct Choice {
+        build: String,
+        device: String,
+        gpu_layers: u32,
+    }
+
+    fn chosen(request: &PlanRequest, devices: &[DeviceInfo]) -> Result<Choice, Problem> {
         let (bytes, config) = fixture("llama.gguf");
         let model = Model {
             bytes: &bytes,
@@ -378,7 +397,11 @@ mod tests {
             context: Some(64),
             ..request.clone()
         };
-        best(&model, &request, devices).map(|plan| (plan.build, plan.device, plan.gpu_layers))
+        best_plan(&model, &request, devices).map(|plan| Choice {
+            build: plan.build,
+            device: plan.device,
+            gpu_layers: plan.gpu_layers,
+        })
     }
 
     #[test]
@@ -391,38 +414,45 @@ mod tests {
             gpu("gpu1", GIB, &[("portable", 2e9)]),
         ];
         let auto = PlanRequest::default();
-        let on = |build: &str, device: &str, layers| Ok((build.to_owned(), device.to_owned(), layers));
-        assert_eq!(chosen(&auto, &devices), on("cuda", "gpu0", all));
-        // Its memory is full: two cards together in the build that both have, or the CPU's help.
+        let choice = |build: &str, device: &str, gpu_layers| {
+            Ok(Choice {
+                build: build.to_owned(),
+                device: device.to_owned(),
+                gpu_layers,
+            })
+        };
+        assert_eq!(chosen(&auto, &devices), choice("cuda", "gpu0", all));
+        // The memory of the first card is full, so the second one is used, in the build that it
+        // has.
         let mut full = devices.clone();
         full[1].memory_free = Some(0);
-        assert_eq!(chosen(&auto, &full), on("portable", "gpu1", all));
+        assert_eq!(chosen(&auto, &full), choice("portable", "gpu1", all));
         let slow = [cpu(8e9), full[1].clone(), full[2].clone()];
-        assert_eq!(chosen(&auto, &slow), on("portable", "cpu", 0), "the CPU is faster");
+        assert_eq!(chosen(&auto, &slow), choice("portable", "cpu", 0), "the CPU is faster");
         let portable = PlanRequest {
             build: Some("portable".to_owned()),
             ..auto.clone()
         };
-        assert_eq!(chosen(&portable, &devices), on("portable", "gpu0", all));
+        assert_eq!(chosen(&portable, &devices), choice("portable", "gpu0", all));
         let named = PlanRequest {
             device: Some("gpu1".to_owned()),
             ..auto.clone()
         };
-        assert_eq!(chosen(&named, &devices), on("portable", "gpu1", all));
+        assert_eq!(chosen(&named, &devices), choice("portable", "gpu1", all));
         for both in ["gpu0,gpu1", "gpu0, gpu1", "gpu0, gpu1, gpu0"] {
             let both = PlanRequest {
                 device: Some(both.to_owned()),
                 ..auto.clone()
             };
-            assert_eq!(chosen(&both, &devices), on("portable", "gpu0,gpu1", all));
+            assert_eq!(chosen(&both, &devices), choice("portable", "gpu0,gpu1", all));
         }
-        for none in [GpuLayers::Count(0), GpuLayers::Auto] {
+        for gpu_layers in [GpuLayers::Count(0), GpuLayers::Auto] {
             let request = PlanRequest {
-                gpu_layers: none,
-                device: (none == GpuLayers::Auto).then(|| CPU.to_owned()),
+                gpu_layers,
+                device: (gpu_layers == GpuLayers::Auto).then(|| CPU.to_owned()),
                 ..auto.clone()
             };
-            assert_eq!(chosen(&request, &devices), on("portable", "cpu", 0));
+            assert_eq!(chosen(&request, &devices), choice("portable", "cpu", 0));
         }
     }
 
@@ -433,7 +463,9 @@ mod tests {
         let on_gpu = |layer_seconds| {
             let mut gpu = gpu("gpu0", GIB, &[("cuda", 9e9)]);
             gpu.backends[0].check.as_mut().expect("a check").layer_seconds = layer_seconds;
-            chosen(&PlanRequest::default(), &[cpu(1e9), gpu]).expect("a plan").2
+            chosen(&PlanRequest::default(), &[cpu(1e9), gpu])
+                .expect("a plan")
+                .gpu_layers
         };
         assert_eq!(on_gpu(0.0), config.layers() as u32);
         assert_eq!(on_gpu(1.0), 0);
@@ -447,32 +479,35 @@ mod tests {
             device: device.map(str::to_owned),
             ..PlanRequest::default()
         };
-        assert_eq!(chosen(&request(None, None), &devices).expect("a plan").0, "portable");
+        assert_eq!(
+            chosen(&request(None, None), &devices).expect("a plan").build,
+            "portable"
+        );
         let refused = chosen(&request(Some("cuda"), None), &devices).expect_err("it is wrong");
-        assert!(refused.message.contains("Wrong."), "{refused}");
-        for (named, said) in [
-            ("gpu7", "'gpu7'"),
-            ("gpu0, ", "''"),
-            ("", "''"),
+        assert!(refused.to_string().contains("Wrong."), "{refused}");
+        for (device, message) in [
+            ("gpu7", "\u{201c}gpu7\u{201d}"),
+            ("gpu0, ", "\u{201c}\u{201d}"),
+            ("", "\u{201c}\u{201d}"),
             ("cpu, gpu0", "name only GPUs"),
         ] {
-            let unknown = chosen(&request(None, Some(named)), &devices).expect_err("it does not exist");
-            assert_eq!(unknown.code, ProblemCode::NoDevice);
-            assert!(unknown.message.contains(said), "{unknown}");
+            let problem = chosen(&request(None, Some(device)), &devices).expect_err("a refusal");
+            assert_eq!(problem.code, ProblemCode::NoDevice);
+            assert!(problem.to_string().contains(message), "{problem}");
         }
     }
 
     #[test]
     fn of_many_gpus_the_fastest_are_combined() {
         let gpus: Vec<DeviceInfo> = (0..6)
-            .map(|at| gpu(&format!("gpu{at}"), GIB, &[("portable", f64::from(at + 1))]))
+            .map(|index| gpu(&format!("gpu{index}"), GIB, &[("portable", f64::from(index + 1))]))
             .collect();
         let ids = |sets: Vec<Vec<&DeviceInfo>>| -> Vec<String> {
             let join = |set: Vec<&DeviceInfo>| set.iter().map(|gpu| &gpu.id[3..]).collect::<String>();
             sets.into_iter().map(join).collect()
         };
-        let of = |count: usize| combinations(gpus[..count].iter().collect(), "portable");
-        assert_eq!(ids(of(3)), ["0", "1", "2", "01", "02", "12", "012"]);
-        assert_eq!(ids(of(5)), ["4", "43", "432", "4321", "43210"]);
+        let sets_of = |count: usize| combinations(gpus[..count].iter().collect(), "portable");
+        assert_eq!(ids(sets_of(3)), ["0", "1", "2", "01", "02", "12", "012"]);
+        assert_eq!(ids(sets_of(5)), ["4", "43", "432", "4321", "43210"]);
     }
 }

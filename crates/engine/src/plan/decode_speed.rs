@@ -1,4 +1,4 @@
-//! Prediction of the decode speed from the tensor table of a GGUF file.
+//! Predicts the decode speed from the tensor table of a GGUF file.
 
 use super::bytes::{is_embedding, is_vector, layer_of};
 use crate::check::decode_cost::DecodeCost;
@@ -8,15 +8,15 @@ use hearth_kernels::Quant;
 use hearth_llm::{Config, Place, Placement};
 use hearth_protocol::DeviceCheck;
 
-/// Weight matrices read per decode step: formats and bytes, by layer. The last layer is the output
-/// layer; prediction layers, which plain decode does not run, have none.
+/// Weight matrices that a decode step reads: formats and bytes of each layer. The last layer is the
+/// output layer. Prediction layers have no matrices here, because plain decode does not run them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct DecodeWeights {
     layers: Vec<Vec<(Quant, u64)>>,
 }
 
 impl DecodeWeights {
-    /// Of a file's tensor table. A tensor in a format that Hearth does not support is not counted:
+    /// Reads a file's tensor table. Skips tensors in formats that Hearth does not support, because
     /// such a file is not loaded.
     pub(super) fn from_header(gguf: &GgufHeader, config: &Config) -> Self {
         let mut layers = vec![Vec::new(); config.layers()];
@@ -28,14 +28,14 @@ impl DecodeWeights {
             } else {
                 layer_of(tensor, config)
             };
-            if let (Some(at), Some(format)) = (layer, Quant::from_name(tensor.kind.name())) {
-                layers[at].push((format, tensor.byte_len as u64));
+            if let (Some(layer), Some(format)) = (layer, Quant::from_name(tensor.kind.name())) {
+                layers[layer].push((format, tensor.byte_len as u64));
             }
         }
         Self { layers }
     }
 
-    /// Every format, once.
+    /// The formats of all matrices, without duplicates.
     fn formats(&self) -> Vec<Quant> {
         let mut formats: Vec<Quant> = Vec::new();
         for (format, _) in self.layers.iter().flatten() {
@@ -46,14 +46,14 @@ impl DecodeWeights {
         formats
     }
 
-    /// Cost of a step on the CPU with this many threads; measures what is not on record if
-    /// `may_measure`. `None` means that a format was never measured.
+    /// Cost of a step on the CPU with this many threads. Measures formats that are not on record if
+    /// `may_measure`. `None` means that a format is not measured.
     pub(super) fn cost(&self, threads: usize, may_measure: bool) -> Option<DecodeCost> {
         hardware::decode_cost(&self.formats(), threads, may_measure)
     }
 
-    /// Seconds of a step: on the CPU by `cost`, elsewhere by the check of the device. `None` means
-    /// that a device was not measured.
+    /// Seconds of a step, from `cost` on the CPU and from the device check on a GPU. `None` means
+    /// that a device is not measured.
     pub(super) fn seconds<'a>(
         &self,
         placement: &Placement,
@@ -62,13 +62,13 @@ impl DecodeWeights {
     ) -> Option<f64> {
         let output = self.layers.len().checked_sub(1)?;
         let mut seconds = 0.0;
-        let mut is_on_cpu = false;
+        let mut uses_cpu = false;
         let layers = self.layers.iter().enumerate();
-        for (at, weights) in layers.filter(|(_, weights)| !weights.is_empty()) {
-            seconds += match placement.place(at) {
+        for (layer, weights) in layers.filter(|(_, weights)| !weights.is_empty()) {
+            seconds += match placement.place(layer) {
                 Place::Cpu => {
-                    is_on_cpu = true;
-                    if at == output {
+                    uses_cpu = true;
+                    if layer == output {
                         cost?.weights_seconds(weights)?
                     } else {
                         cost?.layer_seconds(weights)?
@@ -76,7 +76,7 @@ impl DecodeWeights {
                 }
                 place => {
                     // The step's overhead includes the overhead of the output layer.
-                    let layers = if at == output { 0.0 } else { 1.0 };
+                    let layers = if layer == output { 0.0 } else { 1.0 };
                     check(place)?.decode_seconds(bytes(weights) as f64, layers)
                 }
             };
@@ -84,7 +84,7 @@ impl DecodeWeights {
         for gpu in placement.gpus() {
             seconds += check(Place::Gpu(gpu))?.step_seconds;
         }
-        if is_on_cpu {
+        if uses_cpu {
             seconds += cost?.step_overhead();
         }
         Some(seconds)
@@ -111,16 +111,16 @@ mod tests {
         let gguf = Gguf::open(fixture()).expect("the fixture opens");
         let config = Config::from_gguf(&gguf).expect("a model");
         let weights = DecodeWeights::from_header(&gguf, &config);
-        let counted: u64 = weights.layers.iter().map(|layer| bytes(layer)).sum();
+        let actual: u64 = weights.layers.iter().map(|layer| bytes(layer)).sum();
         let matrices = gguf.tensors().filter(|tensor| !is_vector(tensor));
         let all: u64 = matrices.map(|tensor| tensor.byte_len as u64).sum();
         let table = gguf.info("token_embd.weight").expect("a table").byte_len as u64;
-        let read = if gguf.info("output.weight").is_none() {
+        let expected = if gguf.info("output.weight").is_none() {
             all
         } else {
             all - table
         };
-        assert_eq!(counted, read);
+        assert_eq!(actual, expected);
         assert_eq!(weights.layers.len(), config.layers());
         assert!(weights.layers.iter().all(|layer| !layer.is_empty()));
     }
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn a_speed_is_promised_once_the_machine_is_measured() {
+    fn a_plan_has_a_speed_once_the_cpu_is_measured() {
         let request = |measure_speed| PlanRequest {
             path: fixture(),
             device: Some("cpu".to_owned()),

@@ -1,11 +1,11 @@
-//! Estimates whether a model fits before it is downloaded, as a sentence.
+//! Estimates, before a download, whether a model fits on this machine.
 
 use crate::hardware;
 use hearth_formats::byte_size;
 use hearth_protocol::{Estimate, Verdict, estimate};
 
-/// Estimates a model file of this many bytes on this machine, with the verdict's reason in one
-/// sentence.
+/// Estimates whether a model file of this many bytes fits on this machine. The second value is the
+/// reason, as a sentence.
 pub fn estimate_fit(size: u64) -> (Estimate, String) {
     let estimate = estimate(size, &hardware::devices_for(None));
     (estimate, sentence(&estimate))

@@ -1,42 +1,45 @@
-//! The memory that is free for a model, beside what other processes of Hearth have reserved.
+//! The memory that is free for a model, without the reservations of other processes of Hearth.
 
 use crate::memory;
 use hearth_protocol::{DeviceInfo, PlanRequest, PlannedDevice, Reservation};
 
-/// Adds the memory that is in use by models that will be replaced to the free memory of the
-/// devices, and subtracts the memory that other processes have reserved and do not use yet.
-pub fn count(devices: &mut [DeviceInfo], request: &PlanRequest) {
+/// Adjusts the free memory of the devices. Adds the memory of models that will be replaced, and
+/// subtracts the memory that other processes have reserved and do not use yet.
+pub fn account_for_models(devices: &mut [DeviceInfo], request: &PlanRequest) {
     let cards = cards(devices);
-    let main = |device: &&PlannedDevice| !cards.contains(&device.id);
-    // Of the plan of a process in main memory: bytes in use, and bytes not used yet.
-    let split = |reservation: &Reservation| {
-        let planned = total(reservation.devices.iter().filter(main));
-        let private = reservation.process.and_then(memory::private_of).unwrap_or(0);
-        let used = private.min(planned);
-        (used, planned - used)
+    let in_main_memory = |device: &&PlannedDevice| !cards.contains(&device.id);
+    // Bytes of a reservation in main memory that its process uses already.
+    let used = |reservation: &Reservation| {
+        let planned = total(reservation.devices.iter().filter(in_main_memory));
+        let private = reservation.process.and_then(memory::private).unwrap_or(0);
+        private.min(planned)
     };
+    let unused =
+        |reservation: &Reservation| total(reservation.devices.iter().filter(in_main_memory)) - used(reservation);
     let sum = |bytes: &mut dyn Iterator<Item = u64>| bytes.fold(0, u64::saturating_add);
-    let used = sum(&mut request.replaced.iter().map(|reservation| split(reservation).0));
-    let unused = sum(&mut request.reserved.iter().map(|reservation| split(reservation).1));
+    let main_freed = sum(&mut request.replaced.iter().map(used));
+    let main_reserved = sum(&mut request.reserved.iter().map(unused));
     for device in devices {
         let on_card = |reservations: &[Reservation], is_allocated| {
-            let counted = reservations.iter().filter(|it| it.is_allocated == is_allocated);
+            let reservations = reservations
+                .iter()
+                .filter(|reservation| reservation.is_allocated == is_allocated);
             total(
-                counted
-                    .flat_map(|it| &it.devices)
+                reservations
+                    .flat_map(|reservation| &reservation.devices)
                     .filter(|planned| planned.id == device.id),
             )
         };
-        let (freed, taken) = if cards.contains(&device.id) {
+        let (freed, reserved) = if cards.contains(&device.id) {
             (on_card(&request.replaced, true), on_card(&request.reserved, false))
         } else {
             // Main memory is shared by the CPU and integrated GPUs.
-            (used, unused)
+            (main_freed, main_reserved)
         };
-        let most = device.memory_total.unwrap_or(u64::MAX);
+        let max = device.memory_total.unwrap_or(u64::MAX);
         device.memory_free = device
             .memory_free
-            .map(|free| free.saturating_add(freed).min(most).saturating_sub(taken));
+            .map(|free| free.saturating_add(freed).min(max).saturating_sub(reserved));
     }
 }
 
@@ -46,7 +49,7 @@ fn cards(devices: &[DeviceInfo]) -> Vec<String> {
     cards.map(|device| device.id.clone()).collect()
 }
 
-/// Bytes of plans, whatever they say.
+/// Bytes of plans. They saturate, since the plans of a request may contain any numbers.
 fn total<'a>(devices: impl Iterator<Item = &'a PlannedDevice>) -> u64 {
     devices.map(PlannedDevice::needed).fold(0, u64::saturating_add)
 }
@@ -67,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_reserved_and_do_not_use_yet_is_not_free() {
+    fn unused_reservations_of_other_processes_are_not_free() {
         let free = |request: &PlanRequest| {
             let mut devices = [
                 device("cpu", "cpu", 1000),
@@ -77,7 +80,7 @@ mod tests {
             for device in &mut devices {
                 device.memory_total = Some(2000);
             }
-            count(&mut devices, request);
+            account_for_models(&mut devices, request);
             devices.map(|device| device.memory_free.expect("it is known"))
         };
         let reserved = |process, is_allocated| PlanRequest {
@@ -91,7 +94,7 @@ mod tests {
         assert_eq!(free(&PlanRequest::default()), [1000, 500, 800]);
         assert_eq!(free(&reserved(None, false)), [850, 300, 650]);
         assert_eq!(free(&reserved(None, true)), [850, 500, 650], "the driver counts it");
-        // This process uses more than that.
+        // This process uses more than the reservation.
         let this = Some(std::process::id());
         assert_eq!(free(&reserved(this, true)), [1000, 500, 800]);
         let replaced = |process, is_allocated| PlanRequest {

@@ -1,13 +1,11 @@
-//! Whether a plan's part in main memory fits this machine at all.
+//! Checks whether the part of a plan in main memory fits on this machine.
 
-use super::Planned;
-use crate::problem::problem;
-use hearth_formats::byte_size;
-use hearth_protocol::{PlannedDevice, Problem, ProblemCode};
+use super::ModelPlan;
+use hearth_protocol::{LoadReason, MemoryNeed, Notice, PlannedDevice, Problem, ProblemCode};
 
-/// The main memory used by the CPU and all GPUs that share it.
-pub(super) fn sum<'a>(cpu: &PlannedDevice, sharing: impl Iterator<Item = &'a PlannedDevice>) -> PlannedDevice {
-    sharing.fold(cpu.clone(), |sum, device| PlannedDevice {
+/// The main memory that the CPU uses, together with the GPUs that share it.
+pub(super) fn sum<'a>(cpu: &PlannedDevice, sharing_gpus: impl Iterator<Item = &'a PlannedDevice>) -> PlannedDevice {
+    sharing_gpus.fold(cpu.clone(), |sum, device| PlannedDevice {
         weights: sum.weights.saturating_add(device.weights),
         kv: sum.kv.saturating_add(device.kv),
         draft: sum.draft.saturating_add(device.draft),
@@ -16,50 +14,55 @@ pub(super) fn sum<'a>(cpu: &PlannedDevice, sharing: impl Iterator<Item = &'a Pla
     })
 }
 
-impl Planned {
-    /// Refuses a plan that exceeds main memory, and adds a notice if it exceeds the free part.
+impl ModelPlan {
+    /// Checks that the plan fits in main memory. Adds a notice if it needs more than the free part.
     ///
     /// # Errors
-    /// If the model cannot fit in main memory.
-    pub(crate) fn check_main_memory(&self, notices: &mut Vec<String>) -> Result<(), Problem> {
+    /// The model cannot fit in main memory.
+    pub(crate) fn check_main_memory(&self, notices: &mut Vec<Notice>) -> Result<(), Problem> {
         let memory = &self.main_memory;
         let (Some(total), Some(free)) = (memory.total, memory.free) else {
             return Ok(());
         };
-        let sizes = sizes(memory, self.plan.context, total, free);
+        let need = memory_need(memory, self.plan.context, total, free);
         if memory.needed() > total {
-            let without_context = memory.needed().saturating_sub(memory.kv);
-            let advice = if memory.weights > total / 2 || without_context > total {
-                "Choose a smaller model, or the same one at a lower quantization."
+            let without_kv = memory.needed().saturating_sub(memory.kv);
+            let reason = if memory.weights > total / 2 || without_kv > total {
+                LoadReason::ModelTooLarge { need }
             } else {
-                "Choose a shorter context."
+                LoadReason::ContextTooLarge { need }
             };
-            return Err(problem(ProblemCode::OutOfMemory, format!("{sizes} {advice}")));
+            return Err(Problem::new(ProblemCode::OutOfMemory, reason));
         }
         if memory.needed() > free {
-            notices.push(format!(
-                "{sizes} It may be slow. Close other programs, or choose a smaller model."
-            ));
+            notices.push(Notice::MemoryTight { need });
         }
         Ok(())
     }
 }
 
-/// A sentence with the bytes of each part and of the memory.
-fn sizes(memory: &PlannedDevice, context: u32, total: u64, free: u64) -> String {
-    let draft = match memory.draft {
-        0 => String::new(),
-        bytes => format!(", its draft model {}", byte_size(bytes)),
-    };
-    format!(
-        "The model's weights take {}, a context of {context} tokens {}{draft} and its buffers {}; this machine has {} \
-         of memory, {} of it free.",
-        byte_size(memory.weights),
-        byte_size(memory.kv),
-        byte_size(memory.compute),
-        byte_size(total),
-        byte_size(free),
-    )
+/// The bytes of each part, and of main memory.
+fn memory_need(memory: &PlannedDevice, context: u32, total_bytes: u64, free_bytes: u64) -> MemoryNeed {
+    let (weights_bytes, context_bytes, buffers_bytes) = (memory.weights, memory.kv, memory.compute);
+    match memory.draft {
+        0 => MemoryNeed::Model {
+            weights_bytes,
+            context,
+            context_bytes,
+            buffers_bytes,
+            total_bytes,
+            free_bytes,
+        },
+        draft_bytes => MemoryNeed::WithDraft {
+            weights_bytes,
+            context,
+            context_bytes,
+            draft_bytes,
+            buffers_bytes,
+            total_bytes,
+            free_bytes,
+        },
+    }
 }
 
 #[cfg(test)]
@@ -72,7 +75,7 @@ mod tests {
     const TOTAL: u64 = 16 << 30;
 
     /// A plan for a fixture with all layers on a GPU of this kind, on a machine with this memory.
-    fn planned(kind: &str, memory: u64) -> Planned {
+    fn plan(kind: &str, memory: u64) -> ModelPlan {
         let (bytes, config) = fixture("llama.gguf");
         let devices = [device("cpu", "cpu", memory), device("gpu0", kind, 1 << 40)];
         compute_plan(&bytes, &config, &options(GpuLayers::All), &devices).expect("a plan")
@@ -80,16 +83,16 @@ mod tests {
 
     #[test]
     fn a_model_that_cannot_fit_is_refused_with_advice() {
-        let check = |weights, kv, notices: &mut Vec<String>| {
-            let mut planned = planned("discrete", TOTAL);
-            planned.main_memory = PlannedDevice {
+        let check = |weights, kv, notices: &mut Vec<Notice>| {
+            let mut plan = plan("discrete", TOTAL);
+            plan.main_memory = PlannedDevice {
                 weights,
                 kv,
                 total: Some(TOTAL),
                 free: Some(TOTAL / 2),
                 ..PlannedDevice::default()
             };
-            planned.check_main_memory(notices)
+            plan.check_main_memory(notices)
         };
         for (weights, kv, advice) in [
             (TOTAL + 1, 0, "lower quantization."),
@@ -98,7 +101,7 @@ mod tests {
         ] {
             let refused = check(weights, kv, &mut Vec::new()).unwrap_err();
             assert!(
-                refused.code == ProblemCode::OutOfMemory && refused.message.ends_with(advice),
+                refused.code == ProblemCode::OutOfMemory && refused.to_string().ends_with(advice),
                 "{refused:?}"
             );
         }
@@ -111,11 +114,11 @@ mod tests {
 
     #[test]
     fn layers_on_a_gpu_that_shares_main_memory_are_counted() {
-        let of = |kind| planned(kind, TOTAL).main_memory.needed();
-        let (on_gpu, on_cpu) = (of("integrated"), of("discrete"));
-        assert!(on_cpu < on_gpu, "{on_cpu} {on_gpu}");
-        let accepted = |kind, memory| planned(kind, memory).check_main_memory(&mut Vec::new()).is_ok();
-        assert!(accepted("discrete", on_gpu - 1) && accepted("integrated", on_gpu));
-        assert!(!accepted("integrated", on_gpu - 1));
+        let needed = |kind| plan(kind, TOTAL).main_memory.needed();
+        let (with_gpu, cpu_only) = (needed("integrated"), needed("discrete"));
+        assert!(cpu_only < with_gpu, "{cpu_only} {with_gpu}");
+        let accepted = |kind, memory| plan(kind, memory).check_main_memory(&mut Vec::new()).is_ok();
+        assert!(accepted("discrete", with_gpu - 1) && accepted("integrated", with_gpu));
+        assert!(!accepted("integrated", with_gpu - 1));
     }
 }

@@ -1,6 +1,6 @@
 //! The memory plan: the layers on each device, and whether they fit.
 //!
-//! The same value is shown before a load, used by it, and reported after it.
+//! A load shows the plan to the user, loads the layers by it, and reports it afterwards.
 
 mod bytes;
 mod choice;
@@ -13,32 +13,33 @@ mod main_memory;
 
 use crate::hardware;
 use crate::numbers::saturating_u32;
-use crate::problem::problem;
 pub use bytes::ModelBytes;
 pub use choice::plan;
 pub use estimate::estimate_fit;
 pub(crate) use fallback::load_with_fallback;
 pub(crate) use fit::draft_place;
-use fit::{Budgets, Load, TooLarge};
-use hearth_formats::byte_size;
+use fit::{Budgets, Load};
 use hearth_kernels::attention::KvFormat;
 use hearth_llm::{Config, Place, Placement};
-use hearth_protocol::{DeviceInfo, GpuLayers, KvType, LoadRequest, Plan, PlannedDevice, Problem, ProblemCode, Verdict};
+use hearth_protocol::{
+    DeviceInfo, GpuLayers, KvType, LargeBuffer, LoadReason, LoadRequest, Notice, Plan, PlannedDevice, Problem,
+    ProblemCode, Verdict,
+};
 
-/// Bytes of weights on the CPU above which decode is slower than reading speed: about five tokens
-/// per second at 30 GB/s of memory bandwidth.
-const SLOW: u64 = 6 << 30;
+/// Bytes of weights on the CPU above which decode is slower than people read: about five tokens per
+/// second at 30 GB/s of memory bandwidth.
+const MAX_FAST_CPU_BYTES: u64 = 6 << 30;
 /// Minimum tokens of an automatic context when it is shortened to fit more layers on GPUs.
 const MIN_AUTO_CONTEXT: u32 = 2048;
 
 /// The settings of a load that a plan depends on.
 #[derive(Debug, Clone, Default)]
 pub struct PlanOptions {
-    /// Context in tokens. `None` means automatic: the model's own, at most
-    /// [`LoadRequest::DEFAULT_CONTEXT`] and the longest whose KV cache fits the GPUs' buffer
-    /// bindings.
+    /// Context in tokens. `None` means automatic: the model's trained context, but at most
+    /// [`LoadRequest::DEFAULT_CONTEXT`] and the longest context whose KV cache fits the GPUs'
+    /// buffer bindings.
     pub context: Option<u32>,
-    /// Id or identity of a device, or several separated by commas.
+    /// Ids or identities of devices, separated by commas.
     pub device: Option<String>,
     /// Layers on GPUs.
     pub gpu_layers: GpuLayers,
@@ -46,7 +47,7 @@ pub struct PlanOptions {
     pub kv: KvType,
     /// Memory of fine-tuning, instead of a KV cache.
     pub training: Option<Training>,
-    /// A draft model beside it.
+    /// The draft model to load beside the model.
     pub draft: Option<ModelBytes>,
 }
 
@@ -83,25 +84,25 @@ impl From<&LoadRequest> for PlanOptions {
     }
 }
 
-/// A plan with its placement.
+/// The plan of a model with its placement.
 #[derive(Debug, Clone)]
-pub struct Planned {
+pub struct ModelPlan {
     /// The plan.
     pub plan: Plan,
     /// The placement for the loader.
     pub placement: Placement,
     /// Memory of fine-tuning, if any.
     pub training: Option<Training>,
-    /// A buffer above a GPU's limit; such a plan must not be used.
-    pub too_large: Option<TooLarge>,
-    /// Why layers that fit in memory are not on GPUs, in one sentence.
-    pub notice: Option<String>,
-    /// The main memory used by the CPU and the GPUs that share it.
+    /// A buffer above a GPU's limit. Such a plan must not be used.
+    pub too_large: Option<LargeBuffer>,
+    /// Notices on changes of the plan due to a GPU's buffer limit. Also part of the plan's notices.
+    pub limits: Vec<Notice>,
+    /// The main memory that the CPU uses, together with the GPUs that share it.
     pub main_memory: PlannedDevice,
 }
 
-impl Planned {
-    /// Refuses a plan with a buffer that is too large.
+impl ModelPlan {
+    /// Returns an error if the plan must not be used.
     ///
     /// # Errors
     /// A buffer is above a GPU's limit.
@@ -109,46 +110,52 @@ impl Planned {
         let Some(too_large) = &self.too_large else {
             return Ok(());
         };
-        let advice = match (self.training, self.plan.context_fits) {
-            (Some(_), _) => "Choose a smaller batch, shorter examples, or fewer layers on GPUs.".to_owned(),
-            (None, 0) => "Choose fewer layers on GPUs.".to_owned(),
-            (None, fits) => format!("Choose a context of at most {fits} tokens, or fewer layers on GPUs."),
+        let notice = Box::new(Notice::BufferTooLarge(too_large.clone()));
+        let reason = match (self.training, self.plan.context_fits) {
+            (Some(_), _) => LoadReason::BatchTooLargeForGpu { notice },
+            (None, 0) => LoadReason::TooManyGpuLayers { notice },
+            (None, context) => LoadReason::ContextTooLargeForGpu { notice, context },
         };
-        Err(problem(ProblemCode::OutOfMemory, format!("{too_large}. {advice}")))
+        Err(Problem::new(ProblemCode::OutOfMemory, reason))
     }
 }
 
-/// Why not all layers are on GPUs although they may fit in memory: a buffer would be too large.
-fn left_out(budgets: &Budgets, load: &Load, placement: &Placement, most: u32) -> Option<String> {
-    let (there, total) = (placement.gpu_layers(), placement.layers());
+/// Notices that explain why not all layers are on GPUs: with all of them, a buffer would be too
+/// large.
+fn layers_on_cpu(budgets: &Budgets, load: &Load, placement: &Placement, max_context: u32) -> Vec<Notice> {
+    let (on_gpus, total) = (placement.gpu_layers(), placement.layers());
     let all = budgets.place(total, total);
-    let too_large = budgets.too_large(load, &all).filter(|_| there < total)?;
-    let instead = match load.training {
-        Some(training) => {
-            let tokens = training.max_batch_tokens(too_large.limit);
-            format!("Batches of at most {tokens} tokens can be trained there.")
-        }
-        None => match budgets.longest_addressable(load, &all, most) {
-            0 => String::new(),
-            context => format!("A context of at most {context} tokens avoids this."),
+    let Some(too_large) = budgets.too_large(load, &all).filter(|_| on_gpus < total) else {
+        return Vec::new();
+    };
+    let advice = match load.training {
+        Some(training) => Some(Notice::BatchAvoids {
+            tokens: training.max_batch_tokens(too_large.limit_bytes),
+        }),
+        None => match budgets.longest_addressable(load, &all, max_context) {
+            0 => None,
+            context => Some(Notice::ContextAvoids { context }),
         },
     };
-    let what = if load.training.is_some() { "trained" } else { "run" };
-    let sentence = format!("{too_large}, so {there} of {total} layers are {what} on GPUs. {instead}");
-    Some(sentence.trim_end().to_owned())
+    let layers = Notice::LayersOnCpu {
+        on_gpus: saturating_u32(on_gpus),
+        total: saturating_u32(total),
+    };
+    let notices = [Notice::BufferTooLarge(too_large), layers];
+    notices.into_iter().chain(advice).collect()
 }
 
-/// Shortens an automatic context to the longest whose buffers are within the GPUs' limits, instead
-/// of refusing the load. Returns a notice.
+/// Shortens an automatic context to the longest one whose buffers are within the GPUs' limits, so
+/// that the load is not refused. Returns notices if the context was shortened.
 ///
-/// If the number of layers is also automatic, the context is not shortened below
-/// [`MIN_AUTO_CONTEXT`], nor if that fits no more layers: layers stay on the CPU instead.
-fn shorten(load: &mut Load, budgets: &Budgets, layers: GpuLayers, total: usize) -> Option<String> {
-    let wanted = match layers {
+/// If the number of layers is also automatic, the context is only shortened if more layers fit on
+/// the GPUs then, and not below [`MIN_AUTO_CONTEXT`]. Otherwise layers stay on the CPU.
+fn shorten_context(load: &mut Load, budgets: &Budgets, layers: GpuLayers, total: usize) -> Option<[Notice; 2]> {
+    let gpu_layers = match layers {
         GpuLayers::Auto | GpuLayers::All => total,
         GpuLayers::Count(layers) => layers as usize,
     };
-    let placement = budgets.place(total, wanted);
+    let placement = budgets.place(total, gpu_layers);
     let too_large = budgets.too_large(load, &placement)?;
     let usual = load.context;
     let shorter = Load {
@@ -166,16 +173,16 @@ fn shorten(load: &mut Load, budgets: &Budgets, layers: GpuLayers, total: usize) 
     }
     *load = shorter;
     let context = load.context;
-    Some(format!(
-        "{too_large}, so the context is {context} tokens instead of {usual}. For a longer context, set it and choose \
-         fewer layers on GPUs."
-    ))
+    Some([
+        Notice::BufferTooLarge(too_large),
+        Notice::ContextShortened { context, usual },
+    ])
 }
 
 impl Training {
-    /// Maximum tokens of a batch whose activations have at most this many bytes.
-    pub fn max_batch_tokens(&self, limit: u64) -> u64 {
-        limit / (self.largest_activation / self.tokens.max(1)).max(1)
+    /// Maximum tokens of a batch whose largest activation has at most `max_bytes`.
+    pub fn max_batch_tokens(&self, max_bytes: u64) -> u64 {
+        max_bytes / (self.largest_activation / self.tokens.max(1)).max(1)
     }
 }
 
@@ -188,7 +195,7 @@ pub fn compute_plan(
     config: &Config,
     options: &PlanOptions,
     devices: &[DeviceInfo],
-) -> Result<Planned, Problem> {
+) -> Result<ModelPlan, Problem> {
     let budgets = budgets(options, devices)?;
     let trained = saturating_u32(config.context_trained);
     let total = config.layers();
@@ -202,97 +209,94 @@ pub fn compute_plan(
         draft: options.draft.as_ref(),
     };
     let shortened = match options.context {
-        None => shorten(&mut load, &budgets, options.gpu_layers, total),
+        None => shorten_context(&mut load, &budgets, options.gpu_layers, total),
         Some(_) => None,
     };
     let context = load.context;
     let layers_fit = budgets.max_layers(&load);
-    let wanted = match options.gpu_layers {
+    let gpu_layers = match options.gpu_layers {
         GpuLayers::Auto => layers_fit,
         GpuLayers::All => total,
         GpuLayers::Count(layers) => layers as usize,
     };
-    let placement = budgets.place(total, wanted);
-    let placed = budgets.fill(&load, &placement);
-    let fits = placed.iter().all(|device| device.fits);
+    let placement = budgets.place(total, gpu_layers);
+    let planned_devices = budgets.fill(&load, &placement);
+    let fits = planned_devices.iter().all(|device| device.fits);
     let context_fits = budgets.longest_context(&load, &placement, trained.max(context));
-    let left: u64 = placed.first().map_or(0, |cpu| cpu.weights);
+    let cpu_weights = planned_devices.first().map_or(0, |cpu| cpu.weights);
     let too_large = budgets.too_large(&load, &placement);
-    let main_memory = budgets.main_memory(&placed);
-    let left_out = match options.gpu_layers {
-        GpuLayers::Auto => left_out(&budgets, &load, &placement, trained.max(context)),
-        GpuLayers::All | GpuLayers::Count(_) => None,
+    let main_memory = budgets.main_memory(&planned_devices);
+    let limits = match (shortened, options.gpu_layers) {
+        (Some(shortened), _) => shortened.into(),
+        (None, GpuLayers::Auto) => layers_on_cpu(&budgets, &load, &placement, trained.max(context)),
+        (None, GpuLayers::All | GpuLayers::Count(_)) => Vec::new(),
     };
-    let notice = shortened.or(left_out);
-    let (verdict, mut why) = if fits {
-        fitting(left)
+    let (verdict, mut notices) = if fits {
+        fitting(cpu_weights)
     } else {
-        too_much(&placed, context, context_fits, too_large.as_ref())
+        not_fitting(&planned_devices, context, context_fits, too_large.as_ref())
     };
-    if let Some(notice) = &notice {
-        why = format!("{why} {notice}");
-    }
+    notices.extend(limits.iter().cloned());
     let plan = Plan {
         fits,
         verdict,
-        why,
+        notices,
         context,
         context_fits,
         gpu_layers: saturating_u32(placement.gpu_layers()),
         layers_total: saturating_u32(total),
         layers_fit: saturating_u32(layers_fit),
         kv: options.kv,
-        device: device_option(&placed),
-        devices: placed,
+        device: device_option(&planned_devices),
+        devices: planned_devices,
         build: hardware::own_build().to_owned(),
         program: None,
         turn_seconds: None,
         tokens_per_second: None,
     };
-    Ok(Planned {
+    Ok(ModelPlan {
         plan,
         placement,
         training: options.training,
         too_large,
-        notice,
+        limits,
         main_memory,
     })
 }
 
-/// The verdict and its sentence for a plan that fits, with this many bytes of weights on the CPU.
-fn fitting(on_cpu: u64) -> (Verdict, String) {
-    if on_cpu <= SLOW {
-        return (Verdict::Fits, "It fits in the memory that is free now.".to_owned());
+/// The verdict and its reason for a plan that fits with this many bytes of weights on the CPU.
+fn fitting(bytes: u64) -> (Verdict, Vec<Notice>) {
+    if bytes <= MAX_FAST_CPU_BYTES {
+        (Verdict::Fits, vec![Notice::Fits])
+    } else {
+        (Verdict::Slow, vec![Notice::SlowOnCpu { bytes }])
     }
-    let why = format!(
-        "It fits, but the CPU has to read {} for every token, so answers will be slow.",
-        byte_size(on_cpu)
-    );
-    (Verdict::Slow, why)
 }
 
-/// The verdict and its sentence for a plan that does not fit with this context, but with
-/// `context_fits`, if that is not 0.
-fn too_much(
-    placed: &[PlannedDevice],
+/// The verdict and its reasons for a plan that does not fit with this context. It fits with
+/// `context_fits`, unless that is 0.
+fn not_fitting(
+    devices: &[PlannedDevice],
     context: u32,
     context_fits: u32,
-    too_large: Option<&TooLarge>,
-) -> (Verdict, String) {
+    too_large: Option<&LargeBuffer>,
+) -> (Verdict, Vec<Notice>) {
+    let too_large = too_large.cloned().map(Notice::BufferTooLarge);
     if context_fits == 0 {
-        let why = too_large.map_or_else(|| shortfall(placed), |too_large| format!("{too_large}."));
-        return (Verdict::WontFit, why);
+        let reason = too_large.or_else(|| shortfall(devices));
+        return (Verdict::WontFit, reason.into_iter().collect());
     }
-    let why = match too_large {
-        Some(too_large) => format!("{too_large}. A context of {context_fits} tokens fits."),
-        None => format!("A context of {context} tokens does not fit; one of {context_fits} does."),
+    let fits = context_fits;
+    let notices = match too_large {
+        Some(too_large) => vec![too_large, Notice::ContextFits { context: fits }],
+        None => vec![Notice::ContextTooLong { context, fits }],
     };
-    (Verdict::FitsWithLessContext { context: context_fits }, why)
+    (Verdict::FitsWithLessContext { context: fits }, notices)
 }
 
-/// [`compute_plan`] for training, with the activations of as many layers saved as fit, for the same
-/// placement. They may fill a GPU's free memory, but only half of the free main memory, which other
-/// programs use, too.
+/// Computes a plan for training. The activations of as many layers are saved at the same time as
+/// fit, without a change of the placement. They may fill a GPU's free memory, but only half of the
+/// free main memory, which other programs use, too.
 ///
 /// # Errors
 /// See [`compute_plan`].
@@ -301,53 +305,53 @@ pub fn plan_training(
     config: &Config,
     options: &PlanOptions,
     devices: &[DeviceInfo],
-) -> Result<Planned, Problem> {
-    /// The fraction of free main memory for saved activations.
-    const SHARE: f64 = 0.5;
-    let least = compute_plan(bytes, config, options, devices)?;
+) -> Result<ModelPlan, Problem> {
+    /// The fraction of free main memory that saved activations may fill.
+    const MAX_FRACTION: f64 = 0.5;
+    let minimal = compute_plan(bytes, config, options, devices)?;
     let Some(training) = options.training else {
-        return Ok(least);
+        return Ok(minimal);
     };
     let budgets = budgets(options, devices)?;
-    let on_cpu = (0..config.n_layers).filter(|layer| least.placement.place(*layer) == Place::Cpu);
-    let on_cpu = on_cpu.count();
-    let share = least.plan.devices.first().and_then(|cpu| cpu.free);
-    let share = share.map_or(u64::MAX, |free| (free as f64 * SHARE) as u64);
-    let with = |layers_at_once: usize| Training {
+    let cpu_layers = (0..config.n_layers).filter(|layer| minimal.placement.place(*layer) == Place::Cpu);
+    let cpu_layers = cpu_layers.count();
+    let cpu_free = minimal.plan.devices.first().and_then(|cpu| cpu.free);
+    let max_saved = cpu_free.map_or(u64::MAX, |free| (free as f64 * MAX_FRACTION) as u64);
+    let with_layers = |layers_at_once: usize| Training {
         layers_at_once,
         ..training
     };
     let fits = |layers: &usize| {
         let load = Load {
             bytes,
-            context: least.plan.context,
+            context: minimal.plan.context,
             format: format(options.kv),
-            training: Some(with(*layers)),
+            training: Some(with_layers(*layers)),
             draft: None,
         };
-        let now = budgets.fits(&load, &least.placement);
-        let kept = on_cpu.min(*layers) as u64 * training.saved_per_layer_cpu;
-        // Devices that do not fit anyway are reported elsewhere. Without GPUs, only the fraction
-        // limits main memory.
-        let first = usize::from(least.placement.gpu_layers() == 0);
-        let mut devices = now.iter().zip(&least.plan.devices).skip(first);
-        kept <= share && devices.all(|(now, then)| *now || !then.fits)
+        let fits = budgets.fits(&load, &minimal.placement);
+        let saved = cpu_layers.min(*layers) as u64 * training.saved_per_layer_cpu;
+        // Devices on which not even one layer fits do not count here: the plan reports them.
+        // Without GPUs, only the fraction limits main memory.
+        let first = usize::from(minimal.placement.gpu_layers() == 0);
+        let mut devices = fits.iter().zip(&minimal.plan.devices).skip(first);
+        saved <= max_saved && devices.all(|(fits, minimal)| *fits || !minimal.fits)
     };
     let layers = (1..=config.n_layers).rev().find(fits).unwrap_or(1);
     let options = PlanOptions {
-        training: Some(with(layers)),
-        gpu_layers: GpuLayers::Count(saturating_u32(least.placement.gpu_layers())),
+        training: Some(with_layers(layers)),
+        gpu_layers: GpuLayers::Count(saturating_u32(minimal.placement.gpu_layers())),
         ..options.clone()
     };
-    Ok(Planned {
-        notice: least.notice,
+    Ok(ModelPlan {
+        limits: minimal.limits,
         ..compute_plan(bytes, config, &options, devices)?
     })
 }
 
 /// The GPUs of a plan as a value for `--device`, or `cpu`.
-fn device_option(placed: &[PlannedDevice]) -> String {
-    let gpus: Vec<&str> = placed.iter().skip(1).map(|device| device.id.as_str()).collect();
+fn device_option(devices: &[PlannedDevice]) -> String {
+    let gpus: Vec<&str> = devices.iter().skip(1).map(|device| device.id.as_str()).collect();
     if gpus.is_empty() {
         hardware::CPU.to_owned()
     } else {
@@ -355,7 +359,7 @@ fn device_option(placed: &[PlannedDevice]) -> String {
     }
 }
 
-/// The kernels' name of a KV cache type.
+/// The kernels' format for a KV cache type.
 pub(crate) fn format(kv: KvType) -> KvFormat {
     match kv {
         KvType::F16 => KvFormat::F16,
@@ -363,17 +367,13 @@ pub(crate) fn format(kv: KvType) -> KvFormat {
     }
 }
 
-/// A sentence on the device that does not fit.
-fn shortfall(devices: &[PlannedDevice]) -> String {
-    let full = devices.iter().find(|device| !device.fits);
-    full.map_or_else(String::new, |device| {
-        let needed = device.needed();
-        format!(
-            "{} needs {}, but has {} free.",
-            device.name,
-            byte_size(needed),
-            byte_size(device.free.unwrap_or(0))
-        )
+/// The notice on the first device whose memory is too small.
+fn shortfall(devices: &[PlannedDevice]) -> Option<Notice> {
+    let full = devices.iter().find(|device| !device.fits)?;
+    Some(Notice::DeviceFull {
+        device: full.name.clone(),
+        needed_bytes: full.needed(),
+        free_bytes: full.free.unwrap_or(0),
     })
 }
 

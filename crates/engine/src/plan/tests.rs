@@ -2,6 +2,7 @@
 
 use super::*;
 use hearth_formats::gguf::Gguf;
+use hearth_protocol::sentences;
 use std::path::Path;
 
 const GIB: u64 = 1 << 30;
@@ -47,20 +48,20 @@ fn every_byte_is_on_one_device() {
         .expect("a plan")
         .plan;
     for layers in 0..=total + 1 {
-        let plan = compute_plan(&bytes, &config, &options(GpuLayers::Count(layers)), &devices).expect("a plan");
-        let (plan, placement) = (plan.plan, plan.placement);
+        let model_plan = compute_plan(&bytes, &config, &options(GpuLayers::Count(layers)), &devices).expect("a plan");
+        let (plan, placement) = (model_plan.plan, model_plan.placement);
         assert_eq!((plan.gpu_layers, plan.layers_total), (layers.min(total), total));
         assert_eq!(placement.gpu_layers() as u32, plan.gpu_layers);
-        let mut named: Vec<&str> = plan
+        let mut names: Vec<&str> = plan
             .devices
             .iter()
             .flat_map(|device| &device.layers)
             .map(String::as_str)
             .collect();
-        named.sort_unstable();
+        names.sort_unstable();
         let mut expected: Vec<String> = (0..config.n_layers).map(|layer| format!("blk.{layer}")).collect();
         expected.extend(["output".to_owned(), "token_embd".to_owned()]);
-        assert_eq!(named, expected);
+        assert_eq!(names, expected);
         if layers == 0 {
             assert_eq!(
                 plan.devices[1].weights + plan.devices[1].kv + plan.devices[1].compute,
@@ -89,12 +90,12 @@ fn a_tied_embedding_counts_again_on_a_gpu() {
     }
 }
 
-/// The automatic number of layers fits, and one more does not; for a context that is too long, one
-/// that fits is reported.
+/// The automatic number of layers fits, and one more layer does not. For a context that is too
+/// long, the longest context that fits is reported.
 #[test]
 fn auto_takes_what_fits_and_no_more() {
     let (bytes, config) = fixture("llama.gguf");
-    let (mut seen, total) = (Vec::new(), config.layers() as u32);
+    let (mut layer_counts, total) = (Vec::new(), config.layers() as u32);
     for free in (0..320).map(|step| step * (128 << 10)) {
         let devices = [device("cpu", "cpu", 64 * GIB), device("gpu0", "discrete", free)];
         let auto = compute_plan(&bytes, &config, &options(GpuLayers::Auto), &devices)
@@ -111,11 +112,11 @@ fn auto_takes_what_fits_and_no_more() {
                     .fits
             );
         }
-        seen.push(auto.gpu_layers);
+        layer_counts.push(auto.gpu_layers);
     }
     assert!(
-        seen.is_sorted() && seen.first() == Some(&0) && seen.last() == Some(&total),
-        "{seen:?}"
+        layer_counts.is_sorted() && layer_counts.first() == Some(&0) && layer_counts.last() == Some(&total),
+        "{layer_counts:?}"
     );
 
     let devices = [device("cpu", "cpu", GIB / 2)];
@@ -179,8 +180,8 @@ fn with_buffer_limit(largest_buffer: u64) -> [DeviceInfo; 2] {
     [device("cpu", "cpu", 1024 * GIB), card]
 }
 
-/// A KV cache above the buffer limit is refused before loading, naming the context that fits;
-/// automatically chosen layers stay on the CPU instead, with a notice.
+/// A KV cache above the buffer limit is refused before loading, and the problem names the context
+/// that fits. If the number of layers is automatic, they stay on the CPU instead, with a notice.
 #[test]
 fn a_cache_above_the_buffer_limit_is_refused_or_stays_on_the_cpu() {
     let (bytes, config) = fixture("llama.gguf");
@@ -192,40 +193,45 @@ fn a_cache_above_the_buffer_limit_is_refused_or_stays_on_the_cpu() {
         };
         compute_plan(&bytes, &config, &options, devices).expect("a plan")
     };
-    const SEEN: u32 = 1 << 16;
-    let a_half = |context| bytes.caches(context, KvFormat::F16)[0].bytes.gpu / 2;
-    let (devices, at_most) = (with_buffer_limit(a_half(SEEN)), format!("at most {SEEN} tokens"));
+    const FITTING: u32 = 1 << 16;
+    let key_bytes = |context| bytes.caches(context, KvFormat::F16)[0].bytes.gpu / 2;
+    let (devices, at_most) = (
+        with_buffer_limit(key_bytes(FITTING)),
+        format!("at most {FITTING} tokens"),
+    );
     for layers in [GpuLayers::All, GpuLayers::Count(2)] {
-        let refused = plan_for(2 * SEEN, layers, &devices);
-        assert!(!refused.plan.fits && refused.plan.context_fits == SEEN, "{refused:?}");
+        let refused = plan_for(2 * FITTING, layers, &devices);
+        assert!(
+            !refused.plan.fits && refused.plan.context_fits == FITTING,
+            "{refused:?}"
+        );
         assert!(matches!(
             refused.plan.verdict,
-            Verdict::FitsWithLessContext { context: SEEN }
+            Verdict::FitsWithLessContext { context: FITTING }
         ));
-        assert!(refused.plan.why.contains("gpu0") && refused.plan.why.contains("cache"));
+        let reasons = sentences(&refused.plan.notices);
+        assert!(reasons.contains("gpu0") && reasons.contains("cache"), "{reasons}");
         let problem = refused.check().expect_err("it is refused");
         assert_eq!(problem.code, ProblemCode::OutOfMemory);
-        assert!(problem.message.contains(&at_most), "{problem:?}");
-        let fits = plan_for(SEEN, layers, &devices);
-        assert!(fits.plan.fits && fits.check().is_ok(), "{fits:?}");
+        assert!(problem.to_string().contains(&at_most), "{problem:?}");
+        let fitting = plan_for(FITTING, layers, &devices);
+        assert!(fitting.plan.fits && fitting.check().is_ok(), "{fitting:?}");
     }
-    let auto = plan_for(2 * SEEN, GpuLayers::Auto, &devices);
+    let auto = plan_for(2 * FITTING, GpuLayers::Auto, &devices);
     // The output layer has no cache.
     assert!(
         auto.plan.fits && auto.check().is_ok() && auto.plan.gpu_layers == 1,
         "{auto:?}"
     );
-    let notice = auto.notice.expect("a notice");
-    assert!(
-        notice.contains("gpu0") && notice.contains(&at_most) && auto.plan.why.ends_with(&notice),
-        "{notice}"
-    );
-    let auto = plan_for(SEEN, GpuLayers::Auto, &devices);
-    assert_eq!((auto.plan.gpu_layers, auto.notice), (total, None));
+    let limits = sentences(&auto.limits);
+    assert!(limits.contains("gpu0") && limits.contains(&at_most), "{limits}");
+    assert!(auto.plan.notices.ends_with(&auto.limits), "{auto:?}");
+    let auto = plan_for(FITTING, GpuLayers::Auto, &devices);
+    assert_eq!((auto.plan.gpu_layers, auto.limits), (total, Vec::new()));
 
     // Kernels index with 32 bits, whatever the driver reports.
-    let mut context = SEEN;
-    while a_half(context) <= u64::from(u32::MAX) {
+    let mut context = FITTING;
+    while key_bytes(context) <= u64::from(u32::MAX) {
         context *= 2;
     }
     for limit in [Some(u64::MAX), None] {
@@ -234,19 +240,19 @@ fn a_cache_above_the_buffer_limit_is_refused_or_stays_on_the_cpu() {
         assert!(plan_for(context, GpuLayers::All, &devices).check().is_err());
         assert!(plan_for(context / 2, GpuLayers::All, &devices).check().is_ok());
     }
-    // Each GPU counts.
-    let mut three = with_buffer_limit(u64::MAX).to_vec();
-    three.push(DeviceInfo {
+    // Every GPU is checked.
+    let mut two_gpus = with_buffer_limit(u64::MAX).to_vec();
+    two_gpus.push(DeviceInfo {
         id: "gpu1".to_owned(),
         name: "gpu1".to_owned(),
-        ..with_buffer_limit(a_half(SEEN))[1].clone()
+        ..with_buffer_limit(key_bytes(FITTING))[1].clone()
     });
-    let refused = plan_for(2 * SEEN, GpuLayers::All, &three);
-    assert!(refused.plan.why.contains("gpu1"), "{}", refused.plan.why);
+    let refused = plan_for(2 * FITTING, GpuLayers::All, &two_gpus);
+    assert!(sentences(&refused.plan.notices).contains("gpu1"), "{refused:?}");
 }
 
 /// A fixture with a large KV cache.
-fn of_many_heads() -> (ModelBytes, Config) {
+fn fixture_with_many_kv_heads() -> (ModelBytes, Config) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/models/llama.gguf");
     let gguf = Gguf::open(path).expect("the fixture opens");
     let config = Config {
@@ -257,48 +263,48 @@ fn of_many_heads() -> (ModelBytes, Config) {
     (ModelBytes::from_header(&gguf, &config).expect("its sizes"), config)
 }
 
-/// An automatic context is never refused: the longest within the buffer limit is taken, with a
-/// notice.
+/// An automatic context is never refused. It is shortened to the longest context within the buffer
+/// limit, with a notice.
 #[test]
 fn an_automatic_context_is_the_longest_within_the_buffer_limit() {
-    let (bytes, config) = of_many_heads();
+    let (bytes, config) = fixture_with_many_kv_heads();
     let total = config.layers() as u32;
-    let usual = LoadRequest::DEFAULT_CONTEXT;
-    let plan_for = |seen: u32, layers| {
-        let devices = with_buffer_limit(bytes.caches(seen, KvFormat::F16)[0].bytes.gpu / 2);
+    let default = LoadRequest::DEFAULT_CONTEXT;
+    let plan_for = |fitting: u32, layers| {
+        let devices = with_buffer_limit(bytes.caches(fitting, KvFormat::F16)[0].bytes.gpu / 2);
         let options = PlanOptions {
             context: None,
             ..options(layers)
         };
         compute_plan(&bytes, &config, &options, &devices).expect("a plan")
     };
-    const SEEN: u32 = 3 * 1024;
+    const FITTING: u32 = 3 * 1024;
     for layers in [GpuLayers::All, GpuLayers::Count(total), GpuLayers::Auto] {
-        let shortened = plan_for(SEEN, layers);
+        let shortened = plan_for(FITTING, layers);
         assert!(shortened.plan.fits && shortened.check().is_ok(), "{shortened:?}");
-        assert_eq!((shortened.plan.context, shortened.plan.gpu_layers), (SEEN, total));
-        let notice = shortened.notice.expect("a notice");
-        for word in ["gpu0", "cache", "3072 tokens instead of 8192"] {
-            assert!(notice.contains(word), "{word}: {notice}");
+        assert_eq!((shortened.plan.context, shortened.plan.gpu_layers), (FITTING, total));
+        let limits = sentences(&shortened.limits);
+        for part in ["gpu0", "cache", "3072 tokens instead of 8192"] {
+            assert!(limits.contains(part), "{part}: {limits}");
         }
-        assert!(shortened.plan.why.ends_with(&notice), "{}", shortened.plan.why);
-        let whole = plan_for(usual, layers);
-        assert_eq!((whole.plan.context, whole.notice), (usual, None));
+        assert!(shortened.plan.notices.ends_with(&shortened.limits), "{shortened:?}");
+        let full = plan_for(default, layers);
+        assert_eq!((full.plan.context, full.limits), (default, Vec::new()));
     }
-    // The output layer has no cache, so that it needs no shorter context.
-    let output = plan_for(SEEN, GpuLayers::Count(1));
-    assert_eq!((output.plan.context, output.notice), (usual, None));
-    // Too short: layers stay on the CPU instead, unless they were requested.
+    // The output layer alone has no KV cache, so the context is not shortened.
+    let output = plan_for(FITTING, GpuLayers::Count(1));
+    assert_eq!((output.plan.context, output.limits), (default, Vec::new()));
+    // Below the minimum context, layers stay on the CPU instead, unless they were requested.
     let auto = plan_for(1536, GpuLayers::Auto);
-    assert_eq!((auto.plan.context, auto.plan.gpu_layers), (usual, 1), "{auto:?}");
-    assert!(auto.notice.is_some());
+    assert_eq!((auto.plan.context, auto.plan.gpu_layers), (default, 1), "{auto:?}");
+    assert!(!auto.limits.is_empty());
     let all = plan_for(1536, GpuLayers::All).plan;
     assert!(all.fits && (1..=1536).contains(&all.context), "{all:?}");
 }
 
 #[test]
 fn an_automatic_context_is_not_shortened_for_a_full_gpu() {
-    let (bytes, config) = of_many_heads();
+    let (bytes, config) = fixture_with_many_kv_heads();
     let mut devices = with_buffer_limit(bytes.caches(4096, KvFormat::F16)[0].bytes.gpu / 2);
     devices[1].memory_total = Some(0);
     devices[1].memory_free = Some(0);
@@ -313,11 +319,11 @@ fn an_automatic_context_is_not_shortened_for_a_full_gpu() {
 #[test]
 fn activations_and_logits_above_the_buffer_limit_are_refused() {
     let (bytes, config) = fixture("llama.gguf");
-    // Of a draft's tokens and the one after it, at least.
+    // Of at least 33 rows: a draft of 32 tokens, and the token after it.
     let logits = 4 * 33 * config.vocab as u64;
-    for (limit, what) in [(logits - 1, "logits"), (1 << 14, "activations")] {
+    for (limit, content) in [(logits - 1, "logits"), (1 << 14, "activations")] {
         // The activations of a long prompt are larger than the logits.
-        let (context, layers) = match what {
+        let (context, layers) = match content {
             "logits" => (64, GpuLayers::Count(1)),
             _ => (512, GpuLayers::All),
         };
@@ -326,7 +332,7 @@ fn activations_and_logits_above_the_buffer_limit_are_refused() {
             ..options(layers)
         };
         let refused = compute_plan(&bytes, &config, &options, &with_buffer_limit(limit)).expect("a plan");
-        assert!(refused.plan.why.contains(what), "{refused:?}");
+        assert!(sentences(&refused.plan.notices).contains(content), "{refused:?}");
         assert!(refused.check().is_err());
     }
 }
@@ -358,47 +364,52 @@ fn a_batch_above_the_buffer_limit_is_refused_or_stays_on_the_cpu() {
     let refused = plan_for(1025, GpuLayers::All);
     let problem = refused.check().expect_err("it is refused");
     assert!(
-        problem.message.contains("a batch") && problem.message.contains("smaller batch"),
+        problem.to_string().contains("a batch") && problem.to_string().contains("smaller batch"),
         "{problem:?}"
     );
     let auto = plan_for(1025, GpuLayers::Auto);
     assert_eq!(auto.plan.gpu_layers, 1, "the output layer has no such activation");
-    assert!(auto.notice.expect("a notice").contains("at most 1024 tokens"));
+    assert!(sentences(&auto.limits).contains("at most 1024 tokens"), "{auto:?}");
 }
 
-/// The number of layers on the tape depends on the memory of the devices with layers, and on no
-/// other.
+/// The number of layers on the tape depends on the memory of the devices with layers only.
 #[test]
 fn the_tape_depends_on_the_devices_with_layers() {
     let (bytes, config) = fixture("llama.gguf");
-    let on_tape = |main: u64, card: u64, layers| {
+    // Returns the layers on the GPU, and the layers on the tape.
+    let plan_for = |main: u64, card: u64, layers| {
         let options = PlanOptions {
             training: Some(training(&config, 64)),
             ..options(layers)
         };
         let devices = [device("cpu", "cpu", main), device("gpu0", "discrete", card)];
-        let planned = plan_training(&bytes, &config, &options, &devices).expect("a plan");
-        let training = planned.training.expect("a plan for training");
-        let needed = planned.plan.devices[1].weights + planned.plan.devices[1].compute;
-        assert!(planned.plan.gpu_layers == 0 || needed <= card, "{planned:?}");
-        (planned.plan.gpu_layers as usize, training.layers_at_once)
+        let model_plan = plan_training(&bytes, &config, &options, &devices).expect("a plan");
+        let training = model_plan.training.expect("a plan for training");
+        let needed = model_plan.plan.devices[1].weights + model_plan.plan.devices[1].compute;
+        assert!(model_plan.plan.gpu_layers == 0 || needed <= card, "{model_plan:?}");
+        (model_plan.plan.gpu_layers as usize, training.layers_at_once)
     };
-    let (total, blocks) = (config.layers(), config.n_layers);
-    assert!(blocks > 1, "a tape of one layer cannot be shorter");
+    let (total, transformer_layers) = (config.layers(), config.n_layers);
+    assert!(transformer_layers > 1, "a tape of one layer cannot be shorter");
     // Little main memory and much GPU memory, and vice versa.
-    assert_eq!(on_tape(3 << 20, 64 * GIB, GpuLayers::All), (total, blocks));
-    assert_eq!(on_tape(64 * GIB, 64 * GIB, GpuLayers::Count(0)), (0, blocks));
-    assert_eq!(on_tape(3 << 20, 64 * GIB, GpuLayers::Count(0)), (0, 1));
-    let mut seen = Vec::new();
+    assert_eq!(plan_for(3 << 20, 64 * GIB, GpuLayers::All), (total, transformer_layers));
+    assert_eq!(
+        plan_for(64 * GIB, 64 * GIB, GpuLayers::Count(0)),
+        (0, transformer_layers)
+    );
+    assert_eq!(plan_for(3 << 20, 64 * GIB, GpuLayers::Count(0)), (0, 1));
+    let mut tape_lengths = Vec::new();
     for card in (0..200).map(|step| step * (128 << 10)) {
-        let (layers, at_once) = on_tape(64 * GIB, card, GpuLayers::Auto);
-        // Layers come before the tape.
+        let (layers, on_tape) = plan_for(64 * GIB, card, GpuLayers::Auto);
+        // The number of layers on the GPU comes first.
         if layers == total {
-            seen.push(at_once);
+            tape_lengths.push(on_tape);
         }
     }
     assert!(
-        seen.is_sorted() && seen.first() == Some(&1) && seen.last() == Some(&blocks),
-        "{seen:?}"
+        tape_lengths.is_sorted()
+            && tape_lengths.first() == Some(&1)
+            && tape_lengths.last() == Some(&transformer_layers),
+        "{tape_lengths:?}"
     );
 }

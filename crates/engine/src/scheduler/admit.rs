@@ -1,7 +1,7 @@
-//! Waiting answers get a session as soon as there is room for their prompt.
+//! Admission: a waiting answer gets a session as soon as the KV cache has room for its prompt.
 
-use super::idle::Taken;
-use super::{Listener, MAX_RUNNING, Running, Scheduler, Waiting};
+use super::idle::SessionSource;
+use super::{Listener, MAX_RUNNING, RunningAnswer, Scheduler, WaitingAnswer};
 use crate::numbers::saturating_u32;
 use crate::problem::from_session;
 use crate::prompt_cache::PromptCache;
@@ -9,12 +9,12 @@ use hearth_llm::{Session, SessionError};
 use hearth_protocol::Event;
 use std::sync::Arc;
 
-/// Tokens of an answer that must have room beside its prompt, so that it does not soon give its
-/// pages up again.
-const ANSWER: usize = 128;
+/// Tokens of an answer that must have room beside its prompt. With less, it would soon be preempted
+/// again.
+const MIN_ANSWER_ROOM: usize = 128;
 
 impl Scheduler {
-    /// Begins waiting answers, in order, until there is no room for one.
+    /// Starts waiting answers in order, until there is no room for the next one.
     pub(super) fn admit(&mut self, empty: &Session, mut cache: Option<&mut PromptCache>, listener: &mut dyn Listener) {
         while self.running.len() < MAX_RUNNING
             && !self.is_full
@@ -31,61 +31,63 @@ impl Scheduler {
         }
     }
 
-    /// A session with room for an answer, which has as much of its tokens as possible; `None` if
-    /// others take the room. An answer that is alone gets one in any case.
+    /// Returns a session with room for an answer, and with as many of its tokens as possible.
+    /// `None` if other answers need the room. If no other answer runs, a session is returned in any
+    /// case.
     fn session_for(
         &mut self,
-        waiting: &Waiting,
+        waiting: &WaitingAnswer,
         empty: &Session,
         cache: Option<&mut PromptCache>,
     ) -> Result<Option<Session>, SessionError> {
-        let Waiting { answer, adapted, .. } = waiting;
+        let WaitingAnswer { answer, adapted, .. } = waiting;
         let adapters = &adapted.adapters;
-        let taken = match self.idle.take(adapters, &answer.ids) {
-            Some(taken) => taken,
-            None => Taken::New(empty.sharing_cache(Arc::clone(&adapted.model))?),
+        let source = match self.idle.take(adapters, &answer.ids) {
+            Some(source) => source,
+            None => SessionSource::New(empty.sharing_cache(Arc::clone(&adapted.model))?),
         };
-        let needed = answer.ids.len() + ANSWER + self.promised();
+        let needed = answer.ids.len() + MIN_ANSWER_ROOM + self.expected_tokens();
         let needed = if self.running.is_empty() {
             needed.min(empty.context())
         } else {
             needed
         };
-        while !taken.session().has_room(needed) && (self.idle.drop_oldest() || self.drop_snapshots()) {}
-        if !taken.session().has_room(needed) && !self.running.is_empty() {
-            self.idle.give_back(taken);
+        while !source.session().has_room(needed) && (self.idle.drop_oldest() || self.drop_snapshots()) {}
+        if !source.session().has_room(needed) && !self.running.is_empty() {
+            self.idle.give_back(source);
             return Ok(None);
         }
-        let mut session = taken.into_session();
+        let mut session = source.into_session();
         if let (Some(cache), Some(_)) = (cache, answer.request.conversation) {
             cache.restore(&mut session, adapters, &answer.ids);
         }
         Ok(Some(session))
     }
 
-    /// Drops the snapshots of answers in progress, which only their regeneration needs. Returns
-    /// whether there were any.
+    /// Drops the snapshots of answers in progress, which are only needed to regenerate them.
+    /// Returns whether there were any.
     pub(super) fn drop_snapshots(&mut self) -> bool {
-        let mut any = false;
+        let mut dropped = false;
         for running in &mut self.running {
-            any |= running.session.drop_snapshots();
+            dropped |= running.session.drop_snapshots();
         }
-        any
+        dropped
     }
 
-    /// Tokens that the answers in progress will soon add to the cache.
-    fn promised(&self) -> usize {
-        let of_one = |running: &Running| running.answer.ids.len() - running.session.tokens().len() + ANSWER;
-        self.running.iter().map(of_one).sum()
+    /// Tokens that the answers in progress are expected to add to the KV cache soon.
+    fn expected_tokens(&self) -> usize {
+        let expected =
+            |running: &RunningAnswer| running.answer.ids.len() - running.session.tokens().len() + MIN_ANSWER_ROOM;
+        self.running.iter().map(expected).sum()
     }
 
-    fn start(&mut self, waiting: Waiting, mut session: Session, listener: &mut dyn Listener) {
-        let Waiting {
+    fn start(&mut self, waiting: WaitingAnswer, mut session: Session, listener: &mut dyn Listener) {
+        let WaitingAnswer {
             id,
             number,
             mut answer,
             adapted,
-            left_out,
+            dropped,
         } = waiting;
         let cached = match session.begin(&answer.ids) {
             Ok(cached) => cached,
@@ -101,12 +103,12 @@ impl Scheduler {
                 Event::Started {
                     prompt_tokens: saturating_u32(answer.prompt()),
                     cached_tokens: saturating_u32(cached),
-                    left_out,
+                    dropped,
                     so_far,
                 },
             );
         }
-        self.running.push(Running {
+        self.running.push(RunningAnswer {
             id,
             number,
             answer,

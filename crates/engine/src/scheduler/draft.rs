@@ -1,7 +1,7 @@
-//! Drafts in the scheduler: proposed before a step, verified by it.
+//! Drafts in the scheduler: proposed before a step, and verified by it.
 
 use super::step::Part;
-use super::{Listener, Running, Scheduler};
+use super::{Listener, RunningAnswer, Scheduler};
 use crate::answer::{Answer, Next};
 use crate::engine::Texts;
 use crate::numbers::saturating_u32;
@@ -17,7 +17,7 @@ pub(crate) struct Drafting {
     kind: DraftKind,
     drafter: Box<dyn Drafter>,
     costs: StepCosts,
-    /// Tokens to draft, whatever they cost. `None` means as many as pay.
+    /// Tokens to draft, at any cost. `None` means the number that is predicted to be fastest.
     tokens: Option<usize>,
 }
 
@@ -35,11 +35,12 @@ impl Drafting {
         self.kind
     }
 
-    /// Ends an answer.
+    /// Drops the draft's state of an answer.
     pub fn end(&mut self, number: u64) {
         self.drafter.end(number);
     }
 
+    /// Drops the draft's state of all answers.
     pub fn clear(&mut self) {
         self.drafter.clear();
     }
@@ -56,11 +57,11 @@ pub(crate) struct AnswerDraft {
     steps: usize,
     /// Number of decode steps that verified a draft.
     drafted_steps: usize,
-    /// Measured time of decode steps and their drafts, in seconds.
-    took: f64,
-    /// Estimated time of plain decoding, in seconds.
-    plain: f64,
-    /// Whether the last draft was declined because it would not have paid.
+    /// Measured seconds of decode steps and their drafts.
+    seconds: f64,
+    /// Estimated seconds of plain decode of the same tokens.
+    plain_seconds: f64,
+    /// Whether the last draft was declined because it would not have saved time.
     is_stopped: bool,
 }
 
@@ -73,15 +74,19 @@ impl AnswerDraft {
             accepted: 0,
             steps: 0,
             drafted_steps: 0,
-            took: 0.0,
-            plain: 0.0,
+            seconds: 0.0,
+            plain_seconds: 0.0,
             is_stopped: false,
         }
     }
 
-    /// The figures of an answer that has ended.
+    /// The statistics of an answer that has ended.
     pub fn stats(&self) -> DraftStats {
-        let gain = if self.took > 0.0 { self.plain / self.took } else { 1.0 };
+        let gain = if self.seconds > 0.0 {
+            self.plain_seconds / self.seconds
+        } else {
+            1.0
+        };
         DraftStats {
             kind: self.kind,
             drafted: saturating_u32(self.drafted),
@@ -93,13 +98,20 @@ impl AnswerDraft {
     }
 }
 
+/// The draft that was proposed for an answer; see [`DraftRequest`].
+struct Proposal {
+    drafted: Vec<Drafted>,
+    declined: Option<usize>,
+    unpaid: Option<usize>,
+}
+
 impl Scheduler {
-    /// Adds drafts to the parts of answers that are being generated. Returns the time that it took.
+    /// Adds drafts to the parts of answers that are being generated. Returns the elapsed time.
     ///
     /// # Errors
     /// A GPU failed.
     pub(super) fn draft(&mut self, parts: &mut [Part], listener: &dyn Listener) -> Result<Duration, Problem> {
-        let began = Instant::now();
+        let start = Instant::now();
         let Self { running, drafting, .. } = self;
         let Some(Drafting {
             drafter, costs, tokens, ..
@@ -109,17 +121,17 @@ impl Scheduler {
         };
         let rows = parts.iter().filter(|part| part.tokens.len() == 1).count();
         let mut requests: Vec<DraftRequest> = Vec::with_capacity(rows);
-        let mut of_parts: Vec<&mut Part> = Vec::with_capacity(rows);
+        let mut drafting_parts: Vec<&mut Part> = Vec::with_capacity(rows);
         for part in parts {
-            let Running {
+            let RunningAnswer {
                 number,
                 answer,
                 session,
                 ..
-            } = &running[part.at];
-            let most = most_drafted(answer, part);
-            // The time without a draft is measured first.
-            let may_draft = most > 0 && (tokens.is_some() || costs.is_known(rows));
+            } = &running[part.index];
+            let max_draft = max_draft(answer, part);
+            // The time of a step without a draft is measured first.
+            let may_draft = max_draft > 0 && (tokens.is_some() || costs.is_known(rows));
             if let Some(draft) = answer.draft.as_ref().filter(|_| may_draft) {
                 requests.push(DraftRequest {
                     id: *number,
@@ -130,14 +142,14 @@ impl Scheduler {
                         acceptance: &draft.acceptance,
                         costs,
                         rows,
-                        most: tokens.map_or(most, |tokens| tokens.min(most)),
+                        most: tokens.map_or(max_draft, |tokens| tokens.min(max_draft)),
                         is_forced: tokens.is_some(),
                     },
                     drafted: Vec::new(),
                     declined: None,
                     unpaid: None,
                 });
-                of_parts.push(part);
+                drafting_parts.push(part);
             }
         }
         if requests.is_empty() {
@@ -152,30 +164,33 @@ impl Scheduler {
             }
         };
         let time = drafter.propose(&mut requests, &mut on_layer).map_err(from_session)?;
-        let proposed = requests
-            .into_iter()
-            .map(|request| (request.drafted, request.declined, request.unpaid));
-        let proposed: Vec<_> = proposed.collect();
-        let is_declined = proposed.iter().all(|(drafted, ..)| drafted.is_empty());
-        if is_declined && time.tokens == 0 && proposed.iter().any(|(_, declined, _)| declined.is_some()) {
+        let proposals = requests.into_iter().map(|request| Proposal {
+            drafted: request.drafted,
+            declined: request.declined,
+            unpaid: request.unpaid,
+        });
+        let proposals: Vec<Proposal> = proposals.collect();
+        let is_declined = proposals.iter().all(|proposal| proposal.drafted.is_empty());
+        if is_declined && time.tokens == 0 && proposals.iter().any(|proposal| proposal.declined.is_some()) {
             costs.record_declined();
         }
         costs.record_draft(time.tokens, time.took.as_secs_f64());
-        // The times of larger steps are unknown, and their logits take much memory.
+        // The times of larger steps are unknown, and their logits need much memory.
         let mut rows_left = StepCosts::MAX_ROWS.saturating_sub(rows);
-        for (part, (drafted, declined, unpaid)) in of_parts.into_iter().zip(proposed) {
-            if let Some(draft) = &mut running[part.at].answer.draft {
-                draft.note_proposal(&drafted, declined, unpaid);
+        for (part, proposal) in drafting_parts.into_iter().zip(proposals) {
+            if let Some(draft) = &mut running[part.index].answer.draft {
+                draft.record_proposal(&proposal);
             }
-            part.draft = drafted;
+            part.draft = proposal.drafted;
             part.draft.truncate(rows_left);
             rows_left -= part.draft.len();
         }
-        Ok(began.elapsed())
+        Ok(start.elapsed())
     }
 
-    /// Records the times of a step for the lengths of later drafts, and for the figures of answers.
-    /// Returns the seconds that a plain step takes; 0 if the step also read a prompt.
+    /// Records the times of a step, for the lengths of later drafts and for the statistics of
+    /// answers. Returns the estimated seconds of a step without drafts. 0 if the step also read a
+    /// prompt.
     pub(super) fn record_times(&mut self, parts: &[Part], step: Duration, drafting: Duration) -> f64 {
         let Some(Drafting { costs, .. }) = &mut self.drafting else {
             return 0.0;
@@ -185,85 +200,86 @@ impl Scheduler {
         }
         let drafted: usize = parts.iter().map(|part| part.draft.len()).sum();
         costs.record(parts.len() + drafted, step.as_secs_f64());
-        let plain = costs.step(parts.len());
+        let plain_seconds = costs.step(parts.len());
         for part in parts {
-            if let Some(draft) = &mut self.running[part.at].answer.draft {
+            if let Some(draft) = &mut self.running[part.index].answer.draft {
                 draft.steps += 1;
                 draft.drafted_steps += usize::from(!part.draft.is_empty());
-                draft.took += (step + drafting).as_secs_f64();
-                // For the token that is not drafted; accepted ones add theirs.
-                draft.plain += plain;
+                draft.seconds += (step + drafting).as_secs_f64();
+                // For the token that is not drafted. `verify` adds the time of accepted tokens.
+                draft.plain_seconds += plain_seconds;
             }
         }
-        plain
+        plain_seconds
     }
 
-    /// Gives an answer what it needs for drafts, if there are any.
+    /// Adds the state for drafts to an answer, if the model has a draft.
     pub(super) fn prepare_draft(&self, answer: &mut Answer) {
         answer.draft = self.drafting.as_ref().map(AnswerDraft::new);
     }
 }
 
-/// Most tokens that can be drafted for an answer in a step: they, and the token that follows them,
-/// must fit its limit and the context.
-fn most_drafted(answer: &Answer, part: &Part) -> usize {
+/// Maximum number of tokens to draft for an answer in a step: these tokens and the one after them
+/// must be within the answer's limit and the context.
+fn max_draft(answer: &Answer, part: &Part) -> usize {
     let is_decoding = part.tokens.len() == 1 && part.tokens.end == answer.ids.len();
     if is_decoding && answer.ids.len() > answer.prompt() {
-        MAX_DRAFTED.min(answer.most_further().saturating_sub(1))
+        MAX_DRAFTED.min(answer.max_more_tokens().saturating_sub(1))
     } else {
         0
     }
 }
 
 impl AnswerDraft {
-    fn note_proposal(&mut self, drafted: &[Drafted], declined: Option<usize>, unpaid: Option<usize>) {
-        if let Some(bucket) = declined.or(unpaid) {
+    fn record_proposal(&mut self, proposal: &Proposal) {
+        if let Some(bucket) = proposal.declined.or(proposal.unpaid) {
             self.acceptance.record_declined(bucket);
         }
-        if unpaid.is_some() {
-            // It took time and gave nothing.
+        if proposal.unpaid.is_some() {
+            // Its computation took time, but no token was proposed.
             self.acceptance.record(Acceptance::ALL, false);
         }
-        let gave_nothing = drafted.is_empty() && (declined.is_some() || unpaid.is_some());
-        self.is_stopped = gave_nothing || (self.is_stopped && drafted.is_empty());
+        let is_empty = proposal.drafted.is_empty();
+        let was_declined = is_empty && (proposal.declined.is_some() || proposal.unpaid.is_some());
+        self.is_stopped = was_declined || (self.is_stopped && is_empty);
     }
 
     /// Records a verified token.
-    fn record(&mut self, drafted: Drafted, accepted: bool, plain: f64) {
+    fn record(&mut self, drafted: Drafted, accepted: bool, plain_seconds: f64) {
         self.acceptance.record(drafted.bucket, accepted);
         if accepted {
             self.accepted += 1;
-            self.plain += plain;
+            self.plain_seconds += plain_seconds;
         }
     }
 }
 
-/// Adds the tokens that a step gave to an answer: the drafted ones as far as the answer's own
-/// sampler chooses them too, and the one after them. Takes the cells of the others back. Returns
-/// the reason if the answer has ended.
+/// Verifies a draft: adds the drafted tokens to the answer as far as its sampler chooses them, too,
+/// and the sampled token after them. Frees the cells of rejected tokens. Returns the reason if the
+/// answer has ended.
 ///
 /// # Errors
-/// No logit is finite, or the step gave something else.
+/// No logit is finite, or the step has too few outputs.
 pub(super) fn verify(
     texts: &Texts,
-    running: &mut Running,
+    running: &mut RunningAnswer,
     part: &Part,
     output: &Output,
-    plain: f64,
+    plain_seconds: f64,
     emit: &mut dyn FnMut(Event),
 ) -> Result<Option<FinishReason>, Problem> {
-    let Running { answer, session, .. } = running;
+    let RunningAnswer { answer, session, .. } = running;
     if let Some(draft) = &mut answer.draft {
         draft.drafted += part.draft.len();
     }
     let (mut accepted, mut end) = (0, None);
     for row in 0..=part.draft.len() {
-        let before = answer.ids.len();
+        let position = answer.ids.len();
         end = answer.advance(texts, output_of(output, row, session)?, emit)?;
         let Some(&drafted) = part.draft.get(row) else { break };
-        let is_accepted = answer.ids.get(before) == Some(&drafted.token);
+        let is_accepted = answer.ids.get(position) == Some(&drafted.token);
         if let Some(draft) = &mut answer.draft {
-            draft.record(drafted, is_accepted, plain);
+            draft.record(drafted, is_accepted, plain_seconds);
         }
         if !is_accepted {
             break;
@@ -282,7 +298,7 @@ fn output_of<'a>(output: &'a Output, row: usize, session: &Session) -> Result<Ne
     let vocab = session.model().config().vocab;
     match output {
         Output::Logits(logits) => logits.get(row * vocab..(row + 1) * vocab).map(Next::Logits),
-        Output::Argmax(chosen) => chosen.get(row).map(|id| Next::Argmax(*id)),
+        Output::Argmax(ids) => ids.get(row).map(|id| Next::Argmax(*id)),
         Output::Nothing | Output::Hidden(_) => None,
     }
     .ok_or_else(|| internal("a step returned too little"))

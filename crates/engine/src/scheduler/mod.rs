@@ -1,49 +1,50 @@
 //! The scheduler: answers in progress share the steps of one model and the pages of its cache.
 //!
 //! A step appends one token to each answer that is being generated, and a chunk to those whose
-//! prompts are being read (continuous batching: Yu et al., "Orca", OSDI 2022). On a CPU an answer
-//! has the same bits as alone, since the bits of a row do not depend on the other rows.
+//! prompts are being read (continuous batching: Yu et al., "Orca", OSDI 2022). On a CPU, batching
+//! does not change an answer, since the bits of a row do not depend on the other rows.
 //!
 //! Sessions of ended answers stay in the cache for the next request of their conversation. If the
-//! cache is full, the least recently used of these are dropped; then the newest answer gives its
-//! pages up, and is read again once there is room.
+//! cache is full, the least recently used of these sessions is dropped. If there is none, the
+//! newest answer is preempted: its pages are freed, and its tokens are read again once there is
+//! room.
 
 mod admit;
 mod draft;
 mod idle;
 mod step;
 
-use crate::adapters::Adapted;
+use crate::adapters::AdaptedModel;
 use crate::answer::Answer;
 use crate::prompt_cache::PromptCache;
 pub(crate) use draft::{AnswerDraft, Drafting};
 use hearth_llm::{Chunk, Session};
-use hearth_protocol::{ConversationId, Event, FinishReason, LeftOut, Problem, RequestId};
+use hearth_protocol::{ConversationId, DroppedTurns, Event, FinishReason, Problem, RequestId};
 use idle::IdleSessions;
 use std::collections::VecDeque;
 
-/// Most answers in progress; others wait.
+/// Maximum number of answers in progress. Further answers wait.
 pub(crate) const MAX_RUNNING: usize = 32;
 
-/// Receives the events of answers, and knows which are cancelled.
+/// Receives the events of answers, and reports which answers are cancelled.
 pub(crate) trait Listener {
-    /// Whether an answer is cancelled. Asked before each layer while a prompt is read, and before
-    /// each step.
+    /// Whether an answer is cancelled. Called before each step, and during a prefill before each
+    /// layer.
     fn is_cancelled(&self, id: RequestId) -> bool;
 
-    /// An event of an answer. The last is [`Event::Finished`] or [`Event::Failed`].
+    /// Receives an event of an answer. The last event is [`Event::Finished`] or [`Event::Failed`].
     fn emit(&mut self, id: RequestId, event: Event);
 }
 
 /// The answers to one model's requests.
 #[derive(Default)]
 pub(crate) struct Scheduler {
-    /// Answers without a session, in the order in which they get one.
-    waiting: VecDeque<Waiting>,
-    running: Vec<Running>,
+    /// Answers without a session, in the order in which they are admitted.
+    waiting: VecDeque<WaitingAnswer>,
+    running: Vec<RunningAnswer>,
     idle: IdleSessions,
-    /// An answer had to give its pages up: none begins before another has ended. Otherwise it would
-    /// take the pages that the others are about to need.
+    /// Whether an answer was preempted. No answer is admitted before another one has ended, since
+    /// it would take the pages that the running answers need next.
     is_full: bool,
     chunks: Chunks,
     /// The draft of speculative decoding. `None` means plain decoding.
@@ -52,42 +53,44 @@ pub(crate) struct Scheduler {
     last: u64,
 }
 
-/// An answer that has no session.
-struct Waiting {
+/// An answer without a session.
+struct WaitingAnswer {
     id: RequestId,
-    /// Ascending with the time of the request. Prompts that take long to prepare arrive later.
+    /// Number of the request. Answers may be queued in another order, because the preparation of a
+    /// prompt may take long.
     number: u64,
     answer: Answer,
-    adapted: Adapted,
-    left_out: Option<LeftOut>,
+    adapted: AdaptedModel,
+    dropped: Option<DroppedTurns>,
 }
 
-/// An answer with its session, to which the tokens of `answer.ids` beyond it are appended.
-struct Running {
+/// An answer with its session. The tokens of `answer.ids` that the session does not have yet are
+/// appended to it.
+struct RunningAnswer {
     id: RequestId,
     number: u64,
     answer: Answer,
-    adapted: Adapted,
+    adapted: AdaptedModel,
     session: Session,
-    /// Progress of the prefill as it was emitted last.
+    /// Prefilled tokens as of the last progress event.
     reported: usize,
-    /// The step in which it got the last part of a chunk: who waits longest is next.
+    /// The step of its last chunk. The answer that waits longest gets the next chunk.
     last_chunk: u64,
 }
 
 /// The sizes of chunks.
 #[derive(Default)]
 struct Chunks {
-    /// If a single answer is in progress: bounded by the time until it can be cancelled.
+    /// With one answer in progress: limited by the time until a cancellation takes effect.
     alone: Chunk,
-    /// If there are others: bounded by the time of the step, for which they wait.
+    /// With several answers: limited by the time of a step, because the others wait for it.
     shared: Chunk,
     /// Number of steps.
     steps: u64,
 }
 
 impl Scheduler {
-    /// No answers yet. `None` means plain decoding.
+    /// A scheduler without answers. `None` means plain decoding.
     pub fn new(drafting: Option<Drafting>) -> Self {
         Self {
             drafting,
@@ -95,21 +98,28 @@ impl Scheduler {
         }
     }
 
-    /// The number of a new request, for [`Scheduler::add`].
+    /// Returns the number of a new request, for [`Scheduler::add`].
     pub fn next_number(&mut self) -> u64 {
         self.last += 1;
         self.last
     }
 
-    /// Queue the answer to the request with this number.
-    pub fn add(&mut self, id: RequestId, number: u64, mut answer: Answer, adapted: Adapted, left_out: Option<LeftOut>) {
+    /// Queues the answer to the request with this number.
+    pub fn add(
+        &mut self,
+        id: RequestId,
+        number: u64,
+        mut answer: Answer,
+        adapted: AdaptedModel,
+        dropped: Option<DroppedTurns>,
+    ) {
         self.prepare_draft(&mut answer);
-        self.waiting.push_back(Waiting {
+        self.waiting.push_back(WaitingAnswer {
             id,
             number,
             answer,
             adapted,
-            left_out,
+            dropped,
         });
     }
 
@@ -139,7 +149,7 @@ impl Scheduler {
         let waiting = self.waiting.iter_mut().map(|waiting| &mut waiting.answer);
         let running = self.running.iter_mut().map(|running| &mut running.answer);
         for answer in waiting.chain(running) {
-            answer.request.conversation.take_if(|of| *of == conversation);
+            answer.request.conversation.take_if(|own| *own == conversation);
         }
         self.idle.forget(conversation);
     }
@@ -175,11 +185,11 @@ impl Scheduler {
         }
     }
 
-    /// Ends an answer, and keeps its session for the next one.
-    fn end(&mut self, running: Running, ended: Result<FinishReason, Problem>, listener: &mut dyn Listener) {
+    /// Ends an answer, and keeps its session for the next request.
+    fn end(&mut self, running: RunningAnswer, result: Result<FinishReason, Problem>, listener: &mut dyn Listener) {
         self.is_full = false;
         self.end_draft(running.number);
-        let Running {
+        let RunningAnswer {
             id,
             answer,
             adapted,
@@ -187,7 +197,7 @@ impl Scheduler {
             ..
         } = running;
         let conversation = answer.request.conversation;
-        match ended {
+        match result {
             Ok(reason) => {
                 finish(id, answer, reason, listener);
                 self.idle.add(session, adapted.adapters, conversation);

@@ -1,7 +1,7 @@
 //! One step of the model for all answers in progress.
 
 use super::draft::verify;
-use super::{Listener, Running, Scheduler, Waiting};
+use super::{Listener, RunningAnswer, Scheduler, WaitingAnswer};
 use crate::engine::Texts;
 use crate::numbers::saturating_u32;
 use crate::problem::{from_session, internal};
@@ -11,35 +11,39 @@ use hearth_llm::{CacheError, Chunk, Output, Session, SessionError, SessionRows, 
 use hearth_protocol::{Event, FinishReason, Problem, RequestId};
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Maximum number of progress events of a prefill.
-const PREFILL_STEPS: usize = 100;
+const MAX_PREFILL_EVENTS: usize = 100;
 
-/// The tokens that an answer gets in a step.
+/// The tokens of an answer in a step.
 pub(super) struct Part {
-    /// Its index among those running.
-    pub at: usize,
-    /// Of its tokens, those to append.
+    /// Index of the answer in `running`.
+    pub index: usize,
+    /// The range of `answer.ids` to append.
     pub tokens: Range<usize>,
-    /// Drafted tokens to append behind its last one.
+    /// Drafted tokens to append after them.
     pub draft: Vec<Drafted>,
 }
 
-/// The progress of a prompt that a step reads.
-struct Reading {
-    at: usize,
+/// Progress of the prefill of a prompt in a step.
+struct Prefill {
+    /// Index of the answer in `running`.
+    index: usize,
     id: RequestId,
+    /// Tokens of the prompt in this step.
     tokens: Range<usize>,
+    /// Tokens of the prompt.
     total: usize,
+    /// Prefilled tokens as of the last progress event.
     reported: usize,
 }
 
 impl Scheduler {
-    /// Ends cancelled answers, begins waiting ones, and advances all in progress by one step.
+    /// Ends cancelled answers, admits waiting ones, and advances all running ones by one step.
     ///
     /// # Errors
-    /// A GPU failed, or a bug. No answer can be continued then.
+    /// A GPU failed, or the step has a bug. No answer can be continued after an error.
     pub fn step(
         &mut self,
         texts: &Texts,
@@ -49,7 +53,7 @@ impl Scheduler {
     ) -> Result<(), Problem> {
         self.end_cancelled(listener);
         self.admit(empty, cache, listener);
-        // The weights are read once for consecutive rows of one model.
+        // Sorted by model, because a step reads the weights once for consecutive rows of one model.
         self.running
             .sort_by_key(|running| (Arc::as_ptr(running.session.model()) as usize, running.number));
         let mut parts = self.parts();
@@ -57,27 +61,27 @@ impl Scheduler {
             return Ok(());
         }
         let drafting = self.draft(&mut parts, listener)?;
-        let began = Instant::now();
-        let mut ran = self.run(&parts, listener);
-        if is_full(&ran) && parts.iter().any(|part| !part.draft.is_empty()) {
-            // A draft takes no pages from anything else.
+        let start = Instant::now();
+        let mut result = self.run(&parts, listener);
+        if is_full(&result) && parts.iter().any(|part| !part.draft.is_empty()) {
+            // Drafts must not take pages from sessions or answers, so the step runs without them.
             parts.iter_mut().for_each(|part| part.draft.clear());
-            ran = self.run(&parts, listener);
+            result = self.run(&parts, listener);
         }
-        let outputs = match ran {
+        let outputs = match result {
             Ok(ControlFlow::Continue(outputs)) => outputs,
             // A cancelled answer ends at the beginning of the next step.
             Ok(ControlFlow::Break(())) => return Ok(()),
-            ran if is_full(&ran) => return self.make_room(listener),
+            result if is_full(&result) => return self.make_room(listener),
             Err(error) => return Err(from_session(error)),
         };
-        let plain = self.record_times(&parts, began.elapsed(), drafting);
-        self.adapt(&parts, began);
-        self.advance(texts, parts, outputs, plain, listener)
+        let plain_seconds = self.record_times(&parts, start.elapsed(), drafting);
+        self.adapt_chunk(&parts, start.elapsed());
+        self.advance(texts, parts, outputs, plain_seconds, listener)
     }
 
-    /// The parts of a step: one token for each answer that is being generated, and a chunk for
-    /// prompts, those that wait longest first.
+    /// The parts of a step: one token of each answer that is being generated, and a chunk of
+    /// prompts. The prompts that wait longest come first.
     fn parts(&mut self) -> Vec<Part> {
         self.chunks.steps += 1;
         let mut chunk = match self.running.len() {
@@ -85,12 +89,12 @@ impl Scheduler {
             _ => self.chunks.shared.tokens(),
         };
         let mut order: Vec<usize> = (0..self.running.len()).collect();
-        order.sort_by_key(|&at| self.running[at].last_chunk);
+        order.sort_by_key(|&index| self.running[index].last_chunk);
         let mut parts = Vec::with_capacity(order.len());
-        for at in order {
-            let running = &mut self.running[at];
-            let (done, all) = (running.session.tokens().len(), running.answer.ids.len());
-            let size = match all - done {
+        for index in order {
+            let running = &mut self.running[index];
+            let (done, total) = (running.session.tokens().len(), running.answer.ids.len());
+            let size = match total - done {
                 1 => 1,
                 missing => missing.min(chunk),
             };
@@ -101,28 +105,27 @@ impl Scheduler {
             if size > 0 {
                 let tokens = done..done + size;
                 let draft = Vec::new();
-                parts.push(Part { at, tokens, draft });
+                parts.push(Part { index, tokens, draft });
             }
         }
-        parts.sort_by_key(|part| part.at);
+        parts.sort_by_key(|part| part.index);
         parts
     }
 
+    /// Runs the model on the parts. Breaks if an answer is cancelled meanwhile.
     fn run(
         &mut self,
         parts: &[Part],
         listener: &mut dyn Listener,
     ) -> Result<ControlFlow<(), Vec<Output>>, SessionError> {
-        let mut reading: Vec<Reading> = parts.iter().filter_map(|part| self.reading(part)).collect();
+        let mut prefills: Vec<Prefill> = parts.iter().filter_map(|part| self.prefill(part)).collect();
         let ids: Vec<RequestId> = self.running.iter().map(|running| running.id).collect();
         let with_drafts: Vec<Option<Vec<u32>>> = parts.iter().map(|part| self.with_draft(part)).collect();
-        let (mut rows, mut next) = (
-            Vec::with_capacity(parts.len()),
-            parts.iter().zip(&with_drafts).peekable(),
-        );
+        let mut rows = Vec::with_capacity(parts.len());
+        let mut next = parts.iter().zip(&with_drafts).peekable();
         let mut layers = 1;
-        for (at, Running { session, answer, .. }) in self.running.iter_mut().enumerate() {
-            let Some((part, with_draft)) = next.next_if(|(part, _)| part.at == at) else {
+        for (index, RunningAnswer { session, answer, .. }) in self.running.iter_mut().enumerate() {
+            let Some((part, with_draft)) = next.next_if(|(part, _)| part.index == index) else {
                 continue;
             };
             layers = session.model().config().n_layers.max(1);
@@ -138,39 +141,40 @@ impl Scheduler {
             });
         }
         let with_draft = parts.iter().filter(|part| !part.draft.is_empty());
-        let drafted: Vec<RequestId> = with_draft.map(|part| ids[part.at]).collect();
-        let ran = step_sessions(&mut rows, &mut |layer| {
+        let drafting_ids: Vec<RequestId> = with_draft.map(|part| ids[part.index]).collect();
+        let result = step_sessions(&mut rows, &mut |layer| {
             // A step with many rows may take long.
-            if drafted.iter().any(|id| listener.is_cancelled(*id)) {
+            if drafting_ids.iter().any(|id| listener.is_cancelled(*id)) {
                 return ControlFlow::Break(());
             }
-            for reading in &mut reading {
-                if listener.is_cancelled(reading.id) {
+            for prefill in &mut prefills {
+                if listener.is_cancelled(prefill.id) {
                     return ControlFlow::Break(());
                 }
-                reading.report(layer, layers, listener);
+                prefill.report(layer, layers, listener);
             }
             ControlFlow::Continue(())
         });
-        for reading in reading {
-            self.running[reading.at].reported = reading.reported;
+        for prefill in prefills {
+            self.running[prefill.index].reported = prefill.reported;
         }
-        ran
+        result
     }
 
-    /// The tokens of a part that has a draft.
+    /// The tokens of a part followed by its draft. `None` if it has no draft.
     fn with_draft(&self, part: &Part) -> Option<Vec<u32>> {
-        let tokens = &self.running[part.at].answer.ids[part.tokens.clone()];
+        let tokens = &self.running[part.index].answer.ids[part.tokens.clone()];
         let drafted = part.draft.iter().map(|drafted| drafted.token);
         (!part.draft.is_empty()).then(|| tokens.iter().copied().chain(drafted).collect())
     }
 
-    fn reading(&self, part: &Part) -> Option<Reading> {
-        let running = &self.running[part.at];
-        // An answer that had to give its pages up is read again in silence.
+    /// The prefill in a part, whose progress is reported. `None` if the part has none.
+    fn prefill(&self, part: &Part) -> Option<Prefill> {
+        let running = &self.running[part.index];
+        // The generated tokens of a preempted answer are read again without a report.
         let is_prompt = part.tokens.end <= running.answer.prompt();
-        (is_prompt && part.tokens.len() > 1).then(|| Reading {
-            at: part.at,
+        (is_prompt && part.tokens.len() > 1).then(|| Prefill {
+            index: part.index,
             id: running.id,
             tokens: part.tokens.clone(),
             total: running.answer.prompt(),
@@ -179,9 +183,8 @@ impl Scheduler {
     }
 
     /// Adapts the size of the next chunk to the time of this step.
-    fn adapt(&mut self, parts: &[Part], began: Instant) {
-        let took = began.elapsed();
-        let read: usize = parts
+    fn adapt_chunk(&mut self, parts: &[Part], elapsed: Duration) {
+        let prefilled: usize = parts
             .iter()
             .map(|part| part.tokens.len())
             .filter(|tokens| *tokens > 1)
@@ -194,52 +197,52 @@ impl Scheduler {
         } else {
             &mut self.chunks.alone
         };
-        chunk.adapt(read, took, target);
+        chunk.adapt(prefilled, elapsed, target);
     }
 
-    /// Adds the next token to each answer whose tokens are all in the cache.
+    /// Adds the next tokens to each answer whose tokens are all in the KV cache, and ends answers.
     fn advance(
         &mut self,
         texts: &Texts,
         parts: Vec<Part>,
         outputs: Vec<Output>,
-        plain: f64,
+        plain_seconds: f64,
         listener: &mut dyn Listener,
     ) -> Result<(), Problem> {
         let mut ended = Vec::new();
         for (part, output) in parts.iter().zip(&outputs) {
-            let running = &mut self.running[part.at];
+            let running = &mut self.running[part.index];
             if matches!(output, Output::Nothing) {
                 continue;
             }
             if part.tokens.end == running.answer.prompt() {
                 running.answer.prompt_done();
-                // For the next answer to the same prompt.
+                // The snapshot is for the next answer to the same prompt.
                 running.session.take_snapshot();
             }
             let id = running.id;
-            let advanced = verify(texts, running, part, output, plain, &mut |event| {
+            let end = verify(texts, running, part, output, plain_seconds, &mut |event| {
                 listener.emit(id, event)
             });
-            if let Some(end) = advanced.transpose() {
-                ended.push((part.at, end));
+            if let Some(end) = end.transpose() {
+                ended.push((part.index, end));
             }
         }
-        for (at, end) in ended.into_iter().rev() {
-            let running = self.running.remove(at);
+        for (index, end) in ended.into_iter().rev() {
+            let running = self.running.remove(index);
             self.end(running, end, listener);
         }
         Ok(())
     }
 
-    /// Frees pages for the next step: drops a session of an ended answer, or snapshots, or makes
-    /// the newest answer wait.
+    /// Frees pages for the next step: drops an idle session, or else snapshots, or else preempts
+    /// the newest answer.
     fn make_room(&mut self, listener: &mut dyn Listener) -> Result<(), Problem> {
         if self.idle.drop_oldest() || self.drop_snapshots() {
             return Ok(());
         }
-        let newest = (0..self.running.len()).max_by_key(|&at| self.running[at].number);
-        let Some(newest) = newest.map(|at| self.running.remove(at)) else {
+        let newest = (0..self.running.len()).max_by_key(|&index| self.running[index].number);
+        let Some(newest) = newest.map(|index| self.running.remove(index)) else {
             return Err(internal("a cache without answers is full"));
         };
         if self.running.is_empty() {
@@ -248,34 +251,34 @@ impl Scheduler {
         }
         self.is_full = true;
         self.end_draft(newest.number);
-        let Running {
+        let RunningAnswer {
             id,
             number,
             answer,
             adapted,
             ..
         } = newest;
-        self.waiting.push_front(Waiting {
+        self.waiting.push_front(WaitingAnswer {
             id,
             number,
             answer,
             adapted,
-            left_out: None,
+            dropped: None,
         });
         Ok(())
     }
 }
 
-/// Whether a step found no page.
-fn is_full<T>(ran: &Result<T, SessionError>) -> bool {
-    matches!(ran, Err(SessionError::Cache(CacheError::CacheFull { .. })))
+/// Whether a step failed because the KV cache has no free page.
+fn is_full<T>(result: &Result<T, SessionError>) -> bool {
+    matches!(result, Err(SessionError::Cache(CacheError::CacheFull { .. })))
 }
 
-impl Reading {
-    /// Emits the progress of a prompt, at most a hundred times.
+impl Prefill {
+    /// Emits the progress, at most [`MAX_PREFILL_EVENTS`] times per prompt.
     fn report(&mut self, layer: usize, layers: usize, listener: &mut dyn Listener) {
         let done = self.tokens.start + self.tokens.len() * layer / layers;
-        if done > self.reported + self.total / PREFILL_STEPS {
+        if done > self.reported + self.total / MAX_PREFILL_EVENTS {
             self.reported = done;
             let (done, total) = (saturating_u32(done), saturating_u32(self.total));
             listener.emit(self.id, Event::Prefill { done, total });

@@ -1,8 +1,8 @@
-//! The markers around a model's thoughts: which they are, and how they are recognized.
+//! The markers around a model's thoughts, and their recognition.
 
 use hearth_formats::tokenizer::Tokenizer;
 
-/// Known markers: the beginning of a thought, and its end.
+/// Known pairs of markers: the beginning and the end of a thought.
 pub(super) const PAIRS: [[&str; 2]; 4] = [
     ["<think>", "</think>"],
     ["[THINK]", "[/THINK]"],
@@ -10,41 +10,41 @@ pub(super) const PAIRS: [[&str; 2]; 4] = [
     ["<seed:think>", "</seed:think>"],
 ];
 
-/// Most tokens of a marker in letters.
-const MARKER_TOKENS: usize = 16;
+/// Maximum tokens of a marker that is not a single token.
+const MAX_MARKER_TOKENS: usize = 16;
 
 /// The effect of a marker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Edge {
-    /// It begins a thought.
+    /// Begins a thought.
     Open,
-    /// It ends a thought.
+    /// Ends a thought.
     Close,
 }
 
 /// The end of a prompt, apart from white space.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum PromptEnd {
-    /// The beginning of a thought: templates may begin it for the model.
+    /// The beginning of a thought. Some templates begin a thought for the model.
     Open,
-    /// The end of a thought: templates write an empty one if the model is not to think.
+    /// The end of a thought. Templates write an empty thought if the model is not to think.
     Closed,
-    /// Neither.
+    /// Neither beginning nor end.
     Text,
 }
 
-/// A marker.
+/// A marker of a model.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Marker {
     /// Its text.
     pub text: &'static str,
-    /// The tokens that have this text. Mostly there is one, or none.
+    /// The tokens with this text, mostly one or none.
     tokens: Vec<u32>,
 }
 
 impl Marker {
-    /// The text to be searched for. `None` if the marker is a token: the same letters in other
-    /// tokens are ordinary text then, which a model may quote.
+    /// The text to search for. `None` if the marker is a token: then the same letters in other
+    /// tokens are ordinary text, which a model may quote.
     pub fn letters(&self) -> Option<&'static str> {
         self.tokens.is_empty().then_some(self.text)
     }
@@ -58,11 +58,12 @@ pub(crate) struct Markers {
 }
 
 impl Markers {
-    /// The markers that a chat template mentions, as the vocabulary has them. `None`: the model
-    /// does not think, or not between known markers.
+    /// The markers that a chat template contains, with their tokens. `None` means that the model
+    /// does not think, or that its markers are unknown.
     ///
-    /// The vocabulary alone does not tell: models that do not think may have inherited the tokens.
-    pub fn of_model(template: &str, tokenizer: &Tokenizer) -> Option<Self> {
+    /// The vocabulary is not sufficient, because models that do not think may have inherited the
+    /// tokens.
+    pub fn from_template(template: &str, tokenizer: &Tokenizer) -> Option<Self> {
         let pair = PAIRS.into_iter().find(|[_, close]| template.contains(close))?;
         let tokens = u32::try_from(tokenizer.vocab_size()).unwrap_or(u32::MAX);
         let [open, close] = pair.map(|text| {
@@ -75,7 +76,7 @@ impl Markers {
         Some(Self { open, close })
     }
 
-    /// Markers of a pair with these tokens.
+    /// A pair of markers with these tokens.
     #[cfg(test)]
     pub fn with_tokens([open, close]: [&'static str; 2], tokens: [Option<u32>; 2]) -> Self {
         let [open_tokens, close_tokens] = tokens.map(|token| token.into_iter().collect());
@@ -91,7 +92,7 @@ impl Markers {
         }
     }
 
-    /// The marker that does this.
+    /// The marker with this effect.
     pub fn marker(&self, edge: Edge) -> &Marker {
         match edge {
             Edge::Open => &self.open,
@@ -99,14 +100,14 @@ impl Markers {
         }
     }
 
-    /// The marker that a token is.
+    /// The effect of a token. `None` if the token is not a marker.
     pub fn edge(&self, token: u32) -> Option<Edge> {
         [Edge::Open, Edge::Close]
             .into_iter()
             .find(|edge| self.marker(*edge).tokens.contains(&token))
     }
 
-    /// The end of a prompt.
+    /// Classifies the end of a prompt.
     pub fn end_of(&self, tokenizer: &Tokenizer, prompt: &[u32]) -> PromptEnd {
         let is_blank = |token: &u32| {
             let bytes = tokenizer.token_bytes(*token).unwrap_or_default();
@@ -118,7 +119,7 @@ impl Markers {
             .map_or(0, |last| last + 1);
         let prompt = &prompt[..length];
         let by_token = prompt.last().and_then(|token| self.edge(*token));
-        let text = tokenizer.decode(&prompt[length.saturating_sub(MARKER_TOKENS)..]);
+        let text = tokenizer.decode(&prompt[length.saturating_sub(MAX_MARKER_TOKENS)..]);
         let by_letters = [Edge::Open, Edge::Close].into_iter().find(|edge| {
             let letters = self.marker(*edge).letters();
             letters.is_some_and(|letters| text.trim_end().ends_with(letters))
@@ -144,36 +145,36 @@ mod tests {
     }
 
     #[test]
-    fn markers_are_those_of_the_template() {
+    fn markers_are_taken_from_the_template() {
         let tokenizer = tokenizer();
         for pair in PAIRS {
             let [open, close] = pair;
-            let actual = Markers::of_model(&format!("{{{{ content.split('{close}')[-1] }}}}"), &tokenizer);
+            let actual = Markers::from_template(&format!("{{{{ content.split('{close}')[-1] }}}}"), &tokenizer);
             let actual = actual.expect("markers");
             assert_eq!((actual.open.text, actual.close.text), (open, close));
             // All markers but one are letters in this vocabulary.
             assert_eq!(actual.close.letters(), Some(close));
             assert_eq!(actual.open.letters().is_none(), open == "<think>");
         }
-        assert_eq!(Markers::of_model("{{ message.content }}", &tokenizer), None);
+        assert_eq!(Markers::from_template("{{ message.content }}", &tokenizer), None);
     }
 
     #[test]
-    fn the_end_of_a_prompt_is_told_by_tokens_or_else_by_letters() {
+    fn the_end_of_a_prompt_is_recognized_by_tokens_or_else_by_letters() {
         let tokenizer = tokenizer();
         let encoded = |text: &str| tokenizer.encode(text, Special::Parse);
-        let with = |tokens| Markers::with_tokens(PAIRS[0], tokens);
-        let letters = with([None, None]);
-        for (prompt, end) in [
+        let markers = |tokens| Markers::with_tokens(PAIRS[0], tokens);
+        let letters = markers([None, None]);
+        for (prompt, expected) in [
             ("assistant\n<think>\n", PromptEnd::Open),
             ("<think>\n\n</think>\n\n", PromptEnd::Closed),
             ("<think>\n\n</think>\n\nSo", PromptEnd::Text),
             ("Hello", PromptEnd::Text),
             ("", PromptEnd::Text),
         ] {
-            assert_eq!(letters.end_of(&tokenizer, &encoded(prompt)), end, "{prompt:?}");
-            // The letters count for nothing where other tokens are the markers.
-            let tokens = with([Some(u32::MAX), Some(u32::MAX - 1)]);
+            assert_eq!(letters.end_of(&tokenizer, &encoded(prompt)), expected, "{prompt:?}");
+            // If other tokens are the markers, the letters are not.
+            let tokens = markers([Some(u32::MAX), Some(u32::MAX - 1)]);
             assert_eq!(
                 tokens.end_of(&tokenizer, &encoded(prompt)),
                 PromptEnd::Text,
@@ -183,11 +184,11 @@ mod tests {
         let hello = encoded("Hello");
         let prompt = [&hello[..], &encoded(&" \n".repeat(40))].concat();
         let last = *hello.last().expect("a token");
-        for (tokens, end) in [
+        for (tokens, expected) in [
             ([Some(last), None], PromptEnd::Open),
             ([None, Some(last)], PromptEnd::Closed),
         ] {
-            assert_eq!(with(tokens).end_of(&tokenizer, &prompt), end, "{tokens:?}");
+            assert_eq!(markers(tokens).end_of(&tokenizer, &prompt), expected, "{tokens:?}");
         }
     }
 }

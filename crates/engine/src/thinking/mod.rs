@@ -1,4 +1,4 @@
-//! Separation of a model's thoughts from its answer by the markers around them.
+//! Separates a model's thoughts from its answer by the markers around them.
 
 mod markers;
 mod passage;

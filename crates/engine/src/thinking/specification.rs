@@ -1,6 +1,6 @@
-//! A second definition of thoughts, in the simplest form: computed from the whole answer at once.
-//! The splitter is compared with it, for every pair of markers, as tokens and as letters, and for
-//! every cut of the stream.
+//! The reference implementation of [`Splitter`], which computes the thoughts from the whole answer
+//! at once. The splitter is compared with it for every pair of markers, as tokens and as letters,
+//! and for every division of the answer into pieces.
 
 use super::markers::{Edge, PAIRS};
 use super::{Input, Markers, Piece, PromptEnd, Splitter};
@@ -12,11 +12,12 @@ use std::sync::Arc;
 /// A whole answer: texts and markers that are tokens.
 type Answer = Vec<Input>;
 
+/// The kind of a segment.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
-    Said,
+    Text,
     Thought,
-    /// It ends with the end of a thought that never began.
+    /// A thought with an end but without a beginning.
     Stray,
 }
 
@@ -39,7 +40,7 @@ impl Segment {
     }
 }
 
-/// The markers among the letters of a text: replaced where they count.
+/// Converts letters of markers in a text to markers where they count.
 fn with_markers(text: &str, markers: &Markers, prompt: PromptEnd) -> Answer {
     let (mut inputs, mut rest, mut plain) = (Vec::new(), text, String::new());
     let mut is_thought = prompt == PromptEnd::Open;
@@ -82,12 +83,12 @@ fn with_markers(text: &str, markers: &Markers, prompt: PromptEnd) -> Answer {
 fn segments(answer: &[Input], markers: &Markers, prompt: PromptEnd) -> Vec<Segment> {
     let first = match prompt {
         PromptEnd::Open => Kind::Thought,
-        PromptEnd::Closed | PromptEnd::Text => Kind::Said,
+        PromptEnd::Closed | PromptEnd::Text => Kind::Text,
     };
     let mut segments = vec![Segment::new(first, true)];
     let (mut is_closed, mut quoted) = (false, 0);
     for input in answer {
-        let last = segments.last_mut().expect("one");
+        let last = segments.last_mut().expect("a segment");
         let edge = match input {
             Input::Text(text) => {
                 last.text += text;
@@ -102,7 +103,7 @@ fn segments(answer: &[Input], markers: &Markers, prompt: PromptEnd) -> Vec<Segme
             Edge::Close => is_thought || (!is_closed && quoted == 0),
         };
         match edge {
-            // It has begun.
+            // The thought has begun already.
             Edge::Open if is_thought => {}
             Edge::Open if counts => segments.push(Segment::new(Kind::Thought, false)),
             Edge::Close if counts => {
@@ -110,7 +111,7 @@ fn segments(answer: &[Input], markers: &Markers, prompt: PromptEnd) -> Vec<Segme
                     last.kind = Kind::Stray;
                 }
                 (is_closed, quoted) = (true, 0);
-                segments.push(Segment::new(Kind::Said, false));
+                segments.push(Segment::new(Kind::Text, false));
             }
             _ => {
                 last.text += markers.marker(edge).text;
@@ -122,7 +123,7 @@ fn segments(answer: &[Input], markers: &Markers, prompt: PromptEnd) -> Vec<Segme
             }
         }
     }
-    segments.last_mut().expect("one").is_last = true;
+    segments.last_mut().expect("a segment").is_last = true;
     segments
 }
 
@@ -140,18 +141,18 @@ fn parts(answer: &[Input], markers: &Markers, prompt: PromptEnd) -> Vec<Part> {
         is_last,
     } in segments(&answer, markers, prompt)
     {
-        // White space around a marker belongs to it.
+        // White space around a marker belongs to the marker.
         if !is_first || (!is_last && text.trim().is_empty()) {
             text = text.trim_start().to_owned();
         }
-        if kind != Kind::Said {
+        if kind != Kind::Text {
             text = text.trim().to_owned();
         }
         match (parts.last_mut(), kind) {
             _ if text.is_empty() => {}
-            (Some(Part::Text { text: before }), Kind::Said) => *before += &text,
-            (_, Kind::Said) => parts.push(Part::Text { text }),
-            (Some(Part::Thinking { text: before }), _) => *before += &format!("\n\n{text}"),
+            (Some(Part::Text { text: previous }), Kind::Text) => *previous += &text,
+            (_, Kind::Text) => parts.push(Part::Text { text }),
+            (Some(Part::Thinking { text: previous }), _) => *previous += &format!("\n\n{text}"),
             _ => parts.push(Part::Thinking { text }),
         }
     }
@@ -171,8 +172,8 @@ fn split(inputs: impl IntoIterator<Item = Input>, markers: &Arc<Markers>, prompt
     parts
 }
 
-/// The answer with each text cut at the characters for which `cuts` returns `true`.
-fn cut(answer: &[Input], mut cuts: impl FnMut() -> bool) -> Answer {
+/// Divides the texts of an answer before the characters for which `is_cut` returns `true`.
+fn cut(answer: &[Input], mut is_cut: impl FnMut() -> bool) -> Answer {
     let mut inputs = Vec::new();
     for input in answer {
         let Input::Text(text) = input else {
@@ -181,7 +182,7 @@ fn cut(answer: &[Input], mut cuts: impl FnMut() -> bool) -> Answer {
         };
         let mut piece = String::new();
         for character in text.chars() {
-            if !piece.is_empty() && cuts() {
+            if !piece.is_empty() && is_cut() {
                 inputs.push(Input::Text(std::mem::take(&mut piece)));
             }
             piece.push(character);
@@ -191,7 +192,7 @@ fn cut(answer: &[Input], mut cuts: impl FnMut() -> bool) -> Answer {
     inputs
 }
 
-/// An answer in one line: `{` and `}` are the markers as tokens, `(` and `)` their letters.
+/// Parses an answer: `{` and `}` are the markers as tokens, `(` and `)` their letters.
 fn answer(line: &str, [open, close]: [&str; 2]) -> Answer {
     let mut inputs = vec![Input::Text(String::new())];
     for character in line.chars() {
@@ -212,118 +213,144 @@ fn answer(line: &str, [open, close]: [&str; 2]) -> Answer {
     inputs
 }
 
-/// The parts in one line: thoughts in `{}`, and the letters as in [`answer`].
+/// Formats the parts of an answer: thoughts in `{}`, and the letters as in [`answer`].
 fn line(parts: &[Part], [open, close]: [&str; 2]) -> String {
-    let of = |part: &Part| match part {
+    let text = |part: &Part| match part {
         Part::Thinking { text } => format!("{{{text}}}"),
         Part::Text { text } => text.clone(),
         other => panic!("{other:?}"),
     };
-    let all: String = parts.iter().map(of).collect();
-    all.replace(open, "(").replace(close, ")")
+    let line: String = parts.iter().map(text).collect();
+    line.replace(open, "(").replace(close, ")")
 }
 
 const TOKENS: [Option<u32>; 2] = [Some(7), Some(8)];
 const LETTERS: [Option<u32>; 2] = [None, None];
 
-/// Which markers are tokens, the prompt's end, the answer, and what becomes of it.
-type Case = ([Option<u32>; 2], PromptEnd, &'static str, &'static str);
+/// An answer and its expected parts.
+struct Case {
+    /// The tokens of the markers.
+    tokens: [Option<u32>; 2],
+    prompt: PromptEnd,
+    /// See [`answer`].
+    answer: &'static str,
+    /// See [`line`].
+    expected: &'static str,
+}
+
+const fn case(tokens: [Option<u32>; 2], prompt: PromptEnd, answer: &'static str, expected: &'static str) -> Case {
+    Case {
+        tokens,
+        prompt,
+        answer,
+        expected,
+    }
+}
 
 const CASES: [Case; 55] = [
     // Without a thought.
-    (TOKENS, Text, "Paris.", "Paris."),
-    (LETTERS, Text, "  two ", "  two "),
-    (TOKENS, Text, "  two ", "  two "),
-    (TOKENS, Text, "", ""),
-    (TOKENS, Text, " \n", " \n"),
+    case(TOKENS, Text, "Paris.", "Paris."),
+    case(LETTERS, Text, "  two ", "  two "),
+    case(TOKENS, Text, "  two ", "  two "),
+    case(TOKENS, Text, "", ""),
+    case(TOKENS, Text, " \n", " \n"),
     // A thought, and an empty one.
-    (TOKENS, Text, "{\nHm.\n}\n\nParis.\n", "{Hm.}Paris.\n"),
-    (LETTERS, Text, "(\nHm.\n)\n\nParis.\n", "{Hm.}Paris.\n"),
-    (TOKENS, Text, "\n{Hm. }Paris.", "{Hm.}Paris."),
-    (LETTERS, Text, "\n(Hm. )Paris.", "{Hm.}Paris."),
-    (TOKENS, Text, "{\n\n}\n\nParis.", "Paris."),
-    (LETTERS, Text, "(\n\n)\n\nParis.", "Paris."),
-    // One that the prompt began, and one that both did.
-    (TOKENS, Open, "\nHm.\n}\n\nParis.", "{Hm.}Paris."),
-    (LETTERS, Open, "\nHm.\n)\n\nParis.", "{Hm.}Paris."),
-    (TOKENS, Open, "{\nHm.}Paris.", "{Hm.}Paris."),
-    (TOKENS, Open, "a {b}c", "{a b}c"),
-    // One without an end.
-    (TOKENS, Text, "{Hm ", "{Hm}"),
-    (TOKENS, Open, "Hm )", "{Hm )}"),
-    (LETTERS, Open, "Hm </thin ", "{Hm </thin}"),
-    (LETTERS, Text, " <thin", " <thin"),
-    // An end without a beginning, after a closed thought.
-    (TOKENS, Closed, "Hm. \n}\n\nParis.", "{Hm.}Paris."),
-    (LETTERS, Closed, "Hm. \n)\n\nParis.", "{Hm.}Paris."),
-    (TOKENS, Closed, "\n}\n\nParis.", "Paris."),
-    (LETTERS, Closed, "\n)\n\nParis.", "Paris."),
-    (TOKENS, Closed, "a}b}c", "{a}b)c"),
-    (LETTERS, Closed, "a)b)c", "{a}b)c"),
-    (TOKENS, Closed, "}}a", ")a"),
-    (LETTERS, Closed, "))a", ")a"),
-    (TOKENS, Closed, "Hm.}", "{Hm.}"),
-    // And otherwise.
-    (TOKENS, Text, "Hm.}Paris.", "{Hm.}Paris."),
-    (LETTERS, Text, "Hm.)Paris.", "Hm.)Paris."),
-    (TOKENS, Text, "{a}b}c", "{a}b)c"),
-    (TOKENS, Open, "a}b}c", "{a}b)c"),
-    (LETTERS, Open, "a)b)c", "{a}b)c"),
-    // Letters that only look like the tokens: at the beginning, in a thought, in the answer.
-    (TOKENS, Text, "(a)b", "(a)b"),
-    (TOKENS, Open, "a)b}c", "{a)b}c"),
-    (TOKENS, Closed, "a)b", "a)b"),
-    (TOKENS, Closed, ")b", ")b"),
-    (TOKENS, Closed, "The end is `)`.}So: `)`.", "{The end is `)`.}So: `)`."),
-    (TOKENS, Text, "{a}The tags are ( and ).", "{a}The tags are ( and )."),
-    // Tokens in what is said: after a thought, in a line, and in pairs.
-    (TOKENS, Text, "{a}The tag `}`\n}\nends.", "{a}The tag `)`\n)\nends."),
-    (TOKENS, Text, "{a}Use {x}.", "{a}Use (x)."),
-    (TOKENS, Open, "a} }b", "{a})b"),
-    (TOKENS, Closed, "Use {x} and {y}.", "Use (x) and (y)."),
-    (TOKENS, Closed, "Use {x} so}c} {d", "{Use (x) so}c) (d"),
-    (TOKENS, Closed, "a}{b}c", "{a\n\nb}c"),
-    // Letters that count are quoted in pairs, or after the thought.
-    (LETTERS, Closed, "Use (x) and ((y)).", "Use (x) and ((y))."),
-    (LETTERS, Closed, "Use (x) so)c", "{Use (x) so}c"),
-    (LETTERS, Text, "(a)b (c)", "{a}b (c)"),
-    (LETTERS, Text, "In HTML, ( is ) no tag.", "In HTML, ( is ) no tag."),
-    // Thoughts between what is said.
-    (TOKENS, Text, "a\n{b} c", "a\n{b}c"),
-    (TOKENS, Text, "{a}b\n{c}d", "{a}b\n{c}d"),
-    (TOKENS, Text, "{a} {b}c", "{a\n\nb}c"),
-    // One marker is a token.
-    ([None, Some(8)], Text, "(a)b}c", "{a)b}c"),
-    ([Some(7), None], Closed, "a\n{b)c", "a\n{b}c"),
-    ([Some(7), None], Closed, "a{b)c)d", "{a(b)c}d"),
+    case(TOKENS, Text, "{\nHm.\n}\n\nParis.\n", "{Hm.}Paris.\n"),
+    case(LETTERS, Text, "(\nHm.\n)\n\nParis.\n", "{Hm.}Paris.\n"),
+    case(TOKENS, Text, "\n{Hm. }Paris.", "{Hm.}Paris."),
+    case(LETTERS, Text, "\n(Hm. )Paris.", "{Hm.}Paris."),
+    case(TOKENS, Text, "{\n\n}\n\nParis.", "Paris."),
+    case(LETTERS, Text, "(\n\n)\n\nParis.", "Paris."),
+    // A thought that the prompt began, and one that prompt and answer began.
+    case(TOKENS, Open, "\nHm.\n}\n\nParis.", "{Hm.}Paris."),
+    case(LETTERS, Open, "\nHm.\n)\n\nParis.", "{Hm.}Paris."),
+    case(TOKENS, Open, "{\nHm.}Paris.", "{Hm.}Paris."),
+    case(TOKENS, Open, "a {b}c", "{a b}c"),
+    // A thought without an end.
+    case(TOKENS, Text, "{Hm ", "{Hm}"),
+    case(TOKENS, Open, "Hm )", "{Hm )}"),
+    case(LETTERS, Open, "Hm </thin ", "{Hm </thin}"),
+    case(LETTERS, Text, " <thin", " <thin"),
+    // An end without a beginning, after a prompt with a closed thought.
+    case(TOKENS, Closed, "Hm. \n}\n\nParis.", "{Hm.}Paris."),
+    case(LETTERS, Closed, "Hm. \n)\n\nParis.", "{Hm.}Paris."),
+    case(TOKENS, Closed, "\n}\n\nParis.", "Paris."),
+    case(LETTERS, Closed, "\n)\n\nParis.", "Paris."),
+    case(TOKENS, Closed, "a}b}c", "{a}b)c"),
+    case(LETTERS, Closed, "a)b)c", "{a}b)c"),
+    case(TOKENS, Closed, "}}a", ")a"),
+    case(LETTERS, Closed, "))a", ")a"),
+    case(TOKENS, Closed, "Hm.}", "{Hm.}"),
+    // An end without a beginning, after other prompts.
+    case(TOKENS, Text, "Hm.}Paris.", "{Hm.}Paris."),
+    case(LETTERS, Text, "Hm.)Paris.", "Hm.)Paris."),
+    case(TOKENS, Text, "{a}b}c", "{a}b)c"),
+    case(TOKENS, Open, "a}b}c", "{a}b)c"),
+    case(LETTERS, Open, "a)b)c", "{a}b)c"),
+    // Letters of markers that are tokens: at the beginning, in a thought, in the answer.
+    case(TOKENS, Text, "(a)b", "(a)b"),
+    case(TOKENS, Open, "a)b}c", "{a)b}c"),
+    case(TOKENS, Closed, "a)b", "a)b"),
+    case(TOKENS, Closed, ")b", ")b"),
+    case(TOKENS, Closed, "The end is `)`.}So: `)`.", "{The end is `)`.}So: `)`."),
+    case(TOKENS, Text, "{a}The tags are ( and ).", "{a}The tags are ( and )."),
+    // Tokens in the text: after a thought, in a line, and in pairs.
+    case(TOKENS, Text, "{a}The tag `}`\n}\nends.", "{a}The tag `)`\n)\nends."),
+    case(TOKENS, Text, "{a}Use {x}.", "{a}Use (x)."),
+    case(TOKENS, Open, "a} }b", "{a})b"),
+    case(TOKENS, Closed, "Use {x} and {y}.", "Use (x) and (y)."),
+    case(TOKENS, Closed, "Use {x} so}c} {d", "{Use (x) so}c) (d"),
+    case(TOKENS, Closed, "a}{b}c", "{a\n\nb}c"),
+    // Letters that would count, but are quoted in pairs or after the thought.
+    case(LETTERS, Closed, "Use (x) and ((y)).", "Use (x) and ((y))."),
+    case(LETTERS, Closed, "Use (x) so)c", "{Use (x) so}c"),
+    case(LETTERS, Text, "(a)b (c)", "{a}b (c)"),
+    case(LETTERS, Text, "In HTML, ( is ) no tag.", "In HTML, ( is ) no tag."),
+    // Thoughts between texts.
+    case(TOKENS, Text, "a\n{b} c", "a\n{b}c"),
+    case(TOKENS, Text, "{a}b\n{c}d", "{a}b\n{c}d"),
+    case(TOKENS, Text, "{a} {b}c", "{a\n\nb}c"),
+    // Only one marker is a token.
+    case([None, Some(8)], Text, "(a)b}c", "{a)b}c"),
+    case([Some(7), None], Closed, "a\n{b)c", "a\n{b}c"),
+    case([Some(7), None], Closed, "a{b)c)d", "{a(b)c}d"),
 ];
 
 #[test]
 fn thoughts_are_what_the_specification_says_in_every_cut() {
     for pair in PAIRS {
-        for (tokens, prompt, given, expected) in CASES {
-            let markers = Arc::new(Markers::with_tokens(pair, tokens));
-            let whole = answer(given, pair);
+        for case in CASES {
+            let (prompt, expected) = (case.prompt, case.expected);
+            let markers = Arc::new(Markers::with_tokens(pair, case.tokens));
+            let whole = answer(case.answer, pair);
             let inputs = || whole.iter().cloned();
             assert_eq!(
                 line(&split(inputs(), &markers, prompt), pair),
                 expected,
-                "{given:?} {pair:?}"
+                "{:?} {pair:?}",
+                case.answer
             );
-            if whole.len() == 1 || tokens == TOKENS {
+            if whole.len() == 1 || case.tokens == TOKENS {
                 let specified = parts(&whole, &markers, prompt);
-                assert_eq!(line(&specified, pair), expected, "the specification of {given:?}");
+                assert_eq!(
+                    line(&specified, pair),
+                    expected,
+                    "the specification of {:?}",
+                    case.answer
+                );
             }
-            let texts = whole.iter().filter_map(|input| match input {
+            let characters = whole.iter().filter_map(|input| match input {
                 Input::Text(text) => Some(text.chars().count()),
                 Input::Marker(_) => None,
             });
-            for at in 0..=texts.sum() {
+            for position in 0..=characters.sum() {
                 let (mut once, mut often) = (0.., 0..);
                 let cuts = [
-                    cut(&whole, || once.next() == Some(at)),
+                    cut(&whole, || once.next() == Some(position)),
                     cut(&whole, || {
-                        often.next().is_some_and(|now: usize| now.is_multiple_of(at + 1))
+                        often
+                            .next()
+                            .is_some_and(|index: usize| index.is_multiple_of(position + 1))
                     }),
                 ];
                 for cut in cuts {
@@ -334,7 +361,7 @@ fn thoughts_are_what_the_specification_says_in_every_cut() {
     }
 }
 
-/// Letters and white space, of which markers are made.
+/// Generates texts from parts of markers, letters and white space.
 fn letters() -> impl Strategy<Value = String> {
     let words = [
         "(", ")", "<", "</", "[/", "think", "THINK", ">", "]", " ", "\n", "a", "é", ".",
@@ -353,13 +380,13 @@ proptest! {
         cuts: u64,
     ) {
         let texts = if is_token { &texts[..] } else { &texts[..1] };
-        let given: String = texts.iter().zip(&edges).map(|(text, edge)| format!("{text}{edge}")).collect();
-        let given = given.strip_suffix(['{', '}']).unwrap_or_default();
-        let whole = answer(given, pair);
+        let line: String = texts.iter().zip(&edges).map(|(text, edge)| format!("{text}{edge}")).collect();
+        let line = line.strip_suffix(['{', '}']).unwrap_or_default();
+        let whole = answer(line, pair);
         let markers = Arc::new(Markers::with_tokens(pair, if is_token { TOKENS } else { LETTERS }));
         let specified = parts(&whole, &markers, prompt);
-        let mut at = 0;
-        let pieces = cut(&whole, || { at += 1; (cuts >> (at % 64)) & 1 == 1 });
+        let mut index = 0;
+        let pieces = cut(&whole, || { index += 1; (cuts >> (index % 64)) & 1 == 1 });
         prop_assert_eq!(split(whole, &markers, prompt), &specified[..]);
         prop_assert_eq!(split(pieces, &markers, prompt), specified);
     }

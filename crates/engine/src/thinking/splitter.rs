@@ -1,11 +1,11 @@
-//! Splits a model's answer into what it thought and what it says.
+//! Splits a model's answer into thoughts and text.
 //!
 //! A marker that is a token begins a thought before the first text and at the beginning of a line,
-//! and ends one. If the first end of an answer ends a thought that never began, what was said so
-//! far was a thought. Elsewhere the model quotes the marker, and its letters are text. A marker in
+//! and ends a thought. If the first end of a thought in an answer has no beginning, the text so far
+//! is a thought. Elsewhere the model quotes the marker, and its letters are text. A marker in
 //! letters counts before the first text and in a thought, since a model may write about markers
-//! later. If the prompt ends with the end of a thought, the first end in letters without its
-//! beginning counts too.
+//! later. If the prompt ends with the end of a thought, the first end in letters without a
+//! beginning counts, too.
 
 use super::markers::{Edge, Markers, PromptEnd};
 use super::passage::Input;
@@ -17,12 +17,12 @@ use std::sync::Arc;
 pub(crate) enum Piece {
     /// More text.
     Text(TextKind, String),
-    /// The text so far is a thought, see [`fold_text`].
+    /// The text so far is a thought; see [`fold_text`].
     Folded,
 }
 
 impl Piece {
-    /// Adds it to the parts of its answer.
+    /// Adds the piece to the parts of its answer.
     pub fn add_to(&self, parts: &mut Vec<Part>) {
         match self {
             Self::Text(kind, text) => append_text(parts, *kind, text),
@@ -36,39 +36,43 @@ impl Piece {
 pub(crate) struct Splitter {
     markers: Option<Arc<Markers>>,
     state: State,
-    /// Text that may be the beginning of a marker in letters, or white space around a marker.
+    /// Text that is held back: it may be the beginning of a marker in letters, or white space
+    /// around a marker.
     held: String,
-    /// Whether the end of a thought in letters counts though the answer has no beginning of it.
+    /// Whether an end in letters without a beginning turns the text so far into a thought.
     letters_fold: bool,
-    /// Whether no end of a thought without its beginning counts any more.
+    /// Whether ends without a beginning do not count any more.
     is_closed: bool,
-    /// Beginnings of thoughts that the text quotes, whose ends are to come.
+    /// Quoted beginnings whose ends have not followed yet.
     quoted: usize,
-    /// Whether what was said so far ends with a line break.
+    /// Whether the text so far ends with a line break.
     ends_line: bool,
-    /// Whether the last text was a thought's.
+    /// Whether the last emitted text belongs to a thought.
     follows_thought: bool,
 }
 
+/// The position in an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
     /// Before any text.
-    Beginning,
+    Start,
     /// After a thought's opening marker, before its first text.
-    Opened,
-    Thinking,
+    ThoughtStart,
+    /// In a thought.
+    Thought,
     /// After a thought, before the first text.
-    Closed,
-    Saying,
+    ThoughtEnd,
+    /// In the text.
+    Text,
 }
 
 impl Splitter {
-    /// A splitter for a model with these markers, after a prompt with this end.
+    /// A splitter for a model with these markers and an answer to a prompt with this end.
     pub fn new(markers: Option<Arc<Markers>>, prompt: PromptEnd) -> Self {
         let state = match (&markers, prompt) {
-            (None, _) => State::Saying,
-            (Some(_), PromptEnd::Open) => State::Opened,
-            (Some(_), PromptEnd::Closed | PromptEnd::Text) => State::Beginning,
+            (None, _) => State::Text,
+            (Some(_), PromptEnd::Open) => State::ThoughtStart,
+            (Some(_), PromptEnd::Closed | PromptEnd::Text) => State::Start,
         };
         Self {
             markers,
@@ -82,12 +86,12 @@ impl Splitter {
         }
     }
 
-    /// A splitter in the middle of a thought or a text. What is said goes on as a text, whatever
-    /// ends of thoughts it has.
+    /// A splitter in the middle of a thought or of a text. In a text, ends of thoughts do not
+    /// count.
     pub fn inside(markers: Option<Arc<Markers>>, kind: TextKind) -> Self {
         let state = match (&markers, kind) {
-            (Some(_), TextKind::Thinking) => State::Thinking,
-            _ => State::Saying,
+            (Some(_), TextKind::Thinking) => State::Thought,
+            _ => State::Text,
         };
         Self {
             state,
@@ -96,8 +100,7 @@ impl Splitter {
         }
     }
 
-    /// Makes what was said so far certain: the model may not have said it, so no end of a thought
-    /// makes it one.
+    /// Settles the text so far: no later end turns it into a thought. The user may have written it.
     pub fn settle(&mut self) {
         self.is_closed |= !self.is_thinking();
         self.letters_fold &= !self.is_closed;
@@ -105,10 +108,10 @@ impl Splitter {
 
     /// Whether the next text belongs to a thought.
     pub fn is_thinking(&self) -> bool {
-        matches!(self.state, State::Opened | State::Thinking)
+        matches!(self.state, State::ThoughtStart | State::Thought)
     }
 
-    /// Adds to the answer. Returns the pieces that are certain, in order.
+    /// Adds a piece of the answer. Returns the pieces that are certain, in order.
     pub fn push(&mut self, input: Input) -> Vec<Piece> {
         let mut pieces = Vec::new();
         match input {
@@ -121,51 +124,51 @@ impl Splitter {
         pieces
     }
 
-    /// Ends the answer. Returns the text held back.
+    /// Ends the answer. Returns the text that was held back.
     pub fn finish(&mut self) -> Vec<Piece> {
         let held = std::mem::take(&mut self.held);
         let mut pieces = Vec::new();
         match self.state {
-            // White space around a marker belongs to it.
-            State::Opened | State::Closed => {}
-            State::Thinking => self.emit(TextKind::Thinking, held.trim_end(), &mut pieces),
-            State::Beginning | State::Saying => self.emit(TextKind::Text, &held, &mut pieces),
+            // White space around a marker belongs to the marker.
+            State::ThoughtStart | State::ThoughtEnd => {}
+            State::Thought => self.emit(TextKind::Thinking, held.trim_end(), &mut pieces),
+            State::Start | State::Text => self.emit(TextKind::Text, &held, &mut pieces),
         }
         pieces
     }
 
     /// Adds a marker that is a token.
     fn mark(&mut self, edge: Edge, pieces: &mut Vec<Piece>) {
-        if self.state == State::Beginning && !self.held.trim_start().is_empty() {
-            // Letters that are not to become a marker.
-            self.state = State::Saying;
+        if self.state == State::Start && !self.held.trim_start().is_empty() {
+            // The held letters are not the beginning of a marker any more.
+            self.state = State::Text;
         }
         let held = std::mem::take(&mut self.held);
         match (self.state, edge) {
-            // It is open already. White space may yet be followed by text.
-            (State::Opened | State::Thinking, Edge::Open) => {
+            // The thought is open already. White space is held back, since text may follow it.
+            (State::ThoughtStart | State::Thought, Edge::Open) => {
                 let text = held.trim_end();
                 held[text.len()..].clone_into(&mut self.held);
                 self.emit(TextKind::Thinking, text, pieces);
             }
-            (State::Beginning | State::Closed, Edge::Open) => self.state = State::Opened,
-            (State::Saying, Edge::Open) => {
+            (State::Start | State::ThoughtEnd, Edge::Open) => self.state = State::ThoughtStart,
+            (State::Text, Edge::Open) => {
                 self.emit(TextKind::Text, &held, pieces);
                 if self.ends_line {
-                    self.state = State::Opened
+                    self.state = State::ThoughtStart
                 } else {
                     self.quote(edge, pieces)
                 }
             }
-            (State::Opened, Edge::Close) => self.close(),
-            (State::Thinking, Edge::Close) => {
+            (State::ThoughtStart, Edge::Close) => self.close(),
+            (State::Thought, Edge::Close) => {
                 self.emit(TextKind::Thinking, held.trim_end(), pieces);
                 self.close();
             }
-            // White space around a marker belongs to it.
-            (State::Closed, Edge::Close) => self.quote(edge, pieces),
-            (State::Beginning, Edge::Close) if !self.is_closed => self.close(),
-            (State::Beginning | State::Saying, Edge::Close) => {
+            // The held white space belongs to the previous marker.
+            (State::ThoughtEnd, Edge::Close) => self.quote(edge, pieces),
+            (State::Start, Edge::Close) if !self.is_closed => self.close(),
+            (State::Start | State::Text, Edge::Close) => {
                 self.emit(TextKind::Text, &held, pieces);
                 if self.is_closed || self.quoted > 0 {
                     self.quote(edge, pieces)
@@ -176,10 +179,10 @@ impl Splitter {
         }
     }
 
-    /// A marker that is a token does not count: its letters are said.
+    /// Emits the letters of a marker that is a token but does not count.
     fn quote(&mut self, edge: Edge, pieces: &mut Vec<Piece>) {
         let letters = self.markers.as_ref().map_or("", |markers| markers.marker(edge).text);
-        self.state = State::Saying;
+        self.state = State::Text;
         self.quoted = match edge {
             Edge::Open => self.quoted + 1,
             Edge::Close => self.quoted.saturating_sub(1),
@@ -194,14 +197,15 @@ impl Splitter {
         self.close();
     }
 
-    /// A thought has ended.
+    /// Ends a thought.
     fn close(&mut self) {
-        self.state = State::Closed;
+        self.state = State::ThoughtEnd;
         self.is_closed = true;
         self.letters_fold = false;
         self.quoted = 0;
     }
 
+    /// Adds a piece of text, unless it is empty.
     fn emit(&mut self, kind: TextKind, text: &str, pieces: &mut Vec<Piece>) {
         if !text.is_empty() {
             pieces.push(Piece::Text(kind, text.to_owned()));
@@ -215,11 +219,11 @@ impl Splitter {
         self.markers.as_ref()?.marker(edge).letters()
     }
 
-    /// Goes on with the text held back. Returns whether there may be more to do.
+    /// Processes the held text. Returns `true` if it may have to be called again.
     fn step(&mut self, pieces: &mut Vec<Piece>) -> bool {
         match self.state {
-            State::Beginning => self.begin(),
-            State::Opened => {
+            State::Start => self.find_first_marker(),
+            State::ThoughtStart => {
                 self.skip_white_space();
                 if self.held.is_empty() {
                     return false;
@@ -227,62 +231,63 @@ impl Splitter {
                 if self.follows_thought {
                     self.held.insert_str(0, "\n\n");
                 }
-                self.state = State::Thinking;
+                self.state = State::Thought;
                 true
             }
-            State::Thinking => self.think(pieces),
-            State::Closed => {
+            State::Thought => self.emit_thought(pieces),
+            State::ThoughtEnd => {
                 self.skip_white_space();
                 if self.held.is_empty() {
                     return false;
                 }
-                self.state = State::Saying;
+                self.state = State::Text;
                 true
             }
-            State::Saying => self.say(pieces),
+            State::Text => self.emit_text(pieces),
         }
     }
 
-    /// Looks for a marker in letters before the first text.
-    fn begin(&mut self) -> bool {
-        let begun = self.held.trim_start();
-        if begun.is_empty() {
+    /// Searches for a marker in letters before the first text.
+    fn find_first_marker(&mut self) -> bool {
+        let text = self.held.trim_start();
+        if text.is_empty() {
             return false;
         }
         let open = self.letters(Edge::Open).map(|letters| (letters, Edge::Open));
         let close = self.letters(Edge::Close).filter(|_| self.letters_fold);
         let close = close.map(|letters| (letters, Edge::Close));
         for (letters, edge) in [open, close].into_iter().flatten() {
-            if let Some(rest) = begun.strip_prefix(letters) {
+            if let Some(rest) = text.strip_prefix(letters) {
                 self.held = rest.to_owned();
                 match edge {
-                    Edge::Open => self.state = State::Opened,
+                    Edge::Open => self.state = State::ThoughtStart,
                     Edge::Close => self.close(),
                 }
                 return true;
             }
-            if letters.starts_with(begun) {
+            if letters.starts_with(text) {
                 return false;
             }
         }
-        self.state = State::Saying;
+        self.state = State::Text;
         true
     }
 
-    /// Passes on the thought up to its closing marker.
-    fn think(&mut self, pieces: &mut Vec<Piece>) -> bool {
+    /// Emits the thought up to its closing marker.
+    fn emit_thought(&mut self, pieces: &mut Vec<Piece>) -> bool {
         let close = self.letters(Edge::Close);
         if let Some(letters) = close
-            && let Some(at) = self.held.find(letters)
+            && let Some(end) = self.held.find(letters)
         {
-            let rest = self.held.split_off(at + letters.len());
+            let rest = self.held.split_off(end + letters.len());
             let thought = std::mem::replace(&mut self.held, rest);
-            self.emit(TextKind::Thinking, thought[..at].trim_end(), pieces);
+            self.emit(TextKind::Thinking, thought[..end].trim_end(), pieces);
             self.close();
             return true;
         }
-        // What may be the beginning of the marker, with the white space before it, is held back.
-        let marker = close.map_or(0, |letters| begun_at_the_end(&self.held, letters));
+        // Text that may be the beginning of the marker, and the white space before it, is held
+        // back.
+        let marker = close.map_or(0, |letters| partial_marker(&self.held, letters));
         let certain = self.held[..self.held.len() - marker].trim_end().len();
         let rest = self.held.split_off(certain);
         let certain = std::mem::replace(&mut self.held, rest);
@@ -290,9 +295,9 @@ impl Splitter {
         false
     }
 
-    /// Passes on what is said, up to the end of a thought that never began.
-    fn say(&mut self, pieces: &mut Vec<Piece>) -> bool {
-        let searched: Vec<(Edge, &str)> = if self.letters_fold {
+    /// Emits the text up to the end of a thought without a beginning.
+    fn emit_text(&mut self, pieces: &mut Vec<Piece>) -> bool {
+        let markers: Vec<(Edge, &str)> = if self.letters_fold {
             [Edge::Open, Edge::Close]
                 .into_iter()
                 .filter_map(|edge| Some((edge, self.letters(edge)?)))
@@ -300,24 +305,22 @@ impl Splitter {
         } else {
             Vec::new()
         };
-        let found = searched.iter().filter_map(|(edge, letters)| {
-            let at = self.held.find(letters)?;
-            Some((at, *edge, letters.len()))
+        let matches = markers.iter().filter_map(|(edge, letters)| {
+            let start = self.held.find(letters)?;
+            Some((start, *edge, letters.len()))
         });
-        let Some((at, edge, length)) = found.min_by_key(|(at, ..)| *at) else {
-            let begun = searched
-                .iter()
-                .map(|(_, letters)| begun_at_the_end(&self.held, letters));
-            let certain = self.held.len() - begun.max().unwrap_or(0);
+        let Some((start, edge, length)) = matches.min_by_key(|(start, ..)| *start) else {
+            let partial = markers.iter().map(|(_, letters)| partial_marker(&self.held, letters));
+            let certain = self.held.len() - partial.max().unwrap_or(0);
             let rest = self.held.split_off(certain);
             let certain = std::mem::replace(&mut self.held, rest);
             self.emit(TextKind::Text, &certain, pieces);
             return false;
         };
-        let rest = self.held.split_off(at + length);
+        let rest = self.held.split_off(start + length);
         let text = std::mem::replace(&mut self.held, rest);
         if edge == Edge::Close && self.quoted == 0 {
-            self.emit(TextKind::Text, &text[..at], pieces);
+            self.emit(TextKind::Text, &text[..start], pieces);
             self.fold(pieces);
             return true;
         }
@@ -335,8 +338,8 @@ impl Splitter {
     }
 }
 
-/// The number of bytes at a text's end that may be the beginning of these letters.
-fn begun_at_the_end(text: &str, letters: &str) -> usize {
+/// Number of bytes at the end of a text that may be the beginning of these letters.
+fn partial_marker(text: &str, letters: &str) -> usize {
     let lengths = (1..letters.len()).rev();
     lengths
         .filter(|&length| letters.is_char_boundary(length))
@@ -355,7 +358,7 @@ mod tests {
         Splitter::new(Some(Arc::new(Markers::with_tokens(PAIRS[0], tokens))), prompt)
     }
 
-    fn letters(splitter: &mut Splitter, text: &str) -> Vec<Piece> {
+    fn push_text(splitter: &mut Splitter, text: &str) -> Vec<Piece> {
         splitter.push(Input::Text(text.to_owned()))
     }
 
@@ -365,8 +368,8 @@ mod tests {
 
     #[test]
     fn text_is_not_held_back_without_need() {
-        let mut of = splitter(false, PromptEnd::Open);
-        for (text, pieces) in [
+        let mut thought = splitter(false, PromptEnd::Open);
+        for (text, expected) in [
             ("Hm, ", vec![piece(Thinking, "Hm,")]),
             ("I", vec![piece(Thinking, " I")]),
             (" see </", vec![piece(Thinking, " see")]),
@@ -374,15 +377,15 @@ mod tests {
             ("</think>A", vec![piece(Text, "A")]),
             (" </", vec![piece(Text, " </")]),
         ] {
-            assert_eq!(letters(&mut of, text), pieces, "{text:?}");
+            assert_eq!(push_text(&mut thought, text), expected, "{text:?}");
         }
-        let mut token = splitter(true, PromptEnd::Open);
-        assert_eq!(letters(&mut token, "a </"), [piece(Thinking, "a </")]);
+        let mut with_tokens = splitter(true, PromptEnd::Open);
+        assert_eq!(push_text(&mut with_tokens, "a </"), [piece(Thinking, "a </")]);
         let mut closed = splitter(false, PromptEnd::Closed);
-        assert_eq!(letters(&mut closed, "a "), [piece(Text, "a ")]);
-        assert_eq!(letters(&mut closed, "b </"), [piece(Text, "b ")]);
-        let mut plain = Splitter::new(None, PromptEnd::Text);
-        assert_eq!(letters(&mut plain, "<think>"), [piece(Text, "<think>")]);
+        assert_eq!(push_text(&mut closed, "a "), [piece(Text, "a ")]);
+        assert_eq!(push_text(&mut closed, "b </"), [piece(Text, "b ")]);
+        let mut without_markers = Splitter::new(None, PromptEnd::Text);
+        assert_eq!(push_text(&mut without_markers, "<think>"), [piece(Text, "<think>")]);
     }
 
     #[test]
@@ -390,17 +393,17 @@ mod tests {
         for tokens in [false, true] {
             let markers = splitter(tokens, PromptEnd::Text).markers;
             let mut text = Splitter::inside(markers.clone(), Text);
-            assert_eq!(letters(&mut text, "a</think>b"), [piece(Text, "a</think>b")]);
+            assert_eq!(push_text(&mut text, "a</think>b"), [piece(Text, "a</think>b")]);
             assert_eq!(text.push(Input::Marker(Edge::Close)), [piece(Text, "</think>")]);
             let mut settled = splitter(tokens, PromptEnd::Closed);
-            letters(&mut settled, "a");
+            push_text(&mut settled, "a");
             settled.settle();
             assert_eq!(settled.push(Input::Marker(Edge::Close)), [piece(Text, "</think>")]);
-            assert_eq!(letters(&mut settled, "</think>b"), [piece(Text, "</think>b")]);
+            assert_eq!(push_text(&mut settled, "</think>b"), [piece(Text, "</think>b")]);
             let mut thought = Splitter::inside(markers, Thinking);
             assert!(thought.is_thinking());
-            let [pieces, ended] = [
-                letters(&mut thought, "a</think>b"),
+            let actual = [
+                push_text(&mut thought, "a</think>b"),
                 thought.push(Input::Marker(Edge::Close)),
             ];
             let expected = if tokens {
@@ -411,7 +414,7 @@ mod tests {
                     vec![piece(Text, "</think>")],
                 ]
             };
-            assert_eq!([pieces, ended], expected);
+            assert_eq!(actual, expected);
         }
     }
 }

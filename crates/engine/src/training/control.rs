@@ -1,21 +1,22 @@
-//! Control of a run from another thread.
+//! Controls a run from another thread.
 
 use hearth_protocol::RunCommand;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
-/// The latest command to one run.
+/// The latest command to a run.
 #[derive(Debug, Default)]
 pub struct RunControl {
-    wish: Mutex<RunCommand>,
+    command: Mutex<RunCommand>,
     changed: Condvar,
 }
 
 impl RunControl {
-    /// Sets the command. A run that is ending can only be ended sooner.
-    pub fn set(&self, wish: RunCommand) {
-        let mut held = self.lock();
-        if *held < RunCommand::Stop || wish > *held {
-            *held = wish;
+    /// Sets the command. After a command that ends the run, only a command that ends it sooner has
+    /// an effect.
+    pub fn set(&self, command: RunCommand) {
+        let mut current = self.lock();
+        if *current < RunCommand::Stop || command > *current {
+            *current = command;
             self.changed.notify_all();
         }
     }
@@ -25,13 +26,15 @@ impl RunControl {
         *self.lock()
     }
 
-    /// Blocks while the command is [`RunCommand::Pause`].
+    /// Blocks while the command is [`RunCommand::Pause`]. Returns the next command.
     pub fn wait(&self) -> RunCommand {
-        let held = self.changed.wait_while(self.lock(), |wish| *wish == RunCommand::Pause);
-        *held.unwrap_or_else(PoisonError::into_inner)
+        let command = self
+            .changed
+            .wait_while(self.lock(), |command| *command == RunCommand::Pause);
+        *command.unwrap_or_else(PoisonError::into_inner)
     }
 
     fn lock(&self) -> MutexGuard<'_, RunCommand> {
-        self.wish.lock().unwrap_or_else(PoisonError::into_inner)
+        self.command.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,18 +1,23 @@
-//! Reading a dataset: tokens and findings.
+//! Reads a dataset, tokenizes its examples and checks it for findings.
 
+use super::findings::{from_broken_line, from_finding, from_kind, from_reason};
 use crate::hardware;
 use crate::numbers::saturating_u32;
-use crate::problem::{from_dataset, from_gguf, from_load, from_template, from_tokenizer, interrupted, problem};
+use crate::problem::{from_dataset, from_gguf, from_load, from_template, from_tokenizer, interrupted, path_text};
 use hearth_formats::chat_template::ChatTemplate;
-use hearth_formats::dataset::{self, Dataset, Mapping, ReadOptions, RenderError, Rendered, Report, ReportOptions};
+use hearth_formats::dataset::{
+    self, Dataset, DatasetError, DatasetProblem, Delimiter, Mapping, ReadOptions, RenderError, Rendered, Report,
+    ReportOptions,
+};
 use hearth_formats::gguf::Gguf;
 use hearth_formats::tokenizer::Tokenizer;
 use hearth_llm::Config;
 use hearth_protocol::{
-    BrokenLine, ColumnMapping, DataSource, Finding, InspectRequest, Inspection, Piece, Preview, Problem, ProblemCode,
-    Severity,
+    ColumnMapping, Container, DataSource, ExampleShape, InspectRequest, Inspection, Notice, Piece, Preview, Problem,
+    ProblemCode, TrainingReason,
 };
 use hearth_train::Example;
+use std::path::Path;
 
 /// Converts between the two types of column mappings.
 macro_rules! columns {
@@ -38,7 +43,7 @@ pub(super) struct Reader {
 }
 
 impl Reader {
-    pub fn open(model: &std::path::Path) -> Result<Self, Problem> {
+    pub fn open(model: &Path) -> Result<Self, Problem> {
         let gguf = Gguf::open(model).map_err(from_gguf)?;
         Ok(Self {
             config: Config::from_gguf(&gguf).map_err(from_load)?,
@@ -49,38 +54,40 @@ impl Reader {
     }
 }
 
-/// A dataset with its tokens.
-struct ReadDataset {
+/// A dataset with its tokenized examples.
+struct RenderedDataset {
     dataset: Dataset,
     rendered: Vec<Result<Rendered, RenderError>>,
     report: Report,
 }
 
-/// Most bytes of the system prompts that are added to a dataset.
+/// Maximum bytes of the system prompts that are added to a dataset.
 const MAX_SYSTEM_PROMPTS: usize = 512 << 20;
 
-/// Options of reading and tokenizing the examples.
-struct HowToRead<'a> {
-    /// Maximum sequence length in tokens. `None`: chosen from the data.
+/// Options for rendering and tokenizing the examples.
+struct RenderOptions<'a> {
+    /// Maximum sequence length in tokens. `None` means that it is chosen from the data.
     sequence: Option<u32>,
     train_on_prompts: bool,
     /// System prompt of conversations that have none.
     system_prompt: Option<&'a str>,
 }
 
-/// `progress` receives the fraction done and returns `false` to cancel.
+/// Reads a dataset and tokenizes its examples. `progress` receives the completed fraction and
+/// returns `false` to cancel.
 fn read(
     reader: &Reader,
     source: &DataSource,
-    how: &HowToRead<'_>,
+    options: &RenderOptions<'_>,
     progress: &mut dyn FnMut(f32) -> bool,
-) -> Result<ReadDataset, Problem> {
-    let options = ReadOptions {
+) -> Result<RenderedDataset, Problem> {
+    let read_options = ReadOptions {
         mapping: source.mapping.clone().map(|mapping| columns!(Mapping, mapping)),
         skip_broken: source.skip_broken,
     };
-    let mut dataset = Dataset::open_cancellable(&source.path, &options, &mut || progress(0.0)).map_err(from_dataset)?;
-    if let Some(prompt) = how.system_prompt {
+    let mut dataset =
+        Dataset::open_cancellable(&source.path, &read_options, &mut || progress(0.0)).map_err(unreadable)?;
+    if let Some(prompt) = options.system_prompt {
         check_system_prompt(prompt, dataset.examples.len())?;
         dataset.set_system_prompt(prompt);
     }
@@ -90,55 +97,83 @@ fn read(
         &dataset.examples,
         tokenizer,
         template,
-        how.train_on_prompts,
+        options.train_on_prompts,
         threads,
         progress,
     )
     .ok_or_else(interrupted)?;
-    let options = ReportOptions {
-        sequence: how.sequence,
+    let report_options = ReportOptions {
+        sequence: options.sequence,
         context: saturating_u32(reader.config.context_trained),
     };
     let report =
-        Report::new_cancellable(&dataset, &rendered, options, &mut || progress(1.0)).ok_or_else(interrupted)?;
-    Ok(ReadDataset {
+        Report::new_cancellable(&dataset, &rendered, report_options, &mut || progress(1.0)).ok_or_else(interrupted)?;
+    Ok(RenderedDataset {
         dataset,
         rendered,
         report,
     })
 }
 
-/// Refuses a system prompt that would fill the memory: each conversation gets a copy.
+/// Checks the length of a system prompt. Each conversation gets a copy, which could fill the
+/// memory.
 fn check_system_prompt(prompt: &str, examples: usize) -> Result<(), Problem> {
     if prompt.len().saturating_mul(examples) <= MAX_SYSTEM_PROMPTS {
         return Ok(());
     }
-    let message = format!(
-        "The system prompt has {} bytes, too many for {examples} examples. Shorten it, or put system prompts into the \
-         data.",
-        prompt.len()
-    );
-    Err(problem(ProblemCode::BadRequest, message))
+    let reason = TrainingReason::SystemPromptTooLong {
+        bytes: prompt.len() as u64,
+        examples: examples as u64,
+    };
+    Err(Problem::new(ProblemCode::BadRequest, reason))
 }
 
-/// Inspects a dataset, read as in a run. `keep_going` is polled several times a second and returns
-/// `false` to cancel.
+/// The problem of a dataset that cannot be read.
+fn unreadable(error: DatasetError) -> Problem {
+    let reason = match error.problem {
+        DatasetProblem::Broken { first, total } => broken_lines(&error.file, first, total),
+        DatasetProblem::NoReadableLine { first } => TrainingReason::NoReadableLine {
+            path: path_text(&error.file),
+            line: first.line,
+            broken: from_reason(first.reason),
+        },
+        _ => return from_dataset(error),
+    };
+    Problem::new(ProblemCode::DataInvalid, reason)
+}
+
+/// The reason for refusing a file with `total` broken lines.
+fn broken_lines(file: &Path, first: dataset::BrokenLine, total: u32) -> TrainingReason {
+    let (path, line) = (path_text(file), first.line);
+    let broken = from_reason(first.reason);
+    match total.saturating_sub(1) {
+        0 => TrainingReason::BrokenLine { path, line, broken },
+        count => TrainingReason::BrokenLines {
+            path,
+            line,
+            broken,
+            count,
+        },
+    }
+}
+
+/// Inspects a dataset, which is read as in a run. `keep_going` is called several times a second and
+/// returns `false` to cancel.
 ///
 /// # Errors
 /// The model or the dataset cannot be read, or the inspection was cancelled.
 pub fn inspect(request: &InspectRequest, keep_going: &dyn Fn() -> bool) -> Result<Inspection, Problem> {
     let reader = Reader::open(&request.model)?;
-    let how = HowToRead {
+    let options = RenderOptions {
         sequence: request.sequence,
         train_on_prompts: false,
         system_prompt: request.system_prompt.as_deref(),
     };
-    let read = read(&reader, &request.data, &how, &mut |_| keep_going())?;
-    let ReadDataset {
+    let RenderedDataset {
         dataset,
         rendered,
         report,
-    } = read;
+    } = read(&reader, &request.data, &options, &mut |_| keep_going())?;
     let previews = dataset::previews(
         &dataset.examples,
         &rendered,
@@ -148,8 +183,8 @@ pub fn inspect(request: &InspectRequest, keep_going: &dyn Fn() -> bool) -> Resul
         request.previews as usize,
     );
     Ok(Inspection {
-        container: dataset.container.to_owned(),
-        shape: dataset.shape.to_owned(),
+        container: container(dataset.container),
+        shape: shape(dataset.shape),
         columns: dataset.columns,
         mapping: columns!(ColumnMapping, dataset.mapping),
         unsure: dataset.unsure,
@@ -160,8 +195,8 @@ pub fn inspect(request: &InspectRequest, keep_going: &dyn Fn() -> bool) -> Resul
         sequence: report.sequence,
         truncated: report.truncated,
         previews: previews.into_iter().map(preview).collect(),
-        findings: report.findings.into_iter().map(finding).collect(),
-        broken: dataset.broken.into_iter().map(broken).collect(),
+        findings: report.findings.into_iter().map(from_finding).collect(),
+        broken: dataset.broken.into_iter().map(from_broken_line).collect(),
         broken_total: dataset.broken_total,
     })
 }
@@ -173,12 +208,12 @@ pub(super) struct TrainingData {
     /// Maximum sequence length in tokens.
     pub sequence: u32,
     pub truncated: u32,
-    /// Notices for the user, in whole sentences.
-    pub notices: Vec<String>,
+    /// Notices for the user.
+    pub notices: Vec<Notice>,
 }
 
-/// Reads, truncates and splits a dataset. `progress` receives the fraction done and returns `false`
-/// to cancel.
+/// Reads, truncates and splits a dataset. `progress` receives the completed fraction and returns
+/// `false` to cancel.
 pub(super) fn training_data(
     reader: &Reader,
     source: &DataSource,
@@ -186,46 +221,45 @@ pub(super) fn training_data(
     progress: &mut dyn FnMut(f32) -> bool,
 ) -> Result<TrainingData, Problem> {
     if !(0.0..1.0).contains(&settings.eval_split) {
-        let message = format!(
-            "The validation split is {}; it must be at least 0 and below 1.",
-            settings.eval_split
-        );
-        return Err(problem(ProblemCode::BadRequest, message));
+        let split = settings.eval_split.to_string();
+        return Err(Problem::new(
+            ProblemCode::BadRequest,
+            TrainingReason::ValidationSplit { split },
+        ));
     }
-    let how = HowToRead {
+    let options = RenderOptions {
         sequence: settings.sequence,
         train_on_prompts: settings.train_on_prompts,
         system_prompt: settings.system_prompt.as_deref(),
     };
-    let read = read(reader, source, &how, progress)?;
-    let sequence = read.report.sequence;
-    let chunks: Vec<Rendered> = read
-        .rendered
+    let RenderedDataset { rendered, report, .. } = read(reader, source, &options, progress)?;
+    let sequence = report.sequence;
+    let chunks: Vec<Rendered> = rendered
         .into_iter()
         .flatten()
         .flat_map(|rendered| rendered.chunks(sequence))
         .collect();
     let fingerprints: Vec<u64> = chunks.iter().map(Rendered::fingerprint).collect();
     let split = dataset::split(&fingerprints, settings.eval_split, settings.seed);
-    let pick = |places: &[usize]| {
-        let chosen = places.iter().filter_map(|place| chunks.get(*place));
+    let examples = |indices: &[usize]| {
+        let chunks = indices.iter().filter_map(|index| chunks.get(*index));
         let example = |rendered: &Rendered| Example {
             ids: rendered.ids.clone(),
             trained: rendered.loss_mask.clone(),
         };
-        chosen.map(example).collect()
+        chunks.map(example).collect()
     };
-    let serious = read
-        .report
-        .findings
-        .iter()
-        .filter(|finding| finding.severity > dataset::Severity::Note);
+    let findings = report.findings.into_iter();
+    let warnings = findings.filter(|finding| finding.severity > dataset::Severity::Note);
+    let notice = |finding: dataset::Finding| Notice::Finding {
+        finding: from_kind(finding.kind),
+    };
     Ok(TrainingData {
-        examples: pick(&split.train),
-        held_out: pick(&split.eval),
+        examples: examples(&split.train),
+        held_out: examples(&split.eval),
         sequence,
-        truncated: read.report.truncated,
-        notices: serious.map(|finding| finding.message.clone()).collect(),
+        truncated: report.truncated,
+        notices: warnings.map(notice).collect(),
     })
 }
 
@@ -235,7 +269,7 @@ fn preview(preview: dataset::Preview) -> Preview {
         tokens: piece.tokens,
         trained: piece.trained,
         template: piece.template,
-        cut: piece.cut,
+        truncated: piece.truncated,
     };
     Preview {
         line: preview.line,
@@ -244,30 +278,32 @@ fn preview(preview: dataset::Preview) -> Preview {
     }
 }
 
-fn finding(finding: dataset::Finding) -> Finding {
-    Finding {
-        kind: finding.kind.to_owned(),
-        severity: match finding.severity {
-            dataset::Severity::Note => Severity::Note,
-            dataset::Severity::Warning => Severity::Warning,
-            dataset::Severity::Error => Severity::Error,
-        },
-        message: finding.message,
-        lines: finding.lines,
+fn container(container: dataset::Container) -> Container {
+    match container {
+        dataset::Container::JsonLines => Container::Jsonl,
+        dataset::Container::Json => Container::Json,
+        dataset::Container::Table(Delimiter::Tab) => Container::Tsv,
+        dataset::Container::Table(Delimiter::Comma | Delimiter::Semicolon) => Container::Csv,
+        dataset::Container::Parquet => Container::Parquet,
+        dataset::Container::Text => Container::Text,
+        dataset::Container::Markdown => Container::Markdown,
     }
 }
 
-fn broken(broken: dataset::BrokenLine) -> BrokenLine {
-    BrokenLine {
-        line: broken.line,
-        why: broken.why,
+fn shape(shape: dataset::ExampleShape) -> ExampleShape {
+    match shape {
+        dataset::ExampleShape::Messages => ExampleShape::Messages,
+        dataset::ExampleShape::ShareGpt => ExampleShape::ShareGpt,
+        dataset::ExampleShape::Alpaca => ExampleShape::Alpaca,
+        dataset::ExampleShape::PromptAnswer => ExampleShape::PromptAnswer,
+        dataset::ExampleShape::Text => ExampleShape::Text,
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::path::Path;
+    use hearth_protocol::Reason;
 
     #[test]
     fn a_system_prompt_is_added_where_there_is_none() {
@@ -302,12 +338,12 @@ mod tests {
             };
             inspection.previews.iter().map(text).collect::<Vec<_>>()
         };
-        let (plain, prompted) = (texts(None), texts(Some("Be brief.")));
+        let (without, with) = (texts(None), texts(Some("Be brief.")));
         assert!(
-            !plain[0].contains("Be brief.") && prompted[0].contains("Be brief."),
-            "{prompted:?}"
+            !without[0].contains("Be brief.") && with[0].contains("Be brief."),
+            "{with:?}"
         );
-        assert_eq!(plain[1], prompted[1], "it has one of its own");
+        assert_eq!(without[1], with[1], "it has a system prompt");
         let long = "x".repeat(MAX_SYSTEM_PROMPTS);
         let refused = inspect(&request(Some(&long)), &|| true).unwrap_err();
         assert_eq!(refused.code, ProblemCode::BadRequest);
@@ -318,7 +354,7 @@ mod tests {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("data.jsonl");
-        // The last line would be refused.
+        // The last line is not an example, so reading it would fail.
         std::fs::write(&path, "{\"text\": \"words\"}\n".repeat(50_000) + "no example").unwrap();
         let request = InspectRequest {
             model: root.join("tests/fixtures/models/llama.gguf"),
@@ -332,6 +368,14 @@ mod tests {
             previews: 1,
         };
         assert_eq!(inspect(&request, &|| false).unwrap_err(), interrupted());
-        assert_eq!(inspect(&request, &|| true).unwrap_err().code, ProblemCode::DataInvalid);
+        let refused = inspect(&request, &|| true).unwrap_err();
+        assert_eq!(refused.code, ProblemCode::DataInvalid);
+        assert!(
+            matches!(
+                *refused.reason,
+                Reason::Training(TrainingReason::BrokenLine { line: 50_001, .. })
+            ),
+            "{refused:?}"
+        );
     }
 }

@@ -1,13 +1,14 @@
-//! Export of adapters.
+//! Exports adapters.
 
 use super::data::Reader;
 use super::folder::{WriteError, is_adapter_file, names, open_adapter, write_peft};
 use super::verify::verify;
-use crate::problem::{disk, from_adapter, from_merge, interrupted, problem};
+use crate::problem::{disk, from_adapter, from_merge, interrupted, path_text, problem};
 use hearth_formats::adapter::{AdapterFile, BaseShape, modelfile};
+use hearth_formats::chat_template::TemplateOrigin;
 use hearth_formats::durable;
 use hearth_formats::gguf::part_files;
-use hearth_protocol::{ExportFormat, ExportRequest, Exported, Problem, ProblemCode};
+use hearth_protocol::{ExportFormat, ExportRequest, Exported, Problem, ProblemCode, Stage, TrainingReason};
 use hearth_train::{QuantRecipe, merge};
 use same_file::is_same_file;
 use std::fs;
@@ -15,46 +16,46 @@ use std::io::Write;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
-/// Exports an adapter, with a Modelfile next to a GGUF, and verifies it if requested. `progress`
-/// receives the fraction done and the stage; it returns `Break` to cancel, and then nothing is
-/// written.
+/// Exports an adapter, with a Modelfile next to a GGUF, and verifies the export if requested.
+/// `progress` receives the completed fraction and the stage. It returns `Break` to cancel, and then
+/// nothing is written.
 ///
 /// # Errors
 /// The model or the adapter cannot be read, they do not belong together, or the output cannot be
 /// written.
 pub fn export(
     request: &ExportRequest,
-    progress: &mut dyn FnMut(f32, &str) -> ControlFlow<()>,
+    progress: &mut dyn FnMut(f32, Stage) -> ControlFlow<()>,
 ) -> Result<Exported, Problem> {
-    let mut step = |fraction: f32, stage: &str| match progress(fraction, stage) {
+    let mut step = |fraction, stage| match progress(fraction, stage) {
         ControlFlow::Continue(()) => Ok(()),
         ControlFlow::Break(()) => Err(interrupted()),
     };
-    step(0.0, "opening the model")?;
+    step(0.0, Stage::OpeningModel)?;
     let reader = Reader::open(&request.model)?;
     let base = BaseShape::from_gguf(&reader.gguf).map_err(from_adapter)?;
     let (adapter, notices) = open_adapter(&request.adapter, &reader.gguf)?;
-    check_out(request, &adapter)?;
+    check_output_path(request, &adapter)?;
     let title = title(&request.adapter);
     if let Some(parent) = request.out.parent().filter(|parent| !parent.as_os_str().is_empty()) {
         durable::create_folder(parent).map_err(|error| disk(parent, &error))?;
     }
-    step(0.05, "writing")?;
+    step(0.05, Stage::Writing)?;
     match &request.format {
-        ExportFormat::Peft => to_folder(&adapter, &request.out, &base)?,
+        ExportFormat::Peft => write_folder(&adapter, &request.out, &base)?,
         ExportFormat::GgufLora => {
             durable::replace_file(&request.out, |staged| Ok::<_, WriteError>(adapter.write_gguf(staged)?))
                 .map_err(|error| error.at(&request.out))?
         }
         ExportFormat::Gguf { kind } => {
-            let mix = quant_recipe(kind.as_deref())?;
+            let recipe = quant_recipe(kind.as_deref())?;
             merge(
                 &reader.gguf,
                 &adapter,
-                mix,
+                recipe,
                 &title,
                 &request.out,
-                &mut |fraction| match step(0.05 + 0.75 * fraction, "merging") {
+                &mut |fraction| match step(0.05 + 0.75 * fraction, Stage::Merging) {
                     Ok(()) => ControlFlow::Continue(()),
                     Err(_) => ControlFlow::Break(()),
                 },
@@ -63,8 +64,8 @@ pub fn export(
         }
     }
     write_modelfile(request, &reader)?;
-    // A cancel from here on skips the verification only: the export is already written.
-    let verification = if request.verify && step(0.85, "verifying").is_ok() {
+    // The export is complete, so a cancellation from here on only skips the verification.
+    let verification = if request.verify && step(0.85, Stage::Verifying).is_ok() {
         Some(verify(request, &reader, &adapter)?)
     } else {
         None
@@ -77,51 +78,48 @@ pub fn export(
     })
 }
 
-/// Refuses an output path that is one of the inputs, by whatever name (also through links), or the
-/// Modelfile.
-fn check_out(request: &ExportRequest, adapter: &AdapterFile) -> Result<(), Problem> {
-    let refused = |path: &Path, why: &str| {
-        let message = format!("{} {why}. Choose another file.", path.display());
-        Err(problem(ProblemCode::BadRequest, message))
-    };
+/// Returns an error if the output would overwrite an input, also through links, or the Modelfile.
+fn check_output_path(request: &ExportRequest, adapter: &AdapterFile) -> Result<(), Problem> {
+    let refused = |reason: TrainingReason| Err(problem(ProblemCode::BadRequest, reason));
     let out = &request.out;
     if out
         .extension()
-        .is_some_and(|ending| ending.eq_ignore_ascii_case(MODELFILE))
+        .is_some_and(|extension| extension.eq_ignore_ascii_case(MODELFILE))
     {
-        return refused(out, "has the name of the Modelfile that is written beside an export");
+        let path = path_text(out);
+        return refused(TrainingReason::OutIsModelfile { path });
     }
     let model = part_files(&request.model);
-    let mut sources = vec![request.adapter.clone(), adapter.path.clone()];
+    let mut adapter_files = vec![request.adapter.clone(), adapter.path.clone()];
     let files = fs::read_dir(&adapter.path).into_iter().flatten().flatten();
-    sources.extend(files.map(|entry| entry.path()));
+    adapter_files.extend(files.map(|entry| entry.path()));
     for path in [out.clone(), out.with_extension(MODELFILE)] {
-        // A path that does not exist is the same as none.
-        let is = |inputs: &[PathBuf]| inputs.iter().any(|input| is_same_file(input, &path).unwrap_or(false));
-        if is(&model) {
-            return refused(&path, "is the model that the adapter was trained on");
+        // A path that does not exist is not an input.
+        let is_among = |inputs: &[PathBuf]| inputs.iter().any(|input| is_same_file(input, &path).unwrap_or(false));
+        let (is_model, is_adapter) = (is_among(&model), is_among(&adapter_files));
+        let path = path_text(&path);
+        if is_model {
+            return refused(TrainingReason::OutIsModel { path });
         }
-        if is(&sources) {
-            return refused(&path, "is the adapter that is exported");
+        if is_adapter {
+            return refused(TrainingReason::OutIsAdapter { path });
         }
     }
     Ok(())
 }
 
-/// Writes a PEFT folder. A folder with nothing but an adapter is replaced atomically. In a folder
-/// with other files, an adapter is added but not replaced, since that would not be atomic.
-fn to_folder(adapter: &AdapterFile, out: &Path, base: &BaseShape) -> Result<(), Problem> {
+/// Writes a PEFT folder. A folder that has only an adapter's files is replaced atomically. To a
+/// folder with other files, an adapter is added, but not if it would replace one, since that is not
+/// atomic.
+fn write_folder(adapter: &AdapterFile, out: &Path, base: &BaseShape) -> Result<(), Problem> {
     let names = names(out).map_err(|error| disk(out, &error))?;
     match names.iter().filter(|name| is_adapter_file(name)).count() {
-        own if own == names.len() => write_peft(adapter, out, base),
+        count if count == names.len() => write_peft(adapter, out, base),
         0 => adapter.write_peft(out, base).map_err(from_adapter),
         _ => {
-            let message = format!(
-                "The folder {} has an adapter beside other files, so it is not replaced. Delete that adapter, or \
-                 choose another folder.",
-                out.display()
-            );
-            Err(problem(ProblemCode::BadRequest, message))
+            let folder = path_text(out);
+            let reason = TrainingReason::AdapterBesideFiles { folder };
+            Err(problem(ProblemCode::BadRequest, reason))
         }
     }
 }
@@ -134,13 +132,15 @@ pub fn export_types() -> Vec<&'static str> {
 fn quant_recipe(kind: Option<&str>) -> Result<QuantRecipe, Problem> {
     let Some(name) = kind else { return Ok(QuantRecipe::Same) };
     QuantRecipe::from_name(name).ok_or_else(|| {
-        let known = export_types().join(", ");
-        let message = format!("Unknown quantization '{name}'. Choose one of {known}.");
-        problem(ProblemCode::BadRequest, message)
+        let reason = TrainingReason::UnknownQuantization {
+            name: name.to_owned(),
+            known: export_types().into_iter().map(str::to_owned).collect(),
+        };
+        problem(ProblemCode::BadRequest, reason)
     })
 }
 
-/// A title from the folder's name.
+/// The title of a merged model, from the name of the adapter's folder or file.
 fn title(adapter: &Path) -> String {
     let adapter = match adapter.file_name() {
         Some(name) if name == "adapter" => adapter.parent().unwrap_or(adapter),
@@ -163,7 +163,7 @@ fn write_modelfile(request: &ExportRequest, reader: &Reader) -> Result<(), Probl
         ExportFormat::GgufLora => (absolute(&request.model), Some(name(&request.out))),
         ExportFormat::Gguf { .. } => (name(&request.out), None),
     };
-    let template = reader.template.notice().is_none().then_some(&reader.template);
+    let template = (reader.template.origin() == TemplateOrigin::File).then_some(&reader.template);
     let text = modelfile(&base, adapter.as_deref(), template, &[]);
     let path = request.out.with_extension(MODELFILE);
     durable::write_file(&path, |file| file.write_all(text.as_bytes())).map_err(|error| disk(&path, &error))
@@ -171,9 +171,9 @@ fn write_modelfile(request: &ExportRequest, reader: &Reader) -> Result<(), Probl
 
 /// Bytes of a file, or of the files in a folder.
 fn size(path: &Path) -> std::io::Result<u64> {
-    let about = fs::metadata(path)?;
-    if !about.is_dir() {
-        return Ok(about.len());
+    let metadata = fs::metadata(path)?;
+    if !metadata.is_dir() {
+        return Ok(metadata.len());
     }
     fs::read_dir(path)?.map(|entry| Ok(entry?.metadata()?.len())).sum()
 }

@@ -1,18 +1,19 @@
 //! The folder of a run.
 //!
-//! `run.json` holds the inputs and settings, `log.jsonl` the steps, `checkpoint.safetensors` (of
+//! `run.json` has the inputs and settings, `log.jsonl` the steps, `checkpoint.safetensors` (of
 //! `hearth-train`) the state to resume from, and `adapter/` the result: a PEFT folder with a
-//! manifest. All are written by [`hearth_formats::durable`], so that a run that was killed at any
-//! moment can be resumed.
+//! manifest. All of them are written with [`hearth_formats::durable`], so that a run can be resumed
+//! after a kill at any time.
 
-use crate::problem::{disk, from_adapter, problem};
+use crate::numbers::saturating_u32;
+use crate::problem::{disk, from_adapter, path_text, problem};
 use hearth_formats::adapter::{
-    AdapterError, AdapterFile, AdapterManifest, BaseId, BaseShape, LoraTensors, PEFT_CONFIG, PEFT_MANIFEST,
-    PEFT_TENSORS, TargetName,
+    AdapterError, AdapterFile, AdapterManifest, BaseId, BaseShape, Fit, LoraTensors, PEFT_CONFIG, PEFT_MANIFEST,
+    PEFT_TENSORS, TargetName, UnmatchedEntries,
 };
 use hearth_formats::{durable, read_regular};
 use hearth_llm::LoraPart;
-use hearth_protocol::{DataSource, Problem, ProblemCode, StepReport};
+use hearth_protocol::{DataSource, LoadReason, Notice, Problem, ProblemCode, StepReport, TrainingReason};
 use hearth_train::Settings;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -37,7 +38,7 @@ pub struct RunFile {
     /// The adapter to start from. Not recorded in runs of early versions.
     #[serde(default)]
     pub init: Option<PathBuf>,
-    /// The settings, with automatic ones resolved.
+    /// The settings, with the chosen values of automatic ones.
     pub settings: Settings,
     /// Maximum sequence length in tokens.
     pub sequence: u32,
@@ -45,18 +46,18 @@ pub struct RunFile {
     pub eval_split: f32,
     /// Whether prompts are in the loss.
     pub train_on_prompts: bool,
-    /// System prompt of conversations that have none. Runs of early versions have no field: the
-    /// chat template decided.
+    /// System prompt of conversations that have none. Runs of early versions do not have this
+    /// field; they used the default of the chat template.
     #[serde(default)]
     pub system_prompt: Option<String>,
-    /// Prompts of validation examples (or of training examples, without a validation split), for
-    /// the verification of exports.
+    /// Prompts for the verification of exports: of validation examples, or of training examples if
+    /// there is no validation split.
     pub prompts: Vec<Vec<u32>>,
 }
 
 impl RunFile {
-    /// The run of an adapter, from a run's folder or its `adapter` folder.
-    pub fn of_adapter(adapter: &Path) -> Option<Self> {
+    /// Reads the run of an adapter. The path is a run's folder or its `adapter` folder.
+    pub fn from_adapter_path(adapter: &Path) -> Option<Self> {
         let folders = [Some(adapter), adapter.parent()];
         folders
             .into_iter()
@@ -71,23 +72,23 @@ const MAX_RUN_BYTES: u64 = 16 << 20;
 const LOG: &str = "log.jsonl";
 const LOCK: &str = ".lock";
 
-/// Time limit for the run's previous worker to exit.
+/// Time to wait for the run's previous worker to exit.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The files of an adapter's folder.
 const ADAPTER_FILES: [&str; 3] = [PEFT_CONFIG, PEFT_TENSORS, PEFT_MANIFEST];
 
 pub(super) fn is_adapter_file(name: &OsStr) -> bool {
-    ADAPTER_FILES.iter().any(|own| *own == name)
+    ADAPTER_FILES.iter().any(|file| *file == name)
 }
 
-/// Whether a file was put there by a file manager or a network file system.
+/// Whether a file was created by a file manager or a network file system.
 fn is_system_file(name: &OsStr) -> bool {
     let names = [".DS_Store", ".directory", "desktop.ini", "Thumbs.db"];
-    names.iter().any(|own| *own == name) || name.to_string_lossy().starts_with(".nfs")
+    names.iter().any(|file| *file == name) || name.to_string_lossy().starts_with(".nfs")
 }
 
-/// The names in a folder, without the files of file managers; empty if the folder does not exist.
+/// The names in a folder, without system files. Empty if the folder does not exist.
 pub(super) fn names(folder: &Path) -> io::Result<Vec<OsString>> {
     let names = |entries: fs::ReadDir| entries.map(|entry| entry.map(|entry| entry.file_name()));
     match fs::read_dir(folder) {
@@ -104,70 +105,60 @@ pub(super) fn names(folder: &Path) -> io::Result<Vec<OsString>> {
 pub struct RunFolder(pub PathBuf);
 
 impl RunFolder {
-    /// Path of the adapter; after a kill during its replacement, the path of a complete one.
+    /// Path of the adapter. After a kill during its replacement, the path of the complete one.
     pub fn adapter(&self) -> PathBuf {
         durable::intact_folder(&self.0.join("adapter"))
     }
 
-    /// Reads `run.json`, if this is a run's folder.
+    /// Reads `run.json`. `None` if it is missing or unreadable.
     pub fn read(&self) -> Option<RunFile> {
         let text = read_regular(&self.0.join(RUN), MAX_RUN_BYTES).ok()?;
         serde_json::from_slice(&text).ok()
     }
 
-    /// The run to resume here with this base model. `None` if there is none.
+    /// Reads the run to resume with this base model. `None` if the folder has no run.
     ///
     /// # Errors
-    /// Its `run.json` is missing, unreadable or from a newer version, or the run has another base
-    /// model.
-    pub(super) fn resumed(&self, base: &BaseId) -> Result<Option<RunFile>, Problem> {
-        let path = self.0.join(RUN);
-        let cannot = |why: String| {
-            let message = format!(
-                "The run in {} cannot be resumed: {why}. Nothing was changed there.",
-                self.0.display()
-            );
-            problem(ProblemCode::BadRequest, message)
-        };
+    /// `run.json` is unreadable, from a newer version, or missing although there is a checkpoint;
+    /// or the run has another base model.
+    pub(super) fn run_to_resume(&self, base: &BaseId) -> Result<Option<RunFile>, Problem> {
+        let (path, folder) = (self.0.join(RUN), path_text(&self.0));
+        let refused = |reason: TrainingReason| Err(problem(ProblemCode::BadRequest, reason));
         let unreadable = |error: &dyn std::fmt::Display| {
-            cannot(format!(
-                "its run.json cannot be read ({error}); resume it with the version of Hearth that wrote it, or start a \
-                 new run in another folder"
-            ))
+            refused(TrainingReason::RunUnreadable {
+                folder: folder.clone(),
+                detail: error.to_string(),
+            })
         };
         let text = match fs::read(&path) {
             Ok(text) => text,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
                 return match hearth_train::latest_checkpoint(&self.0) {
                     None => Ok(None),
-                    Some(_) => Err(cannot(
-                        "there is a checkpoint, but run.json is missing; restore it, or start a new run in another \
-                         folder"
-                            .to_owned(),
-                    )),
+                    Some(_) => refused(TrainingReason::RunFileMissing { folder }),
                 };
             }
-            Err(error) => return Err(unreadable(&error)),
+            Err(error) => return unreadable(&error),
         };
-        let run: RunFile = serde_json::from_slice(&text).map_err(|error| unreadable(&error))?;
+        let run: RunFile = match serde_json::from_slice(&text) {
+            Ok(run) => run,
+            Err(error) => return unreadable(&error),
+        };
         if run.settings.version > Settings::VERSION {
-            return Err(cannot(format!(
-                "its settings have version {}, and this Hearth reads up to {}; resume it with the version of Hearth \
-                 that wrote it, or start a new run in another folder",
-                run.settings.version,
-                Settings::VERSION
-            )));
+            return refused(TrainingReason::RunNewer {
+                folder,
+                version: run.settings.version,
+                supported: Settings::VERSION,
+            });
         }
-        match run.base.as_ref().and_then(|begun_on| begun_on.mismatch(base)) {
+        match run.base.as_ref().and_then(|run_base| run_base.mismatch(base)) {
             None => Ok(Some(run)),
-            Some(difference) => Err(cannot(format!(
-                "{difference}; choose its original base model, or start a new run in another folder"
-            ))),
+            Some(detail) => refused(TrainingReason::RunOfOtherModel { folder, detail }),
         }
     }
 
     /// The loss of each step in the log. A step that is repeated after a resume replaces the former
-    /// one and those after it.
+    /// one and all steps after it.
     pub fn losses(&self) -> Vec<f64> {
         let text = fs::read_to_string(self.0.join(LOG)).unwrap_or_default();
         let steps = text
@@ -181,7 +172,7 @@ impl RunFolder {
         by_step.into_values().collect()
     }
 
-    /// Refuses a folder that already has a run, or files with the names of a run's files.
+    /// Returns an error if the folder already has files with the names of a run's files.
     pub(super) fn check_unused(&self) -> Result<(), Problem> {
         let checkpoint = hearth_train::latest_checkpoint(&self.0);
         let files = [RUN, LOG].map(|name| self.0.join(name)).into_iter();
@@ -192,37 +183,31 @@ impl RunFolder {
         {
             None => Ok(()),
             Some(path) => {
-                let message = format!(
-                    "The folder {} may already hold a fine-tuning run: {} exists. Resume that run, or choose another \
-                     folder.",
-                    self.0.display(),
-                    path.display()
-                );
-                Err(problem(ProblemCode::BadRequest, message))
+                let (folder, path) = (path_text(&self.0), path_text(&path));
+                let reason = TrainingReason::FolderInUse { folder, path };
+                Err(problem(ProblemCode::BadRequest, reason))
             }
         }
     }
 
-    /// Refuses a folder whose `adapter` has files other than an adapter's, since it is replaced as
-    /// a whole.
+    /// Returns an error if the folder `adapter` has files other than an adapter's, since the folder
+    /// is replaced as a whole.
     pub(super) fn check_adapter(&self) -> Result<(), Problem> {
         let folder = self.adapter();
         let names = names(&folder).map_err(|error| disk(&folder, &error))?;
         match names.iter().find(|name| !is_adapter_file(name)) {
             None => Ok(()),
             Some(other) => {
-                let message = format!(
-                    "The folder {} would be replaced by the run's adapter, but has another file in it: {}. Move that \
-                     file, or choose another folder.",
-                    folder.display(),
-                    other.display()
-                );
-                Err(problem(ProblemCode::BadRequest, message))
+                let reason = TrainingReason::FolderHasOtherFile {
+                    folder: path_text(&folder),
+                    name: other.to_string_lossy().into_owned(),
+                };
+                Err(problem(ProblemCode::BadRequest, reason))
             }
         }
     }
 
-    /// Locks this run against other processes, as long as the file is open.
+    /// Locks this run against other processes as long as the returned file is open.
     pub(super) fn lock(&self) -> Result<File, Problem> {
         let failed = |error: io::Error| disk(&self.0, &error);
         durable::create_folder(&self.0).map_err(failed)?;
@@ -231,20 +216,18 @@ impl RunFolder {
             .create(true)
             .open(self.0.join(LOCK))
             .map_err(failed)?;
-        let until = Instant::now() + LOCK_TIMEOUT;
+        let deadline = Instant::now() + LOCK_TIMEOUT;
         loop {
             match file.try_lock() {
                 Ok(()) => return Ok(file),
-                Err(TryLockError::WouldBlock) if Instant::now() < until => thread::sleep(LOCK_TIMEOUT / 100),
+                Err(TryLockError::WouldBlock) if Instant::now() < deadline => thread::sleep(LOCK_TIMEOUT / 100),
                 Err(TryLockError::WouldBlock) => {
-                    let message = format!(
-                        "Another Hearth process uses the run in {}. Wait until it has ended, or choose another folder.",
-                        self.0.display()
-                    );
-                    return Err(problem(ProblemCode::BadRequest, message));
+                    let folder = path_text(&self.0);
+                    return Err(problem(ProblemCode::BadRequest, TrainingReason::RunLocked { folder }));
                 }
                 Err(TryLockError::Error(error)) => {
-                    // Some network file systems do not support locks; continue without.
+                    // Some network file systems do not support locks. The run continues without
+                    // one.
                     tracing::warn!(folder = %self.0.display(), %error, "the folder of a run cannot be locked");
                     return Ok(file);
                 }
@@ -252,20 +235,21 @@ impl RunFolder {
         }
     }
 
-    /// Creates a run here and removes the remains of an earlier one, except its adapter, which
-    /// stays until it is replaced.
+    /// Creates a run in the folder. Removes the files of an earlier run except its adapter, which
+    /// remains until it is replaced.
     pub(super) fn create(&self, run: &RunFile) -> Result<(), Problem> {
         let failed = |error| disk(&self.0, &error);
         durable::create_folder(&self.0).map_err(failed)?;
-        // The checkpoint first: otherwise a kill could leave it beside another run's settings.
-        if let Some(old) = hearth_train::latest_checkpoint(&self.0) {
-            durable::remove_file(&old).map_err(failed)?;
+        // The checkpoint is removed first, so that a kill cannot leave it with another run's
+        // settings.
+        if let Some(checkpoint) = hearth_train::latest_checkpoint(&self.0) {
+            durable::remove_file(&checkpoint).map_err(failed)?;
         }
         self.write(run)?;
         durable::write_file(&self.0.join(LOG), |_| Ok(())).map_err(failed)
     }
 
-    /// Completes or undoes writes that a kill interrupted, before a resume.
+    /// Completes or undoes writes that a kill interrupted. Called before a resume.
     pub(super) fn recover(&self) -> Result<(), Problem> {
         ["adapter", RUN, LOG]
             .into_iter()
@@ -326,20 +310,20 @@ impl RunFolder {
     }
 }
 
-/// Replaces a folder atomically with an adapter's folder.
+/// Writes an adapter to a folder, which is replaced atomically.
 pub(super) fn write_peft(adapter: &AdapterFile, folder: &Path, base: &BaseShape) -> Result<(), Problem> {
-    let written = durable::replace_folder(folder, |staged| Ok::<_, WriteError>(adapter.write_peft(staged, base)?));
-    written.map_err(|error| error.at(folder))
+    let result = durable::replace_folder(folder, |staged| Ok::<_, WriteError>(adapter.write_peft(staged, base)?));
+    result.map_err(|error| error.at(folder))
 }
 
-/// Why an adapter could not be written.
+/// The reason why an adapter could not be written.
 pub(super) enum WriteError {
     Adapter(AdapterError),
     Disk(io::Error),
 }
 
 impl WriteError {
-    /// The problem, for this path.
+    /// Converts it to a problem with this path.
     pub fn at(self, path: &Path) -> Problem {
         match self {
             Self::Disk(error) => disk(path, &error),
@@ -363,11 +347,11 @@ impl From<io::Error> for WriteError {
     }
 }
 
-/// The adapter of a path to a run's folder, a PEFT folder or a GGUF adapter.
+/// The path of an adapter. `path` is a run's folder, a PEFT folder or a GGUF adapter.
 pub(crate) fn adapter_path(path: &Path) -> PathBuf {
-    let of_run = RunFolder(path.to_owned()).adapter();
-    if of_run.is_dir() {
-        of_run
+    let run_adapter = RunFolder(path.to_owned()).adapter();
+    if run_adapter.is_dir() {
+        run_adapter
     } else {
         durable::intact_folder(path)
     }
@@ -377,25 +361,37 @@ pub(crate) fn adapter_path(path: &Path) -> PathBuf {
 pub(crate) fn open_adapter(
     path: &Path,
     gguf: &hearth_formats::gguf::Gguf,
-) -> Result<(AdapterFile, Vec<String>), Problem> {
-    use hearth_formats::adapter::Fit;
+) -> Result<(AdapterFile, Vec<Notice>), Problem> {
     let path = adapter_path(path);
     if !path.exists() {
-        let message = format!(
-            "There is no adapter at {}. It was moved or deleted. Choose another.",
-            path.display()
-        );
-        return Err(problem(ProblemCode::AdapterInvalid, message));
+        let path = path_text(&path);
+        return Err(problem(
+            ProblemCode::AdapterInvalid,
+            LoadReason::AdapterMissing { path },
+        ));
     }
     let base = BaseShape::from_gguf(gguf).map_err(from_adapter)?;
     let adapter = AdapterFile::open(&path, &base).map_err(from_adapter)?;
     let fit = match adapter.check_base(gguf).map_err(from_adapter)? {
         Fit::Exact | Fit::SizesOnly => None,
-        Fit::OtherQuantization(notice) => Some(notice),
+        Fit::OtherQuantization { file } => Some(Notice::AdapterOfOtherQuantization { file }),
     };
-    let unmatched = adapter.unmatched.iter().map(ToString::to_string);
+    let unmatched = adapter.unmatched.iter().map(unmatched_entries);
     let notices = fit.into_iter().chain(unmatched).collect();
     Ok((adapter, notices))
+}
+
+/// The notice on entries of an adapter that match no module.
+fn unmatched_entries(unmatched: &UnmatchedEntries) -> Notice {
+    let UnmatchedEntries { setting, entries, more } = unmatched.clone();
+    match more {
+        0 => Notice::EntriesUnmatched { setting, entries },
+        more => Notice::MoreEntriesUnmatched {
+            setting,
+            entries,
+            more: saturating_u32(more),
+        },
+    }
 }
 
 #[cfg(test)]
@@ -403,11 +399,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn losses_are_those_of_the_run_after_its_last_resume() {
+    fn losses_after_a_resume_replace_former_ones() {
         let folder = tempfile::tempdir().expect("a folder");
         let run = RunFolder(folder.path().to_owned());
         assert!(run.losses().is_empty());
-        // Resumed from step 1, and ended at step 3, before the step 4 of before.
+        // The run was resumed from step 1 and ended at step 3, so the former step 4 does not count.
         let steps = [(1, 0.5), (2, 0.4), (3, 0.3), (4, 0.2), (2, 0.45), (3, 0.35)];
         let line = |(step, loss)| {
             serde_json::json!({

@@ -3,6 +3,7 @@
 mod control;
 mod data;
 mod export;
+mod findings;
 mod folder;
 mod plan;
 mod priority;

@@ -1,18 +1,18 @@
-//! Automatic settings of a run, from the data and the machine.
+//! Chooses the automatic settings of a run from the data and the machine.
 
-use crate::plan::{Planned, Training};
+use crate::plan::{ModelPlan, Training};
 use hearth_formats::adapter::LinearName;
 use hearth_llm::ops::logit_rows;
 use hearth_llm::{Config, Place};
 use hearth_protocol::{Checkpointing, Precision, Schedule, TrainSettings};
 use hearth_train::Settings;
 
-/// Approximate tokens per batch; more make GEMMs no faster.
+/// Approximate tokens per batch. More tokens do not make GEMMs faster.
 const TOKENS_PER_BATCH: usize = 1024;
-/// Examples per step, by the number of examples: small datasets need many small steps.
+/// Examples per step by minimum number of examples: small datasets need many small steps.
 const EXAMPLES_PER_STEP: [(usize, usize); 3] = [(512, 16), (128, 8), (0, 4)];
 /// Epochs, and their maximum for datasets that would take fewer than `FEW_STEPS` steps. Early
-/// stopping ends a run in time.
+/// stopping prevents overfitting.
 const EPOCHS: f64 = 3.0;
 const MAX_EPOCHS: f64 = 8.0;
 const FEW_STEPS: usize = 120;
@@ -22,9 +22,9 @@ const CHECKPOINTS: usize = 20;
 /// Maximum steps between checkpoints.
 const MAX_STEPS_PER_CHECKPOINT: usize = 50;
 
-/// The settings of a run on examples of these `lengths` in tokens. A GPU's buffer limit allows
-/// batches of `max_tokens_per_batch`. Precision and tape are chosen for the CPU, until [`settle`]
-/// knows the placement.
+/// Chooses the settings of a run on examples of these `lengths` in tokens. `max_tokens_per_batch`
+/// is the limit due to a GPU's buffer limit. Precision and tape are chosen for the CPU;
+/// [`apply_placement`] changes them for the placement.
 pub fn settings(
     requested: &TrainSettings,
     config: &Config,
@@ -36,15 +36,15 @@ pub fn settings(
     let mean = (lengths.iter().sum::<usize>() / count).max(1);
     let per_step = EXAMPLES_PER_STEP
         .iter()
-        .find(|(least, _)| count >= *least)
+        .find(|(min, _)| count >= *min)
         .map_or(1, |(_, examples)| *examples);
-    let chosen = || {
-        let fits = |batch: &usize| max_tokens_per_batch.is_none_or(|most| longest_batch(lengths, *batch) <= most);
+    let automatic_batch = || {
+        let fits = |batch: &usize| max_tokens_per_batch.is_none_or(|max| longest_batch(lengths, *batch) <= max);
         let batch = (TOKENS_PER_BATCH / mean).clamp(1, per_step);
         (1..=batch).rev().find(fits).unwrap_or(batch)
     };
-    let batch = requested.batch.map_or_else(chosen, |batch| batch as usize);
-    // A requested batch is the step's, unless accumulation is requested, too.
+    let batch = requested.batch.map_or_else(automatic_batch, |batch| batch as usize);
+    // A requested batch is a whole step, unless accumulation is requested, too.
     let accumulation = match (requested.accumulation, requested.batch) {
         (Some(accumulation), _) => accumulation as usize,
         (None, Some(_)) => 1,
@@ -62,18 +62,18 @@ pub fn settings(
         dropout: requested.dropout,
         rslora: requested.rslora,
         targets,
-        learning_rate: shortest(requested.learning_rate),
+        learning_rate: shortest_decimal(requested.learning_rate),
         schedule: match requested.schedule {
             Schedule::Cosine => hearth_train::Schedule::Cosine,
             Schedule::Linear => hearth_train::Schedule::Linear,
             Schedule::Constant => hearth_train::Schedule::Constant,
         },
-        warmup: shortest(requested.warmup),
-        weight_decay: shortest(requested.weight_decay),
-        max_gradient_norm: shortest(requested.max_gradient_norm),
+        warmup: shortest_decimal(requested.warmup),
+        weight_decay: shortest_decimal(requested.weight_decay),
+        max_gradient_norm: shortest_decimal(requested.max_gradient_norm),
         epochs: requested
             .epochs
-            .map_or_else(|| epochs(count, batch * accumulation), shortest),
+            .map_or_else(|| epochs(count, batch * accumulation), shortest_decimal),
         max_steps: requested.max_steps.map(|steps| steps as usize),
         batch,
         accumulation,
@@ -86,7 +86,7 @@ pub fn settings(
         layers_on_tape: 1,
     };
     let steps = settings.steps(count);
-    let every = |requested: Option<u32>, times: usize| requested.map_or_else(|| steps.div_ceil(times), |n| n as usize);
+    let every = |requested: Option<u32>, count: usize| requested.map_or_else(|| steps.div_ceil(count), |n| n as usize);
     settings.eval_every = every(requested.eval_every, EVALUATIONS);
     settings.checkpoint_every = every(requested.checkpoint_every, CHECKPOINTS).min(MAX_STEPS_PER_CHECKPOINT);
     settings.layers_on_tape = match requested.checkpointing {
@@ -96,33 +96,38 @@ pub fn settings(
     settings
 }
 
-/// Chooses automatic settings that depend on the placement: the tape as planned, and bf16 if every
-/// device with layers is `fast` at it.
-pub fn settle(settings: &mut Settings, requested: &TrainSettings, planned: &Planned, fast: impl Fn(Place) -> bool) {
-    if let (Checkpointing::Auto, Some(training)) = (requested.checkpointing, planned.training) {
+/// Sets the automatic settings that depend on the placement: the planned tape, and bf16 if it is
+/// fast on every device with layers.
+pub fn apply_placement(
+    settings: &mut Settings,
+    requested: &TrainSettings,
+    model_plan: &ModelPlan,
+    is_fast_at_bf16: impl Fn(Place) -> bool,
+) {
+    if let (Checkpointing::Auto, Some(training)) = (requested.checkpointing, model_plan.training) {
         settings.layers_on_tape = training.layers_at_once;
     }
     if requested.precision == Precision::Auto {
-        let placement = &planned.placement;
-        settings.bf16 = (0..placement.layers()).all(|layer| fast(placement.place(layer)));
+        let placement = &model_plan.placement;
+        settings.bf16 = (0..placement.layers()).all(|layer| is_fast_at_bf16(placement.place(layer)));
     }
 }
 
 /// Memory of a run with these settings and this many tokens in its longest batch. GPUs save
 /// activations in f32.
-pub fn needs(settings: &Settings, config: &Config, tokens: usize) -> Training {
+pub fn memory_need(settings: &Settings, config: &Config, tokens: usize) -> Training {
     const F32: usize = size_of::<f32>();
-    // The adapter, its gradient, and two moments.
+    // The adapter, its gradient, and the two moments of AdamW.
     const COPIES: usize = 4;
-    let trained = |linear: &LinearName| {
+    let is_target = |linear: &LinearName| {
         settings.targets.is_empty()
             || settings
                 .targets
                 .iter()
                 .any(|target| LinearName::named(target) == Some(*linear))
     };
-    let sides = LinearName::ALL.iter().copied().filter(trained);
-    let numbers: usize = sides
+    let targets = LinearName::ALL.iter().copied().filter(is_target);
+    let parameters_per_layer: usize = targets
         .map(|linear| settings.rank * config.linear(linear).iter().sum::<usize>())
         .sum();
     let logits = tokens.min(logit_rows(config.vocab)) * config.vocab * F32;
@@ -132,26 +137,26 @@ pub fn needs(settings: &Settings, config: &Config, tokens: usize) -> Training {
         saved_per_layer_cpu: saved_bytes_per_layer(config, tokens, settings.bf16) as u64,
         layers_at_once: settings.layers_on_tape,
         largest_activation: (tokens * widest(config) * F32) as u64,
-        fixed_per_layer: ((tokens * config.width + COPIES * numbers) * F32) as u64,
+        fixed_per_layer: ((tokens * config.width + COPIES * parameters_per_layer) * F32) as u64,
         output: logits as u64,
     }
 }
 
 /// Tokens of the longest possible batch of these examples.
 pub fn longest_batch(lengths: &[usize], batch: usize) -> usize {
-    let mut longest = lengths.to_vec();
-    longest.sort_unstable_by(|a, b| b.cmp(a));
-    longest.iter().take(batch).sum()
+    let mut descending = lengths.to_vec();
+    descending.sort_unstable_by(|a, b| b.cmp(a));
+    descending.iter().take(batch).sum()
 }
 
-/// Epochs for this many examples, `per_step` of them in a step.
+/// Epochs for this many examples, with `per_step` examples in a step.
 fn epochs(examples: usize, per_step: usize) -> f64 {
     let steps_per_epoch = examples.div_ceil(per_step.max(1)).max(1);
     (FEW_STEPS.div_ceil(steps_per_epoch) as f64).clamp(EPOCHS, MAX_EPOCHS)
 }
 
 /// The shortest decimal that rounds to this f32: 2e-4 and not 1.99999995e-4.
-fn shortest(value: f32) -> f64 {
+fn shortest_decimal(value: f32) -> f64 {
     value.to_string().parse().unwrap_or(f64::from(value))
 }
 
@@ -160,20 +165,21 @@ fn widest(config: &Config) -> usize {
     (2 * config.ffn_width).max((config.heads + 2 * config.kv_heads) * config.head_dim)
 }
 
-/// Maximum tokens of a batch whose activations are within the limit on a buffer binding in bytes.
+/// Maximum tokens of a batch whose activations are within a buffer limit in bytes.
 pub fn max_batch_tokens(config: &Config, largest_buffer: u64) -> usize {
     largest_buffer as usize / (widest(config) * size_of::<f32>())
 }
 
-/// Bytes of a layer's saved activations: the residual stream twice, the attention output, gate and
-/// up in bf16 or f32; queries, keys, values and the log-sum-exps in f32, and with bf16 the
-/// attention output in f32, too.
+/// Bytes of a layer's saved activations. In bf16 or f32: the residual stream twice, the attention
+/// output, gate and up. In f32: queries, keys, values and the log-sum-exps, and with bf16 a second
+/// copy of the attention output.
 pub fn saved_bytes_per_layer(config: &Config, tokens: usize, bf16: bool) -> usize {
-    let width = if bf16 { 2 } else { 4 };
-    let context = config.heads * config.head_dim;
+    let bytes = if bf16 { 2 } else { 4 };
+    let attention_output = config.heads * config.head_dim;
     let qkv = (config.heads + 2 * config.kv_heads) * config.head_dim;
-    let again = if bf16 { context } else { 0 };
-    tokens * ((2 * config.width + context + 2 * config.ffn_width) * width + 4 * (qkv + config.heads + again))
+    let f32_copy = if bf16 { attention_output } else { 0 };
+    tokens
+        * ((2 * config.width + attention_output + 2 * config.ffn_width) * bytes + 4 * (qkv + config.heads + f32_copy))
 }
 
 #[cfg(test)]
@@ -204,7 +210,7 @@ mod tests {
         [device("cpu", "cpu"), device("gpu0", "discrete")]
     }
 
-    /// The CPU's support for bf16 implies nothing for a GPU, and vice versa.
+    /// bf16 may be fast on the CPU and slow on the GPU, and vice versa.
     #[test]
     fn bf16_is_chosen_by_the_devices_that_have_layers() {
         let (bytes, config) = model();
@@ -216,11 +222,11 @@ mod tests {
             let mut settings = settings(&requested, &config, &[64; 8], Vec::new(), None);
             let options = PlanOptions {
                 gpu_layers: layers,
-                training: Some(needs(&settings, &config, 64)),
+                training: Some(memory_need(&settings, &config, 64)),
                 ..PlanOptions::default()
             };
-            let planned = compute_plan(&bytes, &config, &options, &devices()).expect("a plan");
-            settle(&mut settings, &requested, &planned, |place| match place {
+            let model_plan = compute_plan(&bytes, &config, &options, &devices()).expect("a plan");
+            apply_placement(&mut settings, &requested, &model_plan, |place| match place {
                 Place::Cpu => cpu,
                 Place::Gpu(_) => gpu,
             });
@@ -237,7 +243,7 @@ mod tests {
         ] {
             let actual = chosen(Precision::Auto, layers, cpu, gpu);
             assert_eq!(actual, expected, "{layers}, CPU {cpu}, GPU {gpu}");
-            // A requested precision stays.
+            // A requested precision does not depend on the devices.
             assert!(chosen(Precision::Bf16, layers, false, false));
             assert!(!chosen(Precision::F32, layers, true, true));
         }
@@ -254,12 +260,12 @@ mod tests {
             };
             settings(&requested, &config, &lengths, Vec::new(), max_tokens_per_batch).batch
         };
-        let free = batch(None, None);
-        assert!(free > 1, "{free}");
-        assert_eq!(batch(None, Some(free * 512)), free);
-        assert_eq!(batch(None, Some(free * 512 - 1)), free - 1);
+        let unlimited = batch(None, None);
+        assert!(unlimited > 1, "{unlimited}");
+        assert_eq!(batch(None, Some(unlimited * 512)), unlimited);
+        assert_eq!(batch(None, Some(unlimited * 512 - 1)), unlimited - 1);
         assert_eq!(batch(None, Some(512)), 1);
-        // A requested one stays, and the plan refuses it.
+        // A requested batch is not reduced. The plan will refuse it.
         assert_eq!(batch(Some(8), Some(512)), 8);
         assert_eq!(max_batch_tokens(&config, 4 * widest(&config) as u64 * 7), 7);
     }

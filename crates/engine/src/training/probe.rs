@@ -1,18 +1,18 @@
-//! Measuring forgetting: perplexity on a short general text that no run trains on.
+//! Measures forgetting: perplexity on a short general text that no run trains on.
 
 use hearth_formats::tokenizer::{Special, Tokenizer};
 use hearth_llm::Model;
 use hearth_llm::ops::MatmulPrecision;
 use hearth_train::{Batch, Example, loss};
 
-/// About six hundred words on everyday things, written for this purpose.
-const GENERAL: &str = include_str!("../../../../assets/probe/general.txt");
+/// About six hundred words on everyday topics, written for this purpose.
+const GENERAL_TEXT: &str = include_str!("../../../../assets/probe/general.txt");
 /// Tokens per chunk.
 const CHUNK: usize = 256;
 
 /// Perplexity on the general text.
 pub fn perplexity(model: &Model, tokenizer: &Tokenizer, precision: MatmulPrecision) -> f64 {
-    let ids = tokenizer.encode(GENERAL, Special::Text);
+    let ids = tokenizer.encode(GENERAL_TEXT, Special::Text);
     let bos = tokenizer.bos().filter(|_| tokenizer.add_bos());
     let examples: Vec<Example> = ids
         .chunks(CHUNK)

@@ -4,17 +4,20 @@ use super::control::RunControl;
 use super::data::{Reader, TrainingData, training_data};
 use super::folder::{RunFile, RunFolder, open_adapter};
 use super::{plan, probe};
+use crate::notices::unknown_settings;
 use crate::numbers::saturating_u32;
-use crate::plan::{ModelBytes, PlanOptions, Planned, compute_plan, largest_buffer, load_with_fallback, plan_training};
+use crate::plan::{
+    ModelBytes, ModelPlan, PlanOptions, compute_plan, largest_buffer, load_with_fallback, plan_training,
+};
 use crate::problem::{disk, from_adapter, from_load, from_train, interrupted, panic_text, problem};
 use crate::{hardware, memory, packed};
 use hearth_formats::adapter::{AdapterManifest, BaseId, BaseShape, DataId, LinearName};
 use hearth_formats::hex;
 use hearth_llm::threads::{self, Threads};
-use hearth_llm::{LoadOptions, LoraPart, Model, Place, arch, device};
+use hearth_llm::{LoadOptions, LoraPart, Model, Place, device};
 use hearth_protocol::{
-    Checkpointing, EndReason, GpuLayers, Outcome, Precision, Problem, ProblemCode, RunCommand, RunPlan, StepReport,
-    TrainRequest, TrainSettings, TrainingEvent,
+    Checkpointing, EndReason, GpuLayers, Notice, Outcome, Precision, Problem, ProblemCode, RunCommand, RunPlan, Stage,
+    StepReport, TrainRequest, TrainSettings, TrainingEvent, TrainingReason,
 };
 use hearth_train::{Control, Report, Run, Settings};
 use serde::{Deserialize, Serialize};
@@ -26,18 +29,19 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Number of validation prompts saved for the verification of exports, and their maximum tokens.
-pub(super) const PROMPTS: usize = 8;
-pub(super) const PROMPT_TOKENS: usize = 96;
-/// Maximum fraction of memory for a run; above it, only one layer's activations are saved.
-const MAX_MEMORY_SHARE: f64 = 0.8;
-/// Lower bound of durations, so that rates stay finite.
+/// Maximum number of prompts that are saved for the verification of exports, and their maximum
+/// tokens.
+pub(super) const MAX_PROMPTS: usize = 8;
+pub(super) const MAX_PROMPT_TOKENS: usize = 96;
+/// Maximum fraction of memory for a run. Above it, only one layer's activations are saved.
+const MAX_MEMORY_FRACTION: f64 = 0.8;
+/// Lower bound of durations, so that rates are finite.
 const MIN_SECONDS: f64 = 1e-9;
-/// Fraction of the preparation that is reading the data.
-const READ: f32 = 0.5;
+/// Fraction of the preparation's progress for reading the data.
+const READ_FRACTION: f32 = 0.5;
 
-/// Trains an adapter. `emit` receives every event but the last, whose outcome is returned; `None`
-/// means that the run was suspended. A paused run waits after the current batch; a stopped or
+/// Trains an adapter. `emit` receives every event but the last, whose outcome is returned. `None`
+/// means that the run was suspended. A paused run waits after the current batch, and a stopped or
 /// suspended one ends after the current step.
 ///
 /// # Errors
@@ -49,9 +53,9 @@ pub fn train(
     emit: &mut dyn FnMut(TrainingEvent),
 ) -> Result<Option<Outcome>, Problem> {
     match run_training(request, control, emit) {
-        // Before its first step there is nothing to save.
+        // A run that is suspended before its first step has no state to save.
         Err(problem) if control.get() == RunCommand::Suspend && problem == interrupted() => Ok(None),
-        ended => ended,
+        result => result,
     }
 }
 
@@ -60,13 +64,13 @@ fn run_training(
     control: &RunControl,
     emit: &mut dyn FnMut(TrainingEvent),
 ) -> Result<Option<Outcome>, Problem> {
-    let (prepared, mut notices) = Prepared::new(request, control, emit)?;
+    let (prepared, mut notices) = PreparedRun::new(request, control, emit)?;
     let loaded = prepared.load(control, emit, &mut notices)?;
     let (mut run, settings) = (loaded.run, loaded.settings);
     let _lock = prepared.folder.lock()?;
     let (run_file, previous_best) = prepared.create_or_resume(&mut run, &settings, &mut notices)?;
     let (folder, base, data) = (&prepared.folder, &prepared.base, &prepared.data);
-    let plan = plan_of(&run, &run_file, data, loaded.dry_run_seconds, prepared.threads, notices);
+    let plan = run_plan(&run, &run_file, data, loaded.dry_run_seconds, prepared.threads, notices);
     let seconds_per_token = plan.step_seconds / tokens_per_step(data, &settings);
     emit(TrainingEvent::Planned(plan));
 
@@ -91,19 +95,19 @@ fn run_training(
         emit,
         step: saturating_u32(run.losses().len()),
         time_left: TimeLeft {
-            per_token: seconds_per_token,
+            seconds_per_token,
             tokens_per_step: tokens_per_step(data, &settings),
         },
         best: None,
         failure: None,
     };
-    let ended = catch_gpu_panic(loaded.gpu_layers > 0, || {
+    let result = catch_gpu_panic(loaded.gpu_layers > 0, || {
         run.run(&mut |report| reporter.handle_report(report))
     })?;
     if let Some(failure) = reporter.failure.take() {
         return Err(failure);
     }
-    let end = ended.map_err(from_train)?;
+    let end = result.map_err(from_train)?;
     let reason = match end.reason {
         hearth_train::EndReason::Completed => EndReason::Completed,
         hearth_train::EndReason::EarlyStop => EndReason::EarlyStop,
@@ -111,10 +115,11 @@ fn run_training(
         hearth_train::EndReason::Suspended => return Ok(None),
     };
 
-    // The adapter is saved; only the scores are missing.
+    // The best adapter is saved. Its final scores follow.
     let (model, tokenizer) = (&loaded.model, &prepared.reader.tokenizer);
     let general_before = probe::perplexity(model, tokenizer, settings.precision());
-    // Of this process, or from before the resume; neither if that is lost, or there was no step.
+    // The best adapter of this process, or of the steps before the resume. If there is neither,
+    // because there was no step or the earlier one is lost, the current parameters are used.
     let Best { parts, score } = reporter.best.take().or(previous_best).unwrap_or_else(|| Best {
         parts: run.parameters().parts(),
         score: Score {
@@ -125,7 +130,7 @@ fn run_training(
     let Score { best_step, eval_loss } = score;
     let tuned = model
         .adapted(&parts)
-        .map_err(|error| problem(ProblemCode::Internal, error.to_string()))?;
+        .map_err(|error| Problem::detail(ProblemCode::Internal, error))?;
     let general_after = probe::perplexity(&tuned, tokenizer, settings.precision());
     reporter.manifest.metrics = serde_json::json!({
         "eval_loss_before": end.eval_before, "eval_loss": eval_loss, "best_step": best_step,
@@ -134,8 +139,8 @@ fn run_training(
     if !end.losses.is_empty() {
         folder.save_adapter(&parts, &run_file, reporter.manifest.clone(), &base.shape)?;
     }
-    let last = end.losses.len().div_ceil(10).max(1);
-    let tail = &end.losses[end.losses.len().saturating_sub(last)..];
+    let tail_length = end.losses.len().div_ceil(10).max(1);
+    let tail = &end.losses[end.losses.len().saturating_sub(tail_length)..];
     Ok(Some(Outcome {
         reason,
         steps: saturating_u32(end.losses.len()),
@@ -155,25 +160,22 @@ fn run_training(
 /// Reports progress before the first step.
 ///
 /// # Errors
-/// [`interrupted`], if the run was stopped or suspended.
-fn preparing(
+/// [`interrupted`] if the run was stopped or suspended.
+fn report_preparation(
     control: &RunControl,
     emit: &mut dyn FnMut(TrainingEvent),
     fraction: f32,
-    stage: &str,
+    stage: Stage,
 ) -> Result<(), Problem> {
-    emit(TrainingEvent::Preparing {
-        fraction,
-        stage: stage.to_owned(),
-    });
+    emit(TrainingEvent::Preparing { fraction, stage });
     match control.get() {
         RunCommand::Stop | RunCommand::Suspend => Err(interrupted()),
         RunCommand::Resume | RunCommand::Pause => Ok(()),
     }
 }
 
-/// Everything that a run needs but the weights.
-struct Prepared<'a> {
+/// A run before its model is loaded.
+struct PreparedRun<'a> {
     request: &'a TrainRequest,
     reader: Reader,
     folder: RunFolder,
@@ -181,19 +183,19 @@ struct Prepared<'a> {
     /// The run to resume, if any.
     resumed: Option<RunFile>,
     checkpoint: Option<PathBuf>,
-    /// The requested settings; of a resumed run, with its data settings.
+    /// The requested settings. Of a resumed run, the data settings are from its `run.json`.
     requested: TrainSettings,
     data: TrainingData,
     threads: u32,
     /// Tokens of each example.
     lengths: Vec<usize>,
     settings: Settings,
-    /// The adapter to start from; empty means none.
+    /// The adapter to start from. Empty means none.
     init: Vec<LoraPart>,
 }
 
-/// A model in memory, and a run that has done its dry run.
-struct Loaded {
+/// A loaded model, and a run after its dry run.
+struct LoadedRun {
     model: Arc<Model>,
     run: Run,
     dry_run_seconds: f64,
@@ -201,20 +203,20 @@ struct Loaded {
     gpu_layers: u32,
 }
 
-impl<'a> Prepared<'a> {
+impl<'a> PreparedRun<'a> {
     /// Reads the data and chooses the settings. Also returns notices for the user.
     fn new(
         request: &'a TrainRequest,
         control: &RunControl,
         emit: &mut dyn FnMut(TrainingEvent),
-    ) -> Result<(Self, Vec<String>), Problem> {
-        preparing(control, emit, 0.0, "opening the model")?;
+    ) -> Result<(Self, Vec<Notice>), Problem> {
+        report_preparation(control, emit, 0.0, Stage::OpeningModel)?;
         let reader = Reader::open(&request.model)?;
         let folder = RunFolder(request.out.clone());
         let base = BaseId::from_gguf(&reader.gguf).map_err(from_adapter)?;
         folder.check_adapter()?;
         let resumed = if request.resume {
-            folder.resumed(&base)?
+            folder.run_to_resume(&base)?
         } else {
             folder.check_unused()?;
             None
@@ -225,7 +227,7 @@ impl<'a> Prepared<'a> {
             .flatten();
         let mut requested = request.settings.clone();
         if let Some(resumed) = &resumed {
-            // The data is read and truncated as before, whatever is requested now.
+            // The data is read and truncated as before; these settings of the request are ignored.
             requested.sequence = Some(resumed.sequence);
             requested.eval_split = resumed.eval_split;
             requested.train_on_prompts = resumed.train_on_prompts;
@@ -233,7 +235,7 @@ impl<'a> Prepared<'a> {
             requested.seed = resumed.settings.seed;
         }
         let mut data = training_data(&reader, &request.data, &requested, &mut |fraction| {
-            preparing(control, emit, fraction * READ, "reading the data").is_ok()
+            report_preparation(control, emit, fraction * READ_FRACTION, Stage::ReadingData).is_ok()
         })?;
         let threads = thread_count(request);
         threads::set(Threads::Fixed(threads as usize));
@@ -256,7 +258,7 @@ impl<'a> Prepared<'a> {
             _ => (Vec::new(), Vec::new()),
         };
         notices.append(&mut data.notices);
-        notices.extend(arch::unknown_keys(&reader.gguf, reader.config.architecture));
+        notices.extend(unknown_settings(&reader.gguf, reader.config.architecture));
         let prepared = Self {
             request,
             reader,
@@ -274,44 +276,43 @@ impl<'a> Prepared<'a> {
         Ok((prepared, notices))
     }
 
-    /// Loads the model by its plan and does a dry run. Each retries with fewer layers on GPUs.
+    /// Loads the model by its plan and does a dry run. If either fails on a GPU, retries with fewer
+    /// layers on GPUs.
     fn load(
         &self,
         control: &RunControl,
         emit: &mut dyn FnMut(TrainingEvent),
-        notices: &mut Vec<String>,
-    ) -> Result<Loaded, Problem> {
+        notices: &mut Vec<Notice>,
+    ) -> Result<LoadedRun, Problem> {
         let bytes = ModelBytes::from_header(&self.reader.gguf, &self.reader.config).map_err(from_load)?;
         let plan = |layers: GpuLayers| self.plan(&bytes, layers);
-        let first = plan(self.request.gpu_layers)?;
-        first.check()?;
-        notices.extend(first.notice.clone());
+        let first_plan = plan(self.request.gpu_layers)?;
+        first_plan.check()?;
+        notices.extend(first_plan.limits.iter().cloned());
         let replan = |layers: usize| plan(GpuLayers::Count(saturating_u32(layers)));
-        let loaded = load_with_fallback(first, notices, replan, |planned| {
+        let result = load_with_fallback(first_plan, notices, replan, |model_plan| {
             let options = LoadOptions {
-                placement: Some(planned.placement.clone()),
+                placement: Some(model_plan.placement.clone()),
                 packed_in: packed::folder(),
                 ..LoadOptions::default()
             };
-            let model = Model::load(&self.reader.gguf, &options, &mut |fraction, stage| match preparing(
-                control,
-                emit,
-                READ + fraction * (1.0 - READ) * 0.8,
-                stage,
-            ) {
-                Ok(()) => ControlFlow::Continue(()),
-                Err(_) => ControlFlow::Break(()),
+            let model = Model::load(&self.reader.gguf, &options, &mut |fraction| {
+                let fraction = READ_FRACTION + fraction * (1.0 - READ_FRACTION) * 0.8;
+                match report_preparation(control, emit, fraction, Stage::ReadingWeights) {
+                    Ok(()) => ControlFlow::Continue(()),
+                    Err(_) => ControlFlow::Break(()),
+                }
             });
             let model = Arc::new(model.map_err(from_load)?);
             memory::release();
-            preparing(control, emit, 0.9, "dry run on the longest examples")?;
+            report_preparation(control, emit, 0.9, Stage::DryRun)?;
             let mut settings = self.settings.clone();
             if self.resumed.is_none() {
-                plan::settle(&mut settings, &self.requested, planned, is_fast_at_bf16);
+                plan::apply_placement(&mut settings, &self.requested, model_plan, is_fast_at_bf16);
             }
             let mut run = self.start(&model, &settings)?;
             let mut dry_run_seconds = run.dry_run();
-            if self.resumed.is_none() && settings.layers_on_tape > 1 && exceeds_memory_share(memory::peak()) {
+            if self.resumed.is_none() && settings.layers_on_tape > 1 && exceeds_memory_fraction(memory::peak()) {
                 settings.layers_on_tape = 1;
                 run = self.start(&model, &settings)?;
                 memory::release();
@@ -319,18 +320,18 @@ impl<'a> Prepared<'a> {
             }
             Ok((model, run, dry_run_seconds, settings))
         });
-        let ((model, run, dry_run_seconds, settings), placed) = loaded?;
-        let (gpu_layers, layers) = (placed.plan.gpu_layers, placed.plan.layers_total);
+        let ((model, run, dry_run_seconds, settings), model_plan) = result?;
+        let gpu_layers = model_plan.plan.gpu_layers;
         if gpu_layers > 0 {
-            let gpus = placed.plan.devices.iter().skip(1);
+            let gpus = model_plan.plan.devices.iter().skip(1);
             let used = gpus.filter(|device| !device.layers.is_empty());
-            let names: Vec<&str> = used.map(|device| device.name.as_str()).collect();
-            notices.push(format!(
-                "{gpu_layers} of {layers} layers are trained on {}.",
-                names.join(" and ")
-            ));
+            notices.push(Notice::TrainedOnGpus {
+                layers: gpu_layers,
+                total: model_plan.plan.layers_total,
+                devices: used.map(|device| device.name.clone()).collect(),
+            });
         }
-        Ok(Loaded {
+        Ok(LoadedRun {
             model,
             run,
             dry_run_seconds,
@@ -339,14 +340,15 @@ impl<'a> Prepared<'a> {
         })
     }
 
-    fn plan(&self, bytes: &ModelBytes, layers: GpuLayers) -> Result<Planned, Problem> {
+    /// Plans the placement with these layers on GPUs.
+    fn plan(&self, bytes: &ModelBytes, layers: GpuLayers) -> Result<ModelPlan, Problem> {
         let (config, device) = (&self.reader.config, self.request.device.as_deref());
         let longest_batch = plan::longest_batch(&self.lengths, self.settings.batch);
         let options = PlanOptions {
             context: Some(self.data.sequence),
             device: device.map(str::to_owned),
             gpu_layers: layers,
-            training: Some(plan::needs(&self.settings, config, longest_batch)),
+            training: Some(plan::memory_need(&self.settings, config, longest_batch)),
             ..PlanOptions::default()
         };
         let devices = hardware::devices_for(device);
@@ -356,6 +358,7 @@ impl<'a> Prepared<'a> {
         }
     }
 
+    /// Starts the run on a loaded model, without a checkpoint.
     fn start(&self, model: &Arc<Model>, settings: &Settings) -> Result<Run, Problem> {
         let (examples, held_out) = (self.data.examples.clone(), self.data.held_out.clone());
         let folder = Some(self.folder.0.clone());
@@ -367,17 +370,18 @@ impl<'a> Prepared<'a> {
         Ok(run)
     }
 
-    /// Creates the run's folder, or resets the run and its folder to the state of the checkpoint.
-    /// Also returns the best adapter of the steps before a resume. The folder is locked.
+    /// Creates the run's folder, or restores the run and its folder to the state of the checkpoint.
+    /// Also returns the best adapter of the steps before a resume. The caller has locked the
+    /// folder.
     fn create_or_resume(
         &self,
         run: &mut Run,
         settings: &Settings,
-        notices: &mut Vec<String>,
+        notices: &mut Vec<Notice>,
     ) -> Result<(RunFile, Option<Best>), Problem> {
         let (request, requested) = (self.request, &self.requested);
         if self.resumed.is_none() && !request.resume {
-            // Another process may have used the folder until a moment ago.
+            // Another process may have created a run since the first check.
             self.folder.check_unused()?;
         }
         let absolute = |path: &PathBuf| std::path::absolute(path).unwrap_or_else(|_| path.clone());
@@ -410,7 +414,7 @@ impl<'a> Prepared<'a> {
             previous_best = best_adapter(&self.folder, run, &self.data, &self.reader, notices);
         }
         if run_file.base.is_none() {
-            // Runs of early versions do not record their base model; later resumes are checked
+            // Runs of early versions do not record their base model. Later resumes are checked
             // against this one.
             run_file.base = Some(self.base.clone());
             self.folder.write(&run_file)?;
@@ -419,7 +423,7 @@ impl<'a> Prepared<'a> {
     }
 }
 
-/// The settings of a new run.
+/// Chooses the settings of a new run.
 fn choose_settings(
     request: &TrainRequest,
     requested: &TrainSettings,
@@ -431,11 +435,11 @@ fn choose_settings(
         device: device.map(str::to_owned),
         ..PlanOptions::default()
     };
-    let largest = match request.gpu_layers {
+    let buffer_limit = match request.gpu_layers {
         GpuLayers::Count(0) => None,
         _ => largest_buffer(&options, &hardware::devices_for(device))?,
     };
-    let max_tokens_per_batch = largest.map(|bytes| plan::max_batch_tokens(&reader.config, bytes));
+    let max_tokens_per_batch = buffer_limit.map(|bytes| plan::max_batch_tokens(&reader.config, bytes));
     let targets = targets(&requested.targets)?;
     Ok(plan::settings(
         requested,
@@ -446,8 +450,8 @@ fn choose_settings(
     ))
 }
 
-/// The step of an adapter, and its validation loss if measured: part of its manifest's metrics, so
-/// that they are of the adapter beside them, whatever the last checkpoint is of.
+/// The step of an adapter, and its validation loss if it is measured. They are part of the metrics
+/// in the adapter's manifest, since the last checkpoint may be from another step.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 struct Score {
     best_step: usize,
@@ -460,29 +464,29 @@ struct Best {
     score: Score,
 }
 
-/// The best adapter of the steps before a resume, if any. If it is lost, a notice is added and the
-/// checkpoint's is used.
+/// Reads the best adapter of the steps before a resume. `None` if there is none, or if it is lost;
+/// then a notice is added.
 fn best_adapter(
     folder: &RunFolder,
     run: &Run,
     training_data: &TrainingData,
     reader: &Reader,
-    notices: &mut Vec<String>,
+    notices: &mut Vec<Notice>,
 ) -> Option<Best> {
-    let has_one = if training_data.held_out.is_empty() {
+    let has_best = if training_data.held_out.is_empty() {
         !run.losses().is_empty()
     } else {
         run.best().is_some()
     };
-    if !has_one {
+    if !has_best {
         return None;
     }
     match open_adapter(&folder.adapter(), &reader.gguf) {
         Ok((adapter, _)) => {
             let manifest = adapter.manifest.as_ref();
-            let recorded = manifest.and_then(|manifest| Score::deserialize(&manifest.metrics).ok());
-            // Early versions record the score only when a run ends.
-            let score = recorded.unwrap_or_else(|| Score {
+            let recorded_score = manifest.and_then(|manifest| Score::deserialize(&manifest.metrics).ok());
+            // Early versions recorded the score only at the end of a run.
+            let score = recorded_score.unwrap_or_else(|| Score {
                 best_step: run.best().map_or(run.losses().len(), |(step, _)| step),
                 eval_loss: run.best().map(|(_, loss)| loss),
             });
@@ -490,17 +494,15 @@ fn best_adapter(
             Some(Best { parts, score })
         }
         Err(problem) => {
-            notices.push(format!(
-                "The best adapter so far cannot be read, so the run continues with that of its last checkpoint. {}",
-                problem.message
-            ));
+            let cause = Box::new(problem);
+            notices.push(Notice::BestAdapterLost { cause });
             None
         }
     }
 }
 
-/// Whether GEMMs in bf16 are faster than in f32 on this device: the CPU has instructions for it, or
-/// the opened GPU matrix units.
+/// Whether GEMMs in bf16 are faster than in f32 on this device: on a CPU with instructions for
+/// bf16, or an opened GPU with matrix units.
 fn is_fast_at_bf16(place: Place) -> bool {
     match place {
         Place::Cpu => hearth_kernels::bf16_is_fast(),
@@ -508,19 +510,15 @@ fn is_fast_at_bf16(place: Place) -> bool {
     }
 }
 
-/// Calls `run`. With GPUs involved, a panic becomes an error; the run can be resumed from its
+/// Calls `run`. If it uses a GPU, a panic becomes an error, and the run can be resumed from its
 /// checkpoint.
-fn catch_gpu_panic<T>(any: bool, run: impl FnOnce() -> T) -> Result<T, Problem> {
-    if !any {
+fn catch_gpu_panic<T>(uses_gpu: bool, run: impl FnOnce() -> T) -> Result<T, Problem> {
+    if !uses_gpu {
         return Ok(run());
     }
     catch_unwind(AssertUnwindSafe(run)).map_err(|payload| {
-        let message = format!(
-            "The GPU failed during the run ({}). Resume the run from its last checkpoint, on the CPU if it fails \
-             again.",
-            panic_text(&*payload)
-        );
-        problem(ProblemCode::NoDevice, message)
+        let detail = panic_text(&*payload).to_owned();
+        problem(ProblemCode::NoDevice, TrainingReason::GpuFailed { detail })
     })
 }
 
@@ -532,7 +530,7 @@ struct RunReporter<'a> {
     base: &'a BaseShape,
     control: &'a RunControl,
     emit: &'a mut dyn FnMut(TrainingEvent),
-    /// Steps done.
+    /// Completed steps.
     step: u32,
     time_left: TimeLeft,
     /// The best adapter so far, unless it is from before a resume.
@@ -543,7 +541,7 @@ struct RunReporter<'a> {
 
 impl RunReporter<'_> {
     fn handle_report(&mut self, report: Report) -> Control {
-        let done = match report {
+        let result = match report {
             Report::Batch => Ok(()),
             Report::Step(step) => self.report_step(&step),
             Report::Evaluated { step, loss, best } => {
@@ -560,7 +558,7 @@ impl RunReporter<'_> {
                 Ok(())
             }
         };
-        if let Err(problem) = done {
+        if let Err(problem) = result {
             self.failure = Some(problem);
             return Control::Abort;
         }
@@ -618,7 +616,8 @@ impl RunReporter<'_> {
 
 /// Estimate of the remaining time.
 struct TimeLeft {
-    per_token: f64,
+    /// Moving average.
+    seconds_per_token: f64,
     tokens_per_step: f64,
 }
 
@@ -626,27 +625,28 @@ impl TimeLeft {
     /// Weight of a new step in the moving average.
     const SMOOTHING: f64 = 0.2;
 
+    /// Updates the average with a step, and returns the remaining seconds.
     fn update(&mut self, step: &hearth_train::Step) -> f64 {
         let measured = step.seconds / step.tokens.max(1) as f64;
-        self.per_token += Self::SMOOTHING * (measured - self.per_token);
-        (step.steps - step.step) as f64 * self.tokens_per_step * self.per_token
+        self.seconds_per_token += Self::SMOOTHING * (measured - self.seconds_per_token);
+        (step.steps - step.step) as f64 * self.tokens_per_step * self.seconds_per_token
     }
 }
 
-fn plan_of(
+/// The plan of a run, for the client. Its time is estimated from the dry run.
+fn run_plan(
     run: &Run,
     run_file: &RunFile,
     training_data: &TrainingData,
     dry_run_seconds: f64,
     threads: u32,
-    notices: Vec<String>,
+    notices: Vec<Notice>,
 ) -> RunPlan {
     let settings = &run_file.settings;
-    let mut lengths: Vec<usize> = training_data.examples.iter().map(|example| example.ids.len()).collect();
-    lengths.sort_unstable_by(|a, b| b.cmp(a));
-    let longest: usize = lengths.iter().take(settings.batch).sum();
-    let step_seconds = dry_run_seconds / longest.max(1) as f64 * tokens_per_step(training_data, settings);
-    let left = run.steps().saturating_sub(run.losses().len());
+    let lengths: Vec<usize> = training_data.examples.iter().map(|example| example.ids.len()).collect();
+    let longest_batch = plan::longest_batch(&lengths, settings.batch);
+    let step_seconds = dry_run_seconds / longest_batch.max(1) as f64 * tokens_per_step(training_data, settings);
+    let steps_left = run.steps().saturating_sub(run.losses().len());
     RunPlan {
         examples: saturating_u32(training_data.examples.len()),
         eval_examples: saturating_u32(training_data.held_out.len()),
@@ -664,7 +664,7 @@ fn plan_of(
         threads,
         peak_memory: memory::peak().unwrap_or(0),
         step_seconds,
-        total_seconds: step_seconds * left as f64,
+        total_seconds: step_seconds * steps_left as f64,
         notices,
     }
 }
@@ -675,11 +675,12 @@ fn tokens_per_step(training_data: &TrainingData, settings: &Settings) -> f64 {
     tokens as f64 / settings.steps_per_epoch(training_data.examples.len()) as f64
 }
 
-fn exceeds_memory_share(peak: Option<u64>) -> bool {
+/// Whether a run used more than [`MAX_MEMORY_FRACTION`] of main memory.
+fn exceeds_memory_fraction(peak: Option<u64>) -> bool {
     let (Some(peak), Some(memory)) = (peak, hardware::memory()) else {
         return false;
     };
-    peak as f64 > MAX_MEMORY_SHARE * memory.total as f64
+    peak as f64 > MAX_MEMORY_FRACTION * memory.total as f64
 }
 
 fn thread_count(request: &TrainRequest) -> u32 {
@@ -700,23 +701,25 @@ fn targets(requested: &[String]) -> Result<Vec<String>, Problem> {
         .collect()
 }
 
-/// Prompts of examples, up to their first trained token.
+/// The prompts of the validation examples, or of training examples if there is no validation split:
+/// their tokens before the first trained one.
 fn prompts(training_data: &TrainingData) -> Vec<Vec<u32>> {
     let examples = if training_data.held_out.is_empty() {
         &training_data.examples
     } else {
         &training_data.held_out
     };
-    let beginning = |example: &hearth_train::Example| {
-        let first = example.trained.iter().position(|trained| *trained).unwrap_or(1).max(1);
-        // For plain text, its first few words.
-        let length = if first == 1 { 16 } else { first };
+    let prompt = |example: &hearth_train::Example| {
+        let first_trained = example.trained.iter().position(|trained| *trained).unwrap_or(1).max(1);
+        // All tokens of plain text are trained, so its prompt is its first words.
+        let length = if first_trained == 1 { 16 } else { first_trained };
         let length = length.min(example.ids.len());
-        example.ids[length.saturating_sub(PROMPT_TOKENS)..length].to_vec()
+        example.ids[length.saturating_sub(MAX_PROMPT_TOKENS)..length].to_vec()
     };
-    examples.iter().take(PROMPTS).map(beginning).collect()
+    examples.iter().take(MAX_PROMPTS).map(prompt).collect()
 }
 
+/// The name and hash of a dataset file.
 fn data_id(path: &Path) -> Result<DataId, Problem> {
     let failed = |error| disk(path, &error);
     let mut file = File::open(path).map_err(failed)?;

@@ -5,28 +5,29 @@ use super::load::load;
 use super::preparer::Preparer;
 use super::shared::Shared;
 use super::{guarded, no_model, training};
-use crate::prepare::Prepared;
+use crate::prepare::PreparedAnswer;
 use crate::problem::problem;
 use crate::scheduler::Listener;
 use crate::{Engine, memory};
-use hearth_protocol::{Event, GenerateRequest, LoadRequest, Problem, ProblemCode, RequestId};
+use hearth_protocol::{Event, GenerateRequest, LoadRequest, Problem, ProblemCode, RequestId, RequestReason, Stage};
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
 use std::sync::mpsc;
 use std::time::Instant;
 
+/// The state of the engine thread.
 pub(super) struct EngineThread<'a> {
     engine: Option<Engine>,
-    /// Jobs that were received, in order.
+    /// Received jobs, in order.
     pending: VecDeque<Job>,
     preparer: Preparer,
     shared: &'a Shared,
 }
 
-/// Passes the events of answers on.
-struct Answers<'a>(&'a Shared);
+/// Forwards the events of answers to the client.
+struct AnswerEvents<'a>(&'a Shared);
 
-impl Listener for Answers<'_> {
+impl Listener for AnswerEvents<'_> {
     fn is_cancelled(&self, id: RequestId) -> bool {
         self.0.is_cancelled(id)
     }
@@ -69,7 +70,8 @@ impl<'a> EngineThread<'a> {
         }
     }
 
-    /// Queues a job. What was prepared is taken at once: jobs before it may wait for just that.
+    /// Queues a job. A prepared answer or counted tokens are handled at once, because queued jobs
+    /// may wait for them.
     fn receive(&mut self, job: Job) {
         match job.task {
             Task::Prepared(_) | Task::Counted(_) => self.execute(job),
@@ -77,14 +79,14 @@ impl<'a> EngineThread<'a> {
         }
     }
 
-    /// The next job that can be executed now. While answers are in progress, those that run beside
-    /// them pass the ones that can wait.
+    /// Takes the next job that can be executed now. While answers are in progress, jobs that run
+    /// beside them overtake jobs that can wait.
     fn next_job(&mut self, is_busy: bool) -> Option<Job> {
         if !is_busy {
             return self.pending.pop_front();
         }
-        let passable = |job: &&Job| job.task.runs_beside_answers() || job.task.can_be_passed();
-        let reachable = self.pending.iter().take_while(passable);
+        let is_passable = |job: &&Job| job.task.runs_beside_answers() || job.task.can_be_overtaken();
+        let reachable = self.pending.iter().take_while(is_passable);
         let next = reachable.enumerate().find(|(_, job)| job.task.runs_beside_answers());
         next.map(|(index, _)| index)
             .and_then(|index| self.pending.remove(index))
@@ -96,7 +98,7 @@ impl<'a> EngineThread<'a> {
             Task::Load(request) if shared.begin(id) => self.load(id, &request),
             Task::Generate { request, received } => self.prepare(id, *request, received),
             Task::Prepared(prepared) => {
-                self.preparer.finished_one();
+                self.preparer.finish_one();
                 if shared.begin(id) {
                     self.begin(id, prepared);
                 }
@@ -105,7 +107,7 @@ impl<'a> EngineThread<'a> {
             Task::Inspect(request) if shared.begin(id) => training::inspect(id, &request, shared),
             Task::Export(request) if shared.begin(id) => training::export(id, &request, shared),
             Task::Train { request, control } if shared.begin(id) => training::train(id, &request, &control, shared),
-            // It was cancelled before it began.
+            // The request was cancelled before it began.
             Task::Load(_) | Task::Measure | Task::Inspect(_) | Task::Export(_) | Task::Train { .. } => {}
             Task::Close => {}
             Task::Unload => {
@@ -113,12 +115,12 @@ impl<'a> EngineThread<'a> {
                 shared.emit(id, Event::Done);
             }
             Task::Count(messages) => match &self.engine {
-                Some(engine) => self.preparer.count(id, engine.counting(messages)),
+                Some(engine) => self.preparer.count(id, engine.token_count(messages)),
                 None => shared.emit(id, Event::Failed(no_model())),
             },
-            Task::Counted(counted) => {
-                self.preparer.finished_one();
-                let event = counted.map_or_else(Event::Failed, |tokens| Event::Counted { tokens });
+            Task::Counted(result) => {
+                self.preparer.finish_one();
+                let event = result.map_or_else(Event::Failed, |tokens| Event::Counted { tokens });
                 shared.emit(id, event);
             }
             Task::RemovePromptCache(conversation) => {
@@ -144,10 +146,10 @@ impl<'a> EngineThread<'a> {
     fn load(&mut self, id: RequestId, request: &LoadRequest) {
         self.unload();
         let shared = self.shared;
-        let loaded = guarded(|| load(id, request, shared));
-        // Before the event: the client may ask for the free memory as soon as it arrives.
+        let result = guarded(|| load(id, request, shared));
+        // Before the event, because the client may request the free memory as soon as it arrives.
         memory::release();
-        let event = match loaded {
+        let event = match result {
             Ok(engine) => {
                 let info = engine.info().clone();
                 self.engine = Some(*engine);
@@ -158,7 +160,7 @@ impl<'a> EngineThread<'a> {
         shared.end(id, event);
     }
 
-    /// Prepares an answer on another thread. Until it has begun, a cancellation ends it at once.
+    /// Prepares an answer on another thread. A cancellation before it has begun ends it at once.
     fn prepare(&mut self, id: RequestId, request: GenerateRequest, received: Instant) {
         if self.shared.is_cancelled(id) {
             return;
@@ -171,22 +173,22 @@ impl<'a> EngineThread<'a> {
     }
 
     /// Begins a prepared answer.
-    fn begin(&mut self, id: RequestId, prepared: Result<Box<Prepared>, Problem>) {
-        let begun = guarded(|| {
+    fn begin(&mut self, id: RequestId, prepared: Result<Box<PreparedAnswer>, Problem>) {
+        let result = guarded(|| {
             let prepared = prepared?;
             self.engine.as_mut().ok_or_else(no_model)?.add(id, *prepared)
         });
-        if let Err(problem) = begun {
+        if let Err(problem) = result {
             self.shared.end(id, Event::Failed(problem));
         }
     }
 
-    /// Advances all answers by one step. If that fails, all of them do.
+    /// Advances all answers by one step. If the step fails, all answers fail.
     fn step(&mut self) {
         let (shared, Some(engine)) = (self.shared, &mut self.engine) else {
             return;
         };
-        if let Err(problem) = guarded(|| engine.step(&mut Answers(shared))) {
+        if let Err(problem) = guarded(|| engine.step(&mut AnswerEvents(shared))) {
             let problem = self.recover(problem);
             for id in shared.answering() {
                 shared.end(id, Event::Failed(problem.clone()));
@@ -194,14 +196,14 @@ impl<'a> EngineThread<'a> {
         }
     }
 
-    /// Restores a valid state after a failed step. Returns the problem of all answers.
+    /// Restores a valid state after a failed step. Returns the problem to report for all answers.
     fn recover(&mut self, problem: Problem) -> Problem {
         let Some(engine) = &mut self.engine else { return problem };
-        let on_gpu = engine.info().gpu_layers > 0;
-        if on_gpu && matches!(problem.code, ProblemCode::NoDevice | ProblemCode::Internal) {
+        let uses_gpu = engine.info().gpu_layers > 0;
+        if uses_gpu && matches!(problem.code, ProblemCode::NoDevice | ProblemCode::Internal) {
             engine.model().placement().gpus().for_each(hearth_llm::device::close);
             self.unload();
-            return gpu_failed(&problem);
+            return gpu_failed(problem);
         }
         // A bug may have left the KV cache in an inconsistent state.
         if let Err(error) = engine.reset_cache() {
@@ -213,10 +215,10 @@ impl<'a> EngineThread<'a> {
 
     fn measure(&mut self, id: RequestId) {
         let shared = self.shared;
-        let measured = guarded(|| {
+        let result = guarded(|| {
             let engine = self.engine.as_ref().ok_or_else(no_model)?;
             engine.measure(&mut |fraction| {
-                let stage = "measuring".to_owned();
+                let stage = Stage::Measuring;
                 shared.emit(id, Event::Progress { fraction, stage });
                 if shared.is_cancelled(id) {
                     ControlFlow::Break(())
@@ -225,29 +227,26 @@ impl<'a> EngineThread<'a> {
                 }
             })
         });
-        shared.end(id, measured.map_or_else(Event::Failed, Event::Measured));
+        shared.end(id, result.map_or_else(Event::Failed, Event::Measured));
     }
 
-    /// Saves conversations to the prompt cache while nothing else is to be done.
+    /// Saves conversations to the prompt cache until a request waits for the engine.
     fn save_prompt_cache(&mut self) {
         let (shared, Some(engine)) = (self.shared, &mut self.engine) else {
             return;
         };
-        let saved = guarded(|| {
+        let result = guarded(|| {
             engine.save_prompt_cache(&|| shared.is_awaited());
             Ok(())
         });
-        if let Err(problem) = saved {
+        if let Err(problem) = result {
             tracing::error!("a conversation could not be saved to the prompt cache: {problem}");
         }
     }
 }
 
 /// The problem of answers whose GPU failed.
-fn gpu_failed(problem_of_gpu: &Problem) -> Problem {
-    let message = format!(
-        "The GPU failed during the answer. The model is being reloaded on the CPU; send the message again. \
-         ({problem_of_gpu})"
-    );
-    problem(ProblemCode::GpuFailed, message)
+fn gpu_failed(cause: Problem) -> Problem {
+    let cause = Box::new(cause);
+    problem(ProblemCode::GpuFailed, RequestReason::GpuFailed { cause })
 }

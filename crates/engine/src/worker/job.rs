@@ -1,7 +1,7 @@
 //! Jobs for the engine thread.
 
 use crate::answer::cancelled;
-use crate::prepare::Prepared;
+use crate::prepare::PreparedAnswer;
 use crate::problem::interrupted;
 use crate::training::RunControl;
 use hearth_protocol::{
@@ -17,6 +17,7 @@ pub(super) struct Job {
     pub task: Task,
 }
 
+/// The work of a job.
 pub(super) enum Task {
     Load(LoadRequest),
     Unload,
@@ -24,9 +25,10 @@ pub(super) enum Task {
         request: Box<GenerateRequest>,
         received: Instant,
     },
-    /// A generation's answer was prepared.
-    Prepared(Result<Box<Prepared>, Problem>),
+    /// The answer of a [`Task::Generate`] is prepared.
+    Prepared(Result<Box<PreparedAnswer>, Problem>),
     Count(Vec<Message>),
+    /// The tokens of a [`Task::Count`] are counted.
     Counted(Result<u32, Problem>),
     Inspect(InspectRequest),
     Train {
@@ -42,8 +44,8 @@ pub(super) enum Task {
 }
 
 impl Task {
-    /// Whether later jobs may be executed before it: they do not depend on it.
-    pub fn can_be_passed(&self) -> bool {
+    /// Whether later jobs may be executed before this one, since they do not depend on it.
+    pub fn can_be_overtaken(&self) -> bool {
         matches!(
             self,
             Self::Inspect(_) | Self::Train { .. } | Self::Export(_) | Self::Measure
@@ -65,7 +67,7 @@ impl Task {
     }
 }
 
-/// The kind of a request that can be cancelled, which decides how it then ends.
+/// The kind of a request that can be cancelled. Determines its last event then.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     Load,

@@ -1,41 +1,43 @@
-//! Threads that prepare answers and count tokens, so that neither delays the answers in progress.
+//! Threads that prepare answers and count tokens, so that answers in progress are not delayed.
 
 use super::guarded;
 use super::job::{Job, Task};
 use super::shared::Shared;
-use crate::prepare::{Counting, Preparation};
+use crate::prepare::{Preparation, TokenCount};
 use hearth_formats::interrupt::Interrupt;
 use hearth_protocol::RequestId;
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread;
 
-/// Number of threads for requests without a JSON schema. The next request waits only if all of them
-/// are busy with slow templates or long texts.
+/// Number of threads for requests without a JSON schema. A request waits only if all of them are
+/// busy with slow templates or long texts.
 const THREADS: usize = 4;
 
-/// Work for a thread. The job tells the engine thread that it is done.
+/// Work for a thread. Returns the job with the result for the engine thread.
 type Work = Box<dyn FnOnce() -> Job + Send>;
 
-/// Hands work to the threads, in the order in which it arrives.
+/// Sends work to the threads, which execute it in this order.
 pub(super) struct Preparer {
     shared: Arc<Shared>,
     work: mpsc::Sender<Work>,
-    /// Work with a JSON schema, on one thread: only the next schema waits for one that takes long.
+    /// Work with a JSON schema. It has a separate thread, so that a slow schema delays only
+    /// requests with schemas.
     with_schema: mpsc::Sender<Work>,
     unfinished: usize,
 }
 
 impl Preparer {
-    /// `done` receives [`Task::Prepared`] or [`Task::Counted`] for each work.
+    /// Starts the threads. `results` receives a [`Task::Prepared`] or [`Task::Counted`] for each
+    /// work.
     ///
     /// # Errors
     /// The system cannot start a thread.
-    pub fn new(shared: Arc<Shared>, done: &mpsc::Sender<Job>) -> io::Result<Self> {
+    pub fn new(shared: Arc<Shared>, results: &mpsc::Sender<Job>) -> io::Result<Self> {
         Ok(Self {
             shared,
-            work: start(THREADS, done)?,
-            with_schema: start(1, done)?,
+            work: start(THREADS, results)?,
+            with_schema: start(1, results)?,
             unfinished: 0,
         })
     }
@@ -57,41 +59,42 @@ impl Preparer {
     }
 
     /// Counts the tokens of a conversation.
-    pub fn count(&mut self, id: RequestId, counting: Counting) {
+    pub fn count(&mut self, id: RequestId, count: TokenCount) {
         self.add(false, move || {
-            let task = Task::Counted(guarded(|| counting.run()));
+            let task = Task::Counted(guarded(|| count.run()));
             Job { id, task }
         });
     }
 
-    /// A [`Task::Prepared`] or [`Task::Counted`] has arrived.
-    pub fn finished_one(&mut self) {
+    /// Called when the engine thread has received a [`Task::Prepared`] or [`Task::Counted`].
+    pub fn finish_one(&mut self) {
         self.unfinished -= 1;
     }
 
     fn add(&mut self, has_schema: bool, work: impl FnOnce() -> Job + Send + 'static) {
         self.unfinished += 1;
         let threads = if has_schema { &self.with_schema } else { &self.work };
-        // The threads end only with this.
+        // The threads run as long as the channel is open, so this does not fail.
         let _ = threads.send(Box::new(work));
     }
 }
 
-/// Starts threads that take work in the order in which it arrives, and send its jobs to `done`.
-fn start(threads: usize, done: &mpsc::Sender<Job>) -> io::Result<mpsc::Sender<Work>> {
-    let (work, waiting) = mpsc::channel::<Work>();
-    let waiting = Arc::new(Mutex::new(waiting));
+/// Starts threads that execute work in the order in which it is sent, and send its jobs to
+/// `results`.
+fn start(threads: usize, results: &mpsc::Sender<Job>) -> io::Result<mpsc::Sender<Work>> {
+    let (sender, receiver) = mpsc::channel::<Work>();
+    let receiver = Arc::new(Mutex::new(receiver));
     for _ in 0..threads {
-        let (waiting, done) = (Arc::clone(&waiting), done.clone());
-        // Not joined: the process exits while a thread is at work.
+        let (receiver, results) = (Arc::clone(&receiver), results.clone());
+        // The thread is not joined: the process may exit while it works.
         thread::Builder::new().name("preparer".to_owned()).spawn(move || {
-            let next = || waiting.lock().unwrap_or_else(PoisonError::into_inner).recv();
+            let next = || receiver.lock().unwrap_or_else(PoisonError::into_inner).recv();
             while let Ok(work) = next() {
-                if done.send(work()).is_err() {
+                if results.send(work()).is_err() {
                     return;
                 }
             }
         })?;
     }
-    Ok(work)
+    Ok(sender)
 }

@@ -1,4 +1,4 @@
-//! Queries that need no engine: devices and plans.
+//! Answers queries that need no engine: device lists and plans.
 
 use super::guarded;
 use super::shared::Shared;
@@ -6,13 +6,13 @@ use crate::hardware;
 use hearth_protocol::{DeviceInfo, Event, PlanRequest, RequestId};
 use std::sync::{Arc, mpsc};
 
-/// A query.
+/// A query with the id of its request.
 pub(super) enum Query {
     Devices(RequestId),
     Plan(RequestId, PlanRequest),
 }
 
-/// Answers queries, in order.
+/// Answers queries in order, until the channel is closed.
 pub(super) fn run(queries: &mpsc::Receiver<Query>, shared: &Shared) {
     for query in queries {
         match query {
@@ -23,18 +23,15 @@ pub(super) fn run(queries: &mpsc::Receiver<Query>, shared: &Shared) {
 }
 
 fn plan(id: RequestId, request: &PlanRequest, shared: &Shared) {
-    let mut report = |stage: &str| {
-        let (fraction, stage) = (0.0, stage.to_owned());
-        shared.emit(id, Event::Progress { fraction, stage });
-    };
-    let planned = guarded(|| crate::plan::plan(request, &mut report));
-    shared.emit(id, planned.map_or_else(Event::Failed, Event::Planned));
+    let mut report = |stage| shared.emit(id, Event::Progress { fraction: 0.0, stage });
+    let result = guarded(|| crate::plan::plan(request, &mut report));
+    shared.emit(id, result.map_or_else(Event::Failed, Event::Planned));
 }
 
-/// Makes a plan in a separate thread, since its device checks may take minutes.
+/// Plans in a separate thread, since its device checks may take minutes.
 pub(super) fn plan_with_checks(id: RequestId, request: PlanRequest, shared: &Arc<Shared>) {
-    let planning = Arc::clone(shared);
-    spawn("plan", id, shared, move || plan(id, &request, &planning));
+    let thread_shared = Arc::clone(shared);
+    spawn("plan", id, shared, move || plan(id, &request, &thread_shared));
 }
 
 fn devices() -> Vec<DeviceInfo> {
@@ -46,14 +43,15 @@ fn devices() -> Vec<DeviceInfo> {
 
 /// Runs a device check in a separate thread, since it may take minutes.
 pub(super) fn check(id: RequestId, device: String, shared: &Arc<Shared>) {
-    let checking = Arc::clone(shared);
+    let thread_shared = Arc::clone(shared);
     spawn("check", id, shared, move || {
         let devices = guarded(|| hardware::check(&device)).map(|()| hardware::devices());
         let event = devices.map_or_else(Event::Failed, |devices| Event::Devices { devices });
-        checking.emit(id, event);
+        thread_shared.emit(id, event);
     });
 }
 
+/// Starts a thread for a request, which fails if that is not possible.
 fn spawn(name: &str, id: RequestId, shared: &Shared, work: impl FnOnce() + Send + 'static) {
     if let Err(error) = std::thread::Builder::new().name(name.to_owned()).spawn(work) {
         let problem = crate::problem::internal(&format!("the {name} could not be started: {error}"));

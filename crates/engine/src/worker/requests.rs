@@ -1,11 +1,11 @@
-//! Reading requests. Nothing is computed here, so that each is heard at once.
+//! Reads requests. This thread computes nothing, so that each request is handled at once.
 
 use super::job::{Job, Kind, Task};
 use super::queries::{Query, check, plan_with_checks};
 use super::shared::Shared;
 use crate::problem::problem;
 use crate::training::RunControl;
-use hearth_protocol::{Envelope, Event, ProblemCode, Request, RequestId};
+use hearth_protocol::{Envelope, Event, ProblemCode, Request, RequestId, WorkerReason};
 use std::io::{self, BufRead};
 use std::sync::{Arc, mpsc};
 use std::time::Instant;
@@ -37,7 +37,7 @@ pub(super) fn read(
                 continue;
             }
         };
-        // The receivers may have been dropped: the worker is closing then.
+        // If the receiver was dropped, the worker is closing.
         if let Some(task) = handle(id, message, queries, shared)
             && jobs.send(Job { id, task }).is_err()
         {
@@ -104,8 +104,8 @@ fn handle(id: RequestId, request: Request, queries: &mpsc::Sender<Query>, shared
     }
 }
 
-/// Registers a request, unless its id is in use: an event would be taken for an event of the
-/// request in progress.
+/// Registers a request, unless its id is in use: its events could not be distinguished from events
+/// of the request in progress.
 fn admit(id: RequestId, kind: Kind, shared: &Shared) -> bool {
     let is_new = shared.admit(id, kind);
     if !is_new {
@@ -114,12 +114,13 @@ fn admit(id: RequestId, kind: Kind, shared: &Shared) -> bool {
     is_new
 }
 
-/// Answers a malformed request, if its id is recognizable.
+/// Reports a malformed request as failed, if its id can be read.
 fn refuse(line: &[u8], error: &serde_json::Error, shared: &Shared) {
     tracing::warn!("a request is invalid: {error}");
     let value: serde_json::Value = serde_json::from_slice(line).unwrap_or_default();
     if let Some(id) = value["id"].as_u64() {
-        let message = format!("The worker received an invalid request: {error}.");
-        shared.emit(id, Event::Failed(problem(ProblemCode::BadRequest, message)));
+        let detail = error.to_string();
+        let problem = problem(ProblemCode::BadRequest, WorkerReason::InvalidRequest { detail });
+        shared.emit(id, Event::Failed(problem));
     }
 }

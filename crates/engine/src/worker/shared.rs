@@ -8,23 +8,26 @@ use std::collections::HashMap;
 use std::io::Write;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+/// The state and the output.
 pub(super) struct Shared {
     state: Mutex<State>,
     output: Output,
 }
 
+/// The requests in progress.
 #[derive(Default)]
 pub(super) struct State {
     /// Queued and running requests that can be cancelled.
-    live: HashMap<RequestId, Live>,
+    requests: HashMap<RequestId, RequestState>,
     /// Controls of queued and running runs.
     pub runs: HashMap<RequestId, Arc<RunControl>>,
     pub closing: bool,
 }
 
-struct Live {
+/// A request that can be cancelled.
+struct RequestState {
     kind: Kind,
-    is_begun: bool,
+    has_begun: bool,
     is_cancelled: bool,
 }
 
@@ -48,45 +51,52 @@ impl Shared {
         }
     }
 
-    /// Sends the last event of a request. The request is removed before, since the client may make
-    /// the next one as soon as the event arrives.
+    /// Sends the last event of a request. The request is removed before, since the client may send
+    /// the next request as soon as the event arrives.
     pub fn end(&self, id: RequestId, event: Event) {
-        self.state().live.remove(&id);
+        self.state().requests.remove(&id);
         self.emit(id, event);
     }
 
     /// Registers a request that can be cancelled. Returns `false` if its id is in use.
     pub fn admit(&self, id: RequestId, kind: Kind) -> bool {
-        let live = Live {
+        let request = RequestState {
             kind,
-            is_begun: false,
+            has_begun: false,
             is_cancelled: false,
         };
         let mut state = self.state();
-        let is_new = !state.live.contains_key(&id) && !state.runs.contains_key(&id);
+        let is_new = !state.requests.contains_key(&id) && !state.runs.contains_key(&id);
         if is_new {
-            state.live.insert(id, live);
+            state.requests.insert(id, request);
         }
         is_new
     }
 
-    /// Begins a request. Returns `false` if it was cancelled, and its last event sent, before.
+    /// Marks a request as begun. Returns `false` if it was cancelled before; then its last event is
+    /// sent already.
     pub fn begin(&self, id: RequestId) -> bool {
         let mut state = self.state();
-        state.live.get_mut(&id).map(|live| live.is_begun = true).is_some()
+        state
+            .requests
+            .get_mut(&id)
+            .map(|request| request.has_begun = true)
+            .is_some()
     }
 
-    /// Cancels a request. One that has not begun ends here, and is removed under the same lock, so
-    /// that it cannot begin meanwhile and end twice.
+    /// Cancels a request. A request that has not begun ends here. It is removed under the same
+    /// lock, so that it cannot begin meanwhile and end twice.
     pub fn cancel(&self, id: RequestId) {
         let mut state = self.state();
-        let Some(live) = state.live.get_mut(&id) else { return };
-        if live.is_begun {
-            live.is_cancelled = true;
+        let Some(request) = state.requests.get_mut(&id) else {
+            return;
+        };
+        if request.has_begun {
+            request.is_cancelled = true;
             return;
         }
-        let event = live.kind.cancelled();
-        state.live.remove(&id);
+        let event = request.kind.cancelled();
+        state.requests.remove(&id);
         state.runs.remove(&id);
         drop(state);
         self.emit(id, event);
@@ -94,39 +104,46 @@ impl Shared {
 
     /// Whether a request was cancelled, or the worker closes.
     pub fn is_cancelled(&self, id: RequestId) -> bool {
-        self.state().live.get(&id).is_none_or(|live| live.is_cancelled)
+        self.state()
+            .requests
+            .get(&id)
+            .is_none_or(|request| request.is_cancelled)
     }
 
     /// The generations that have begun.
     pub fn answering(&self) -> Vec<RequestId> {
         let state = self.state();
-        let begun = state
-            .live
+        let answering = state
+            .requests
             .iter()
-            .filter(|(_, live)| live.is_begun && live.kind == Kind::Generation);
-        begun.map(|(id, _)| *id).collect()
+            .filter(|(_, request)| request.has_begun && request.kind == Kind::Generation);
+        answering.map(|(id, _)| *id).collect()
     }
 
     /// Cancels all loads, generations and other requests that can be cancelled.
     pub fn cancel_all(&self) {
-        let ids: Vec<RequestId> = self.state().live.keys().copied().collect();
+        let ids: Vec<RequestId> = self.state().requests.keys().copied().collect();
         ids.into_iter().for_each(|id| self.cancel(id));
     }
 
-    /// Whether a generation or a load waits for the engine.
+    /// Whether a generation or a load waits for the engine, or the worker closes.
     pub fn is_awaited(&self) -> bool {
         let state = self.state();
         state
-            .live
+            .requests
             .values()
-            .any(|live| !live.is_begun && matches!(live.kind, Kind::Generation | Kind::Load))
+            .any(|request| !request.has_begun && matches!(request.kind, Kind::Generation | Kind::Load))
             || state.closing
     }
 
+    /// Closes the worker: cancels all requests and suspends all runs.
     pub fn close(&self) {
         let mut state = self.state();
         state.closing = true;
-        state.live.values_mut().for_each(|live| live.is_cancelled = true);
+        state
+            .requests
+            .values_mut()
+            .for_each(|request| request.is_cancelled = true);
         state.runs.values().for_each(|control| control.set(RunCommand::Suspend));
     }
 }

@@ -1,4 +1,4 @@
-//! Inspections, runs and exports.
+//! Executes inspections, runs and exports.
 
 use super::guarded;
 use super::shared::Shared;
@@ -8,10 +8,10 @@ use hearth_protocol::{Event, ExportRequest, InspectRequest, RequestId, TrainRequ
 use std::ops::ControlFlow;
 
 pub(super) fn inspect(id: RequestId, request: &InspectRequest, shared: &Shared) {
-    let inspected = guarded(|| training::inspect(request, &|| !shared.is_cancelled(id)));
+    let result = guarded(|| training::inspect(request, &|| !shared.is_cancelled(id)));
     memory::release();
-    let inspected = inspected.map(|inspection| Event::Inspected(Box::new(inspection)));
-    shared.end(id, inspected.unwrap_or_else(Event::Failed));
+    let event = result.map_or_else(Event::Failed, |inspection| Event::Inspected(Box::new(inspection)));
+    shared.end(id, event);
 }
 
 pub(super) fn train(id: RequestId, request: &TrainRequest, control: &RunControl, shared: &Shared) {
@@ -19,10 +19,10 @@ pub(super) fn train(id: RequestId, request: &TrainRequest, control: &RunControl,
         training::lower();
     }
     let mut emit = |event| shared.emit(id, Event::Training { event });
-    let trained = guarded(|| training::train(request, control, &mut emit));
+    let result = guarded(|| training::train(request, control, &mut emit));
     memory::release();
     shared.state().runs.remove(&id);
-    let event = match trained {
+    let event = match result {
         Ok(Some(outcome)) => {
             let event = TrainingEvent::Finished(Box::new(outcome));
             Event::Training { event }
@@ -36,9 +36,8 @@ pub(super) fn train(id: RequestId, request: &TrainRequest, control: &RunControl,
 }
 
 pub(super) fn export(id: RequestId, request: &ExportRequest, shared: &Shared) {
-    let exported = guarded(|| {
+    let result = guarded(|| {
         training::export(request, &mut |fraction, stage| {
-            let stage = stage.to_owned();
             shared.emit(id, Event::Progress { fraction, stage });
             if shared.is_cancelled(id) {
                 ControlFlow::Break(())
@@ -48,5 +47,5 @@ pub(super) fn export(id: RequestId, request: &ExportRequest, shared: &Shared) {
         })
     });
     memory::release();
-    shared.end(id, exported.map_or_else(Event::Failed, Event::Exported));
+    shared.end(id, result.map_or_else(Event::Failed, Event::Exported));
 }

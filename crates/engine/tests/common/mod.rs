@@ -1,7 +1,7 @@
-//! A worker in this process with its real protocol and a tiny random model:
+//! A worker in this process, with its real protocol and a tiny random model:
 //! `tests/fixtures/models/llama.gguf`.
 
-// Each executable uses a part of it.
+// Each test executable uses a part of this module.
 #![allow(dead_code)]
 
 use hearth_engine::worker::serve;
@@ -18,15 +18,16 @@ use std::sync::mpsc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// Time limit of an event, so that a hang fails; all tests take less than a tenth of it.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Time to wait for an event before a test fails. All tests take less than a tenth of it.
+const TIMEOUT: Duration = Duration::from_secs(60);
 
+/// A worker and its client.
 pub struct Worker {
     input: Option<PipeWriter>,
     events: mpsc::Receiver<Envelope<Event>>,
-    /// Events of other requests than the one that was waited for.
+    /// Events that arrived while the client waited for events of other requests.
     unread: HashMap<RequestId, VecDeque<Event>>,
-    serving: Option<JoinHandle<()>>,
+    thread: Option<JoinHandle<()>>,
     last_id: RequestId,
 }
 
@@ -35,11 +36,11 @@ impl Worker {
     pub fn start() -> Self {
         let (requests, input) = pipe().unwrap();
         let (output, events) = pipe().unwrap();
-        let serving = std::thread::spawn(move || serve(BufReader::new(requests), events).unwrap());
-        let (heard, events) = mpsc::channel();
+        let thread = std::thread::spawn(move || serve(BufReader::new(requests), events).unwrap());
+        let (sender, events) = mpsc::channel();
         std::thread::spawn(move || {
             for line in BufReader::new(output).lines() {
-                if heard.send(serde_json::from_str(&line.unwrap()).unwrap()).is_err() {
+                if sender.send(serde_json::from_str(&line.unwrap()).unwrap()).is_err() {
                     return;
                 }
             }
@@ -48,52 +49,55 @@ impl Worker {
             input: Some(input),
             events,
             unread: HashMap::new(),
-            serving: Some(serving),
+            thread: Some(thread),
             last_id: 0,
         };
         assert!(matches!(worker.event(0), Event::Ready { .. }));
         worker
     }
 
-    pub fn with_model(context: u32) -> Self {
-        Self::with(model(), context)
+    /// Starts a worker that has loaded the fixture `llama`.
+    pub fn load_llama(context: u32) -> Self {
+        Self::load(model(), context)
     }
 
-    pub fn with(model: PathBuf, context: u32) -> Self {
+    /// Starts a worker that has loaded a model.
+    pub fn load(model: PathBuf, context: u32) -> Self {
         let mut worker = Self::start();
         let loaded = worker.call(Request::Load(load(model, context)));
         assert!(matches!(loaded, Event::Loaded(_)), "{loaded:?}");
         worker
     }
 
-    /// Sends a request.
-    pub fn ask(&mut self, message: Request) -> RequestId {
+    /// Sends a request. Returns its id.
+    pub fn send(&mut self, message: Request) -> RequestId {
         self.last_id += 1;
         let id = self.last_id;
-        self.say(&serde_json::to_string(&Envelope { id, message }).unwrap());
+        self.send_line(&serde_json::to_string(&Envelope { id, message }).unwrap());
         id
     }
 
-    pub fn say(&mut self, line: &str) {
+    /// Sends a line, which may be invalid.
+    pub fn send_line(&mut self, line: &str) {
         writeln!(self.input.as_mut().unwrap(), "{line}").unwrap();
     }
 
-    /// The next event of any request.
-    pub fn next(&mut self) -> (RequestId, Event) {
+    /// Waits for the next event of any request.
+    pub fn next_event(&mut self) -> (RequestId, Event) {
         if let Some((&id, events)) = self.unread.iter_mut().find(|(_, events)| !events.is_empty()) {
             return (id, events.pop_front().unwrap());
         }
-        let Envelope { id, message } = self.events.recv_timeout(PATIENCE).expect("an event");
+        let Envelope { id, message } = self.events.recv_timeout(TIMEOUT).expect("an event");
         (id, message)
     }
 
-    /// The next event of a request.
+    /// Waits for the next event of a request.
     pub fn event(&mut self, id: RequestId) -> Event {
         if let Some(event) = self.unread.get_mut(&id).and_then(VecDeque::pop_front) {
             return event;
         }
         loop {
-            let event = self.events.recv_timeout(PATIENCE).expect("an event");
+            let event = self.events.recv_timeout(TIMEOUT).expect("an event");
             if event.id == id {
                 return event.message;
             }
@@ -101,25 +105,25 @@ impl Worker {
         }
     }
 
-    /// The last event of a request.
-    pub fn last(&mut self, id: RequestId) -> Event {
-        self.rest(id).pop().unwrap()
+    /// Waits for the last event of a request.
+    pub fn last_event(&mut self, id: RequestId) -> Event {
+        self.events(id).pop().unwrap()
     }
 
-    /// Sends a request. Returns the last event of its answer.
+    /// Sends a request, and waits for its last event.
     pub fn call(&mut self, request: Request) -> Event {
-        let id = self.ask(request);
-        self.last(id)
+        let id = self.send(request);
+        self.last_event(id)
     }
 
-    /// All events of a generation.
+    /// Sends a generation request, and waits for all of its events.
     pub fn answer(&mut self, request: GenerateRequest) -> Vec<Event> {
-        let id = self.ask(Request::Generate(request));
-        self.rest(id)
+        let id = self.send(Request::Generate(request));
+        self.events(id)
     }
 
-    /// The events of a request up to the last.
-    pub fn rest(&mut self, id: RequestId) -> Vec<Event> {
+    /// Waits for the remaining events of a request, up to the last.
+    pub fn events(&mut self, id: RequestId) -> Vec<Event> {
         let mut events = vec![self.event(id)];
         while !events.last().is_some_and(Event::is_last) {
             events.push(self.event(id));
@@ -127,18 +131,19 @@ impl Worker {
         events
     }
 
-    /// Waits until a prompt is being prefilled.
+    /// Waits for the first progress of a prefill.
     pub fn wait_for_prefill(&mut self, id: RequestId) {
         while !matches!(self.event(id), Event::Prefill { .. }) {}
     }
 
-    /// Closes the worker's input, and waits until the worker ends.
+    /// Closes the worker's input, and waits until the worker has ended.
     pub fn close(mut self) {
         drop(self.input.take());
-        self.serving.take().unwrap().join().unwrap();
+        self.thread.take().unwrap().join().unwrap();
     }
 }
 
+/// The fixture `llama`.
 pub fn model() -> PathBuf {
     fixture("models/llama.gguf")
 }
@@ -149,14 +154,16 @@ pub fn fixture(path: &str) -> PathBuf {
         .join(path)
 }
 
-/// The fixture `llama` with a chat template.
+/// Writes the fixture `llama` with a chat template.
 pub fn write_model(path: &Path, template: &str) {
     write_with_keys(path, &model(), &[("tokenizer.chat_template", template.into())]);
 }
 
-/// The fixture `llama` with a chat template, and with user-defined tokens of these texts. They
-/// replace the tokens of bytes that no text has.
+/// Writes the fixture `llama` with a chat template and user-defined tokens with these texts. They
+/// replace tokens of bytes that do not occur in UTF-8.
 pub fn write_model_with(path: &Path, template: &str, tokens: &[&str]) {
+    /// Type of a user-defined token in GGUF.
+    const USER_DEFINED: i32 = 4;
     let gguf = Gguf::open(model()).expect("the fixture opens");
     let metadata = gguf.metadata();
     let texts = metadata
@@ -167,10 +174,9 @@ pub fn write_model_with(path: &Path, template: &str, tokens: &[&str]) {
     let types = metadata.i32s("tokenizer.ggml.token_type").expect("integers");
     let mut types = types.expect("types").into_owned();
     for (token, byte) in tokens.iter().zip(["þ", "ÿ"]) {
-        let at = texts.iter().position(|text| text == byte).expect("the byte's token");
-        (*token).clone_into(&mut texts[at]);
-        // User-defined.
-        types[at] = 4;
+        let id = texts.iter().position(|text| text == byte).expect("the byte's token");
+        (*token).clone_into(&mut texts[id]);
+        types[id] = USER_DEFINED;
     }
     let keys = [
         ("tokenizer.chat_template", template.into()),
@@ -180,7 +186,7 @@ pub fn write_model_with(path: &Path, template: &str, tokens: &[&str]) {
     write_with_keys(path, &model(), &keys);
 }
 
-/// A copy of a model with these keys.
+/// Writes a copy of a model with these metadata keys.
 pub fn write_with_keys(path: &Path, model: &Path, keys: &[(&str, Value)]) {
     let gguf = Gguf::open(model).expect("the fixture opens");
     let header = |info: &hearth_formats::gguf::TensorInfo| TensorHeader {
@@ -196,12 +202,13 @@ pub fn write_with_keys(path: &Path, model: &Path, keys: &[(&str, Value)]) {
     let file = File::create(path).expect("a file");
     let mut writer = GgufWriter::begin(file, &metadata, &headers).expect("a header");
     for header in &headers {
-        let bytes = gguf.tensor(&header.name).expect("it is there").bytes().to_vec();
+        let bytes = gguf.tensor(&header.name).expect("it exists").bytes().to_vec();
         writer.tensor(&bytes).expect("it is written");
     }
-    writer.finish().expect("it is whole");
+    writer.finish().expect("it is complete");
 }
 
+/// A load request with two threads.
 pub fn load(path: PathBuf, context: u32) -> LoadRequest {
     LoadRequest {
         path,
@@ -211,6 +218,7 @@ pub fn load(path: PathBuf, context: u32) -> LoadRequest {
     }
 }
 
+/// A greedy generation request.
 pub fn generate(prompt: Prompt, max_tokens: u32) -> GenerateRequest {
     let sampling = SamplingParams {
         temperature: 0.0,
@@ -231,23 +239,25 @@ pub fn message(role: Role, content: &str) -> Message {
     Message::of_text(role, content)
 }
 
-pub fn finished(events: &[Event]) -> &Summary {
+/// The summary of a finished answer.
+pub fn summary(events: &[Event]) -> &Summary {
     match events.last() {
         Some(Event::Finished(summary)) => summary,
         other => panic!("did not finish: {other:?}"),
     }
 }
 
-pub fn failed(events: &[Event]) -> (ProblemCode, &str) {
+/// The code and the sentence of a failed request's problem.
+pub fn failed(events: &[Event]) -> (ProblemCode, String) {
     match events.last() {
-        Some(Event::Failed(problem)) => (problem.code, &problem.message),
+        Some(Event::Failed(problem)) => (problem.code, problem.to_string()),
         other => panic!("did not fail: {other:?}"),
     }
 }
 
-/// The parts of an answer, of which it had `before`.
-pub fn parts(before: &[Part], events: &[Event]) -> Vec<Part> {
-    let mut parts = before.to_vec();
+/// The parts of an answer after these events. `initial` are the parts of a continued answer.
+pub fn parts(initial: &[Part], events: &[Event]) -> Vec<Part> {
+    let mut parts = initial.to_vec();
     for event in events {
         match event {
             Event::Started {

@@ -1,4 +1,4 @@
-//! The rows: caches under faults.
+//! The rows of the fault table: a worker's caches.
 
 use crate::table::Row;
 use hearth_engine::{Engine, packed};
@@ -14,49 +14,51 @@ pub const ALL: &[Row] = &[
         name: "packed weights",
         ordered: true,
         prepare: |_| {},
-        work: |folder| answer(folder, Cache::Packed, 1).map(drop),
-        check: |folder, _| check(folder, Cache::Packed),
+        work: |folder| answer(folder, Cache::PackedWeights, 1).map(drop),
+        check: |folder, _| check(folder, Cache::PackedWeights),
     },
     Row {
         name: "the first answer of a conversation",
         ordered: true,
         prepare: |_| {},
-        work: |folder| answer(folder, Cache::Read, 1).map(drop),
-        check: |folder, _| check(folder, Cache::Read),
+        work: |folder| answer(folder, Cache::Prompt, 1).map(drop),
+        check: |folder, _| check(folder, Cache::Prompt),
     },
     Row {
         name: "an answer that is appended to a conversation",
         ordered: true,
-        prepare: |folder| drop(answer(folder, Cache::Read, 1).expect("an answer")),
-        work: |folder| answer(folder, Cache::Read, 2).map(drop),
-        check: |folder, _| check(folder, Cache::Read),
+        prepare: |folder| drop(answer(folder, Cache::Prompt, 1).expect("an answer")),
+        work: |folder| answer(folder, Cache::Prompt, 2).map(drop),
+        check: |folder, _| check(folder, Cache::Prompt),
     },
 ];
 
 /// The cache under test.
 #[derive(Clone, Copy, PartialEq)]
 enum Cache {
-    Packed,
-    Read,
-    Nothing,
+    PackedWeights,
+    Prompt,
+    None,
 }
 
-/// Loads the model with the folder's cache, and returns the answer's text.
+/// Loads the model with a cache in the folder, and answers a prompt of `turns` turns. Returns the
+/// answer's tokens.
 fn answer(folder: &Path, cache: Cache, turns: usize) -> Result<String, String> {
     let work = folder.join("work");
     fs::create_dir_all(&work).map_err(|error| format!("The folder cannot be made: {error}."))?;
-    packed::set_cache_folder((cache == Cache::Packed).then(|| work.join("packed")));
-    let load = LoadRequest {
+    packed::set_cache_folder((cache == Cache::PackedWeights).then(|| work.join("packed")));
+    let load_request = LoadRequest {
         path: Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/models/llama.gguf"),
         context: Some(512),
         device: Some("cpu".to_owned()),
-        prompt_cache: (cache == Cache::Read).then(|| PromptCacheFolder {
+        prompt_cache: (cache == Cache::Prompt).then(|| PromptCacheFolder {
             path: work.join("prompt-cache"),
             max_bytes: 1 << 30,
         }),
         ..LoadRequest::default()
     };
-    let mut engine = Engine::load(&load, &mut |_, _| ControlFlow::Continue(())).map_err(|problem| problem.message)?;
+    let mut engine =
+        Engine::load(&load_request, &mut |_, _| ControlFlow::Continue(())).map_err(|problem| problem.to_string())?;
     let request = GenerateRequest {
         sampling: SamplingParams {
             temperature: 0.0,
@@ -69,19 +71,19 @@ fn answer(folder: &Path, cache: Cache, turns: usize) -> Result<String, String> {
         ))
     };
     let summary = engine.generate(&request, Instant::now(), &|| false, &mut |_| {});
-    let summary = summary.map_err(|problem| problem.message)?;
-    if cache == Cache::Read {
+    let summary = summary.map_err(|problem| problem.to_string())?;
+    if cache == Cache::Prompt {
         engine.save_prompt_cache(&|| false);
     }
     Ok(format!("{:?}", summary.ids))
 }
 
-/// Checks that the answers equal the answers of an engine without caches, whatever the fault left,
-/// and that no incomplete file is left afterwards.
+/// Checks that the answers equal the answers of an engine without caches, in any state of the
+/// files, and that no incomplete file remains afterwards.
 fn check(folder: &Path, cache: Cache) {
     static EXPECTED: OnceLock<[String; 2]> = OnceLock::new();
-    let nowhere = |turns| answer(folder, Cache::Nothing, turns).expect("an answer");
-    let expected = EXPECTED.get_or_init(|| [nowhere(1), nowhere(2)]);
+    let without_cache = |turns| answer(folder, Cache::None, turns).expect("an answer");
+    let expected = EXPECTED.get_or_init(|| [without_cache(1), without_cache(2)]);
     for (turns, expected) in (1..).zip(expected) {
         assert_eq!(answer(folder, cache, turns).as_ref(), Ok(expected), "of {turns} turns");
     }
@@ -92,14 +94,14 @@ fn check(folder: &Path, cache: Cache) {
             .collect()
     };
     match cache {
-        Cache::Packed => {
+        Cache::PackedWeights => {
             let names = names(&folder.join("work/packed"));
-            assert!(matches!(&names[..], [one] if one.ends_with(".packed")), "{names:?}");
+            assert!(matches!(&names[..], [name] if name.ends_with(".packed")), "{names:?}");
         }
-        Cache::Read => {
+        Cache::Prompt => {
             let names = names(&folder.join("work/prompt-cache/1"));
-            assert!(matches!(&names[..], [one] if one.ends_with(".kv")), "{names:?}");
+            assert!(matches!(&names[..], [name] if name.ends_with(".kv")), "{names:?}");
         }
-        Cache::Nothing => {}
+        Cache::None => {}
     }
 }

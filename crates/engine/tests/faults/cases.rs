@@ -1,22 +1,22 @@
-//! The faults of one run. There is one at each operation, but not in each run.
+//! Selects the faults of one run of the tests: over four runs, there is a fault at every operation.
 
 use super::Kind;
 use hearth_test_parts::Parts;
 
-/// Returns the operations of `at` at which this run injects the fault of a test: all renames and
-/// syncs, and the other operations in rotation among the parts of the product `faults`.
-pub fn due(test: &str, operations: &[Kind], at: &[usize]) -> Vec<usize> {
+/// Selects the operations of `indices` at which this run injects the fault of a test: all renames
+/// and syncs, and the other operations in rotation among the parts of the suite `faults`.
+pub fn select(test: &str, operations: &[Kind], indices: &[usize]) -> Vec<usize> {
     let parts = Parts::from_variable("faults");
-    let mut by_turn = 0;
-    let mut is_due = |at: &usize| {
-        let kind = operations[*at];
-        let case = format!("{test}: {at} {kind}");
-        if kind.decides_what_is_left() {
+    let mut rotated = 0;
+    let mut is_selected = |index: &usize| {
+        let kind = operations[*index];
+        let case = format!("{test}: {index} {kind}");
+        if kind.affects_durability() {
             parts.always(&case);
             return true;
         }
-        by_turn += 1;
-        parts.includes(by_turn - 1, &case)
+        rotated += 1;
+        parts.includes(rotated - 1, &case)
     };
-    at.iter().copied().filter(|at| is_due(at)).collect()
+    indices.iter().copied().filter(|index| is_selected(index)).collect()
 }

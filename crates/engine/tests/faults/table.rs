@@ -1,6 +1,6 @@
-//! Work on the disk, one row each, with a fault at every disk operation: a kill that loses unsynced
-//! data, a disk that is full from there on, one failed operation. Then everything is read back, and
-//! the work is repeated.
+//! A table of work on the disk. Each row is tested with a fault at every disk operation: a kill
+//! that loses unsynced data, a disk that is full from this operation on, and a failed operation.
+//! After the fault, the files are checked and the work is repeated.
 
 use crate::faults::{self, Fault, Kind};
 use hearth_test_parts::Parts;
@@ -10,150 +10,168 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio, exit};
 use std::sync::{Mutex, PoisonError};
 
-/// Environment of a child: the row, the fault, and the folder.
+/// Environment variables of a child process: the row, the fault, and the folder.
 const ROW: &str = "HEARTH_TEST_ROW";
 const FAULT: &str = "HEARTH_TEST_FAULT";
 const FOLDER: &str = "HEARTH_TEST_FOLDER";
-/// Concurrent children.
-const CHILDREN: usize = 3;
+/// Maximum number of concurrent child processes.
+const MAX_CHILDREN: usize = 3;
 
 /// Work on the disk.
 pub struct Row {
-    /// The name, for people.
+    /// The name in the names of tests.
     pub name: &'static str,
-    /// Each run makes the same disk operations in the same order, so cases can be named by them. A
-    /// connection's bytes arrive in a varying number of pieces; each run then has all cases.
+    /// Whether the work always does the same disk operations in the same order, so that cases can
+    /// be identified by them. The bytes of a connection, for example, arrive in a varying number of
+    /// pieces. If `false`, all faults are tested in each run.
     pub ordered: bool,
-    /// Prepares a new folder.
+    /// Prepares an empty folder.
     pub prepare: fn(&Path),
-    /// Does the work. Its changes in the subfolder `work` have faults.
+    /// Does the work. Faults are injected into its changes in the subfolder `work`.
     pub work: fn(&Path) -> Result<(), String>,
-    /// Reads everything back: earlier files are intact or replaced as a whole, and no incomplete
-    /// file is used. Results reported as done exist.
+    /// Checks the files: earlier files are intact or replaced as a whole, and no incomplete file is
+    /// used. If the second argument is `true`, the work has succeeded and its results must exist.
     pub check: fn(&Path, bool),
 }
 
-/// Does the work and exits, if this test's executable was started for that.
+/// If this process was started as a child, does the work and exits.
 pub fn work_if_asked(rows: &[Row]) {
     let (Ok(row), Ok(fault), Some(folder)) = (std::env::var(ROW), std::env::var(FAULT), std::env::var_os(FOLDER))
     else {
         return;
     };
     let folder = Path::new(&folder);
-    let row = rows.iter().find(|one| one.name == row).expect("a row");
+    let row = rows.iter().find(|candidate| candidate.name == row).expect("a row");
     let fault: Fault = fault.parse().expect("a fault");
     faults::arm(&folder.join("work"), fault.clone());
-    let done = (row.work)(folder);
+    let result = (row.work)(folder);
     let kinds = faults::disarm();
-    match (fault, done) {
-        (Fault::Count { .. }, done) => {
-            done.expect("nothing failed");
+    match (fault, result) {
+        (Fault::Count { .. }, result) => {
+            result.expect("nothing failed");
             faults::write_kinds(&folder.join("operations"), &kinds);
         }
-        // A fault may have no effect, or end the work with an error sentence.
+        // The work may succeed in spite of the fault, or fail with a sentence.
         (_, Ok(())) => fs::write(folder.join("done"), "").expect("it is written"),
         (_, Err(sentence)) => fs::write(folder.join("problem"), sentence).expect("it is written"),
     }
     exit(0)
 }
 
-/// Whether this process was started for the work of a row.
+/// Whether this process was started as a child.
 #[allow(dead_code, reason = "not every table has rows that depend on it")]
 pub fn is_child() -> bool {
     std::env::var_os(ROW).is_some()
 }
 
-/// A trial per row and kind of fault.
+/// A kind of fault.
+struct FaultKind {
+    /// Part of the test's name.
+    name: &'static str,
+    /// Returns the fault at an operation.
+    fault: fn(usize) -> Fault,
+    /// Whether the fault is tested at operations of a kind.
+    applies: fn(Kind) -> bool,
+}
+
+/// Returns a trial per row and kind of fault.
 pub fn trials(rows: &'static [Row]) -> Vec<Trial> {
-    type Faulty = (&'static str, fn(usize) -> Fault, fn(Kind) -> bool);
-    const FAULTS: [Faulty; 3] = [
-        (
-            "killed at every operation",
-            |at| Fault::Kill {
+    const FAULTS: [FaultKind; 3] = [
+        FaultKind {
+            name: "killed at every operation",
+            fault: |at| Fault::Kill {
                 at,
                 cannot_exchange: false,
             },
-            |_| true,
-        ),
-        (
-            "on a disk that is full from any write on",
-            |at| Fault::Full { at },
-            Kind::takes_room,
-        ),
-        (
-            "on a disk that fails once",
-            |at| Fault::Broken { at },
-            |kind| !kind.takes_room(),
-        ),
+            applies: |_| true,
+        },
+        FaultKind {
+            name: "on a disk that is full from any write on",
+            fault: |at| Fault::Full { at },
+            applies: Kind::needs_space,
+        },
+        FaultKind {
+            name: "on a disk that fails once",
+            fault: |at| Fault::Broken { at },
+            applies: |kind| !kind.needs_space(),
+        },
     ];
-    let trial = |row: &'static Row, (with, fault, counts): Faulty| {
-        let name = format!("{}, {with}", row.name);
+    let trial = |row: &'static Row, kind: FaultKind| {
+        let name = format!("{}, {}", row.name, kind.name);
         Trial::test(name.clone(), move || {
-            try_each(&name, row, fault, counts);
+            test_faults(&name, row, &kind);
             Ok(())
         })
     };
     rows.iter()
-        .flat_map(|row| FAULTS.map(|faulty| trial(row, faulty)))
+        .flat_map(|row| FAULTS.map(|kind| trial(row, kind)))
         .collect()
 }
 
-/// The trials run one after the other: each also works in this process.
+/// Held by a trial while it runs. Trials are sequential, because each also works in this process.
 static TURN: Mutex<()> = Mutex::new(());
 
-fn try_each(test: &str, row: &Row, fault: fn(usize) -> Fault, counts: fn(Kind) -> bool) {
+/// Tests the faults of a kind at all selected operations of a row.
+fn test_faults(test: &str, row: &Row, kind: &FaultKind) {
+    let FaultKind { fault, applies, .. } = kind;
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let folder = tempfile::tempdir().expect("a folder");
     (row.prepare)(folder.path());
-    let counted = start(row, folder.path(), &Fault::Count { cannot_exchange: false }).wait();
-    assert!(counted.expect("it ends").success());
+    let status = start(row, folder.path(), &Fault::Count { cannot_exchange: false }).wait();
+    assert!(status.expect("it ends").success());
     (row.check)(folder.path(), true);
     let operations = faults::read_kinds(&folder.path().join("operations"));
-    let at: Vec<usize> = (0..operations.len()).filter(|at| counts(operations[*at])).collect();
-    let at = if row.ordered {
-        faults::due(test, &operations, &at)
+    let indices: Vec<usize> = (0..operations.len())
+        .filter(|index| applies(operations[*index]))
+        .collect();
+    let indices = if row.ordered {
+        faults::select(test, &operations, &indices)
     } else {
         Parts::from_variable("faults").always(&format!("{test}: every operation"));
-        at
+        indices
     };
-    let mut met = 0;
-    for group in at.chunks(CHILDREN) {
-        let started: Vec<_> = group
+    let mut killed_children = 0;
+    for group in indices.chunks(MAX_CHILDREN) {
+        let children: Vec<_> = group
             .iter()
-            .map(|at| {
+            .map(|index| {
                 let folder = tempfile::tempdir().expect("a folder");
                 (row.prepare)(folder.path());
-                let child = start(row, folder.path(), &fault(*at));
-                (*at, folder, child)
+                let child = start(row, folder.path(), &fault(*index));
+                (*index, folder, child)
             })
             .collect();
-        for (at, folder, mut child) in started {
+        for (index, folder, mut child) in children {
             let status = child.wait().expect("it ends");
-            let what = format!("{} ({:?})", fault(at), operations[at]);
-            let _told = Told(&what);
-            let killed = status.code() == Some(faults::KILLED);
-            met += usize::from(killed);
-            match fault(at) {
-                // The operations are those that were counted, in the same order: cases are named
-                // by them.
-                Fault::Kill { .. } if row.ordered => assert!(killed, "{status}"),
-                // There may be fewer of them this time.
-                Fault::Kill { .. } => assert!(killed || status.success(), "{status}"),
+            let description = format!("{} ({:?})", fault(index), operations[index]);
+            let _printer = PanicMessage(&description);
+            let was_killed = status.code() == Some(faults::KILLED);
+            killed_children += usize::from(was_killed);
+            match fault(index) {
+                // The work does the counted operations again, in the same order.
+                Fault::Kill { .. } if row.ordered => assert!(was_killed, "{status}"),
+                // The work may do fewer operations this time.
+                Fault::Kill { .. } => assert!(was_killed || status.success(), "{status}"),
                 _ => assert!(status.success(), "{status}"),
             }
             if let Ok(sentence) = fs::read_to_string(folder.path().join("problem")) {
                 assert!(sentence.len() > 20 && sentence.ends_with('.'), "{sentence}");
             }
-            let done = folder.path().join("done").exists();
-            (row.check)(folder.path(), done);
+            let succeeded = folder.path().join("done").exists();
+            (row.check)(folder.path(), succeeded);
             (row.work)(folder.path()).expect("a second try succeeds");
             (row.check)(folder.path(), true);
         }
     }
-    let kills = matches!(fault(0), Fault::Kill { .. });
-    assert!(!kills || met * 2 >= at.len(), "{met} of {} kills were met", at.len());
+    let are_kills = matches!(fault(0), Fault::Kill { .. });
+    assert!(
+        !are_kills || killed_children * 2 >= indices.len(),
+        "{killed_children} of {} children were killed",
+        indices.len()
+    );
 }
 
+/// Starts a child process that does the work of a row with a fault.
 fn start(row: &Row, folder: &Path, fault: &Fault) -> Child {
     let mut command = Command::new(std::env::current_exe().expect("this program"));
     command
@@ -166,10 +184,10 @@ fn start(row: &Row, folder: &Path, fault: &Fault) -> Child {
     command.spawn().expect("it starts")
 }
 
-/// Prints the fault if something panics.
-struct Told<'a>(&'a str);
+/// Prints the description of a fault if its test panics.
+struct PanicMessage<'a>(&'a str);
 
-impl Drop for Told<'_> {
+impl Drop for PanicMessage<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
             eprintln!("with the fault {}", self.0);

@@ -1,4 +1,5 @@
-//! Tests of this crate's public API, in one executable: linking takes longer than most of them.
+//! Tests of this crate's public API, in one executable, because linking takes longer than most
+//! tests.
 
 #[path = "../common/mod.rs"]
 mod common;

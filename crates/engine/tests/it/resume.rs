@@ -1,10 +1,11 @@
-//! Resuming a run: on its original base model, with its original settings, or not at all.
+//! Tests the resume of a run, which requires its original base model and keeps its original
+//! settings.
 
 use hearth_engine::training::{RunControl, RunFolder, export, train};
 use hearth_formats::adapter::{AdapterFile, BaseShape};
 use hearth_formats::gguf::{Gguf, GgufWriter, TensorHeader};
 use hearth_protocol::{
-    DataSource, ExportFormat, ExportRequest, GpuLayers, Outcome, Precision, Problem, RunCommand, StepReport,
+    DataSource, ExportFormat, ExportRequest, GpuLayers, Notice, Outcome, Precision, Problem, RunCommand, StepReport,
     TrainRequest, TrainSettings, TrainingEvent,
 };
 use std::collections::BTreeMap;
@@ -19,7 +20,7 @@ fn fixture(name: &str) -> PathBuf {
         .with_extension("gguf")
 }
 
-/// Rewrites the fixture `llama`, with one byte of the `changed` tensor changed, if any.
+/// Writes the fixture `llama`, with one byte of the tensor `changed` changed.
 fn write_model(path: &Path, changed: Option<&str>) {
     let gguf = Gguf::open(fixture("llama")).expect("the fixture opens");
     let header = |info: &hearth_formats::gguf::TensorInfo| TensorHeader {
@@ -31,30 +32,30 @@ fn write_model(path: &Path, changed: Option<&str>) {
     let file = fs::File::create(path).expect("a file");
     let mut writer = GgufWriter::begin(file, gguf.metadata(), &headers).expect("a header");
     for header in &headers {
-        let mut bytes = gguf.tensor(&header.name).expect("it is there").bytes().to_vec();
+        let mut bytes = gguf.tensor(&header.name).expect("it exists").bytes().to_vec();
         if changed == Some(header.name.as_str()) {
             bytes[0] ^= 1;
         }
         writer.tensor(&bytes).expect("it is written");
     }
-    writer.finish().expect("it is whole");
+    writer.finish().expect("it is complete");
 }
 
-/// A run of four steps on `model.gguf`, stopped after two.
-struct Stopped {
+/// A run of four steps on `model.gguf` that was stopped after two steps.
+struct StoppedRun {
     folder: TempDir,
 }
 
 const STEPS: u32 = 4;
 
-impl Stopped {
+impl StoppedRun {
     fn new() -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let line = |i: usize| format!("{{\"text\": \"Tale {i}: once there was a fox number {i} in the wood.\"}}\n");
         fs::write(folder.path().join("data.jsonl"), (0..12).map(line).collect::<String>()).expect("it is written");
         let stopped = Self { folder };
         write_model(&stopped.path("model.gguf"), None);
-        let steps = stopped.run("model.gguf", false, Some(2)).expect("it begins");
+        let steps = stopped.train("model.gguf", false, Some(2)).expect("it begins");
         assert_eq!(steps.len(), 2);
         stopped
     }
@@ -67,9 +68,9 @@ impl Stopped {
         self.path("run/run.json")
     }
 
-    /// A run of Hearth at commit ba366ad, stopped after four steps: see
+    /// A run of Hearth at commit ba366ad that was stopped after four steps; see
     /// `tests/fixtures/v0/make.py`.
-    fn released() -> Self {
+    fn from_v0() -> Self {
         let stopped = Self {
             folder: tempfile::tempdir().expect("a folder"),
         };
@@ -91,7 +92,7 @@ impl Stopped {
     }
 
     /// Trains, and returns the steps.
-    fn run(&self, model: &str, resume: bool, stop_after: Option<u32>) -> Result<Vec<StepReport>, Problem> {
+    fn train(&self, model: &str, resume: bool, stop_after: Option<u32>) -> Result<Vec<StepReport>, Problem> {
         let (mut steps, control) = (Vec::new(), RunControl::default());
         train(&self.request(model, resume), &control, &mut |event| {
             if let TrainingEvent::Step(step) = event {
@@ -104,8 +105,8 @@ impl Stopped {
         Ok(steps)
     }
 
-    /// Resumes to the end. Returns the plan's notices and the outcome.
-    fn ends(&self) -> Result<(Vec<String>, Outcome), Problem> {
+    /// Resumes the run to its end. Returns the plan's notices and the outcome.
+    fn finish(&self) -> Result<(Vec<Notice>, Outcome), Problem> {
         let mut notices = Vec::new();
         let outcome = train(
             &self.request("model.gguf", true),
@@ -170,16 +171,17 @@ impl Stopped {
         files
     }
 
-    /// Asserts that a resume is refused with these words, and that no file of the run changes.
+    /// Asserts that a resume is refused with a message that contains these texts, and that no file
+    /// of the run changes.
     #[track_caller]
-    fn is_refused(&self, model: &str, says: &[&str]) {
+    fn assert_refused(&self, model: &str, expected: &[&str]) {
         let before = self.files();
         assert!(before.len() > 3, "{:?}", before.keys());
-        let problem = self.run(model, true, None).expect_err("it is refused");
-        for says in says.iter().chain(&["Nothing was changed"]) {
-            assert!(problem.message.contains(says), "{says}: {}", problem.message);
+        let problem = self.train(model, true, None).expect_err("it is refused");
+        for text in expected.iter().chain(&["Nothing was changed"]) {
+            assert!(problem.to_string().contains(text), "{text}: {problem}");
         }
-        assert!(self.files() == before, "something was changed: {}", problem.message);
+        assert!(self.files() == before, "something was changed: {problem}");
     }
 
     /// Edits `run.json`.
@@ -193,47 +195,47 @@ impl Stopped {
 
 #[test]
 fn another_base_model_is_refused_with_the_difference_and_no_changes() {
-    let stopped = Stopped::new();
-    for (changed, says) in [
+    let stopped = StoppedRun::new();
+    for (changed, expected) in [
         ("blk.1.ffn_down.weight", "same sizes and norms but different weights"),
         ("blk.1.ffn_norm.weight", "different weights of the same sizes"),
     ] {
         write_model(&stopped.path("other.gguf"), Some(changed));
-        stopped.is_refused("other.gguf", &["'model.gguf'", says]);
+        stopped.assert_refused("other.gguf", &["'model.gguf'", expected]);
     }
     fs::copy(fixture("qwen2"), stopped.path("other.gguf")).expect("a copy");
-    stopped.is_refused("other.gguf", &["architecture"]);
-    // With its own base model it still resumes.
-    let steps = stopped.run("model.gguf", true, None).expect("it goes on");
+    stopped.assert_refused("other.gguf", &["architecture"]);
+    // With the original base model, the run resumes.
+    let steps = stopped.train("model.gguf", true, None).expect("it continues");
     assert_eq!(steps.iter().map(|step| step.step).collect::<Vec<_>>(), [3, 4]);
 }
 
 #[test]
 fn the_same_weights_in_another_file_are_accepted() {
-    let stopped = Stopped::new();
-    // Rewritten later, under another name.
+    let stopped = StoppedRun::new();
+    // Another file name and modification time.
     write_model(&stopped.path("moved.gguf"), None);
-    assert_eq!(stopped.run("moved.gguf", true, None).expect("it goes on").len(), 2);
+    assert_eq!(stopped.train("moved.gguf", true, None).expect("it continues").len(), 2);
 }
 
 #[test]
 fn a_run_without_a_recorded_base_model_resumes() {
-    let stopped = Stopped::new();
+    let stopped = StoppedRun::new();
     stopped.edit(|run| assert!(run.remove("base").is_some()));
-    assert_eq!(stopped.run("model.gguf", true, None).expect("it goes on").len(), 2);
-    // Now its base model is recorded.
+    assert_eq!(stopped.train("model.gguf", true, None).expect("it continues").len(), 2);
+    // The resume has recorded the base model.
     write_model(&stopped.path("other.gguf"), Some("blk.1.ffn_norm.weight"));
-    stopped.is_refused("other.gguf", &["different weights of the same sizes"]);
+    stopped.assert_refused("other.gguf", &["different weights of the same sizes"]);
 }
 
 #[test]
 fn a_run_without_a_settings_version_keeps_its_learning_rates() {
-    let stopped = Stopped::new();
+    let stopped = StoppedRun::new();
     let rates = |steps: &[StepReport]| -> Vec<f64> { steps.iter().map(|step| step.learning_rate / 1e-2).collect() };
-    // Its checkpoint has the new settings; without one the run restarts with the settings of its
+    // The checkpoint has the new settings. Without it, the run restarts with the settings of
     // run.json.
     fs::remove_file(stopped.path("run/checkpoint.safetensors")).expect("a checkpoint");
-    let new = rates(&stopped.run("model.gguf", true, None).expect("it goes on"));
+    let new = rates(&stopped.train("model.gguf", true, None).expect("it continues"));
     assert_eq!(new, [0.0, 0.5, 1.0, 0.5]);
     fs::remove_file(stopped.path("run/checkpoint.safetensors")).expect("a checkpoint");
     stopped.edit(|run| {
@@ -245,101 +247,107 @@ fn a_run_without_a_settings_version_keeps_its_learning_rates() {
                 .is_some()
         )
     });
-    let old = rates(&stopped.run("model.gguf", true, None).expect("it goes on"));
+    let old = rates(&stopped.train("model.gguf", true, None).expect("it continues"));
     assert_eq!(old, [0.5, 1.0, 1.0, 0.5]);
-    // And from its own checkpoint.
-    assert!(stopped.run("model.gguf", true, None).expect("it goes on").is_empty());
+    // The run also resumes from a checkpoint with these settings.
+    assert!(
+        stopped
+            .train("model.gguf", true, None)
+            .expect("it continues")
+            .is_empty()
+    );
 }
 
 #[test]
 fn an_unreadable_run_is_refused_and_not_restarted() {
-    let stopped = Stopped::new();
+    let stopped = StoppedRun::new();
     let text = fs::read(stopped.run_file()).expect("a run");
     fs::write(stopped.run_file(), &text[..text.len() / 2]).expect("it is written");
-    stopped.is_refused("model.gguf", &["run.json cannot be read"]);
+    stopped.assert_refused("model.gguf", &["run.json cannot be read"]);
     fs::write(stopped.run_file(), b"\xff\xfe{}").expect("it is written");
-    stopped.is_refused("model.gguf", &["run.json cannot be read"]);
-    fs::remove_file(stopped.run_file()).expect("it is there");
-    stopped.is_refused("model.gguf", &["run.json is missing"]);
+    stopped.assert_refused("model.gguf", &["run.json cannot be read"]);
+    fs::remove_file(stopped.run_file()).expect("it exists");
+    stopped.assert_refused("model.gguf", &["run.json is missing"]);
     fs::create_dir(stopped.run_file()).expect("a folder");
-    stopped.is_refused("model.gguf", &["run.json cannot be read"]);
+    stopped.assert_refused("model.gguf", &["run.json cannot be read"]);
 }
 
 #[test]
 fn no_run_overwrites_another() {
-    let stopped = Stopped::new();
+    let stopped = StoppedRun::new();
     let before = stopped.files();
     let refused = |resume: bool| {
-        let problem = stopped.run("model.gguf", resume, None).expect_err("it is refused");
-        problem.message
+        let problem = stopped.train("model.gguf", resume, None).expect_err("it is refused");
+        problem.to_string()
     };
     assert!(refused(false).contains("Resume that run"));
     let notes = stopped.path("run/adapter/notes.txt");
-    fs::write(&notes, "a person's").expect("it is written");
+    fs::write(&notes, "the user's").expect("it is written");
     assert!(refused(true).contains("notes.txt"));
-    fs::remove_file(notes).expect("it is there");
+    fs::remove_file(notes).expect("it exists");
     let other = fs::File::open(stopped.path("run/.lock")).expect("a lock");
     other.try_lock().expect("it is free");
     assert!(refused(true).contains("Another Hearth process"));
     assert!(stopped.files() == before);
     drop(other);
-    stopped.run("model.gguf", true, None).expect("it goes on");
+    stopped.train("model.gguf", true, None).expect("it continues");
 }
 
 #[test]
 fn a_run_of_a_newer_hearth_is_refused_without_changes() {
-    let stopped = Stopped::new();
+    let stopped = StoppedRun::new();
     let text = fs::read(stopped.run_file()).expect("a run");
-    for change in [("version", 3.into()), ("schedule", "spiral".into())] {
-        let (field, value): (&str, serde_json::Value) = change;
+    let changes: [(&str, serde_json::Value); 2] = [("version", 3.into()), ("schedule", "spiral".into())];
+    for (field, value) in changes {
         stopped.edit(|run| run["settings"][field] = value);
-        stopped.is_refused("model.gguf", &["the version of Hearth that wrote it"]);
+        stopped.assert_refused("model.gguf", &["the version of Hearth that wrote it"]);
         fs::write(stopped.run_file(), &text).expect("it is written");
     }
     let path = stopped.path("run/checkpoint.safetensors");
     let old = fs::read(&path).expect("a checkpoint");
     let version = br#"{\"version\":1,"#;
-    let at = old
+    let start = old
         .windows(version.len())
         .position(|bytes| bytes == version)
         .expect("a version");
     let mut new = old.clone();
-    new[at + version.len() - 2] = b'2';
+    new[start + version.len() - 2] = b'2';
     fs::write(&path, &new).expect("it is written");
-    stopped.is_refused(
+    stopped.assert_refused(
         "model.gguf",
         &["version 2", "resume it with the version of Hearth that wrote it"],
     );
     fs::write(&path, &old[..old.len() - 7]).expect("it is written");
-    stopped.is_refused("model.gguf", &["corrupt"]);
+    stopped.assert_refused("model.gguf", &["corrupt"]);
     fs::write(&path, &old).expect("it is written");
-    assert_eq!(stopped.run("model.gguf", true, None).expect("it goes on").len(), 2);
+    assert_eq!(stopped.train("model.gguf", true, None).expect("it continues").len(), 2);
 }
 
 #[test]
 fn a_run_of_v0_resumes() {
-    let stopped = Stopped::released();
+    let stopped = StoppedRun::from_v0();
     let before = stopped.adapter();
     let manifest = before.manifest.expect("hearth.json");
     assert_eq!((manifest.base.file.as_str(), manifest.seed), ("llama.gguf", 42));
     assert_eq!(manifest.metrics["best_step"], 4);
     let run = RunFolder(stopped.path("run"));
     let losses = run.losses();
-    let read = run.read().expect("a run");
+    let run_file = run.read().expect("a run");
     assert_eq!(
         (
-            read.settings.version,
-            read.settings.rank,
-            read.sequence,
-            read.prompts.len()
+            run_file.settings.version,
+            run_file.settings.rank,
+            run_file.sequence,
+            run_file.prompts.len()
         ),
         (1, 1, 64, 3)
     );
-    assert_eq!((losses.len(), read.base, read.init), (4, None, None));
+    assert_eq!((losses.len(), run_file.base, run_file.init), (4, None, None));
     write_model(&stopped.path("other.gguf"), Some("blk.1.ffn_norm.weight"));
 
-    let steps = stopped.run("model.gguf", true, Some(6)).expect("it goes on");
-    // With its original settings: the learning rate rises from the first of 120 steps.
+    let steps = stopped.train("model.gguf", true, Some(6)).expect("it continues");
+    // The run keeps its original settings, in which the learning rate rises from the first of 120
+    // steps.
     let rates: Vec<f64> = steps.iter().map(|step| step.learning_rate / 2e-4 * 120.0).collect();
     assert!(
         rates.len() == 2 && (rates[0] - 5.0).abs() < 1e-9 && (rates[1] - 6.0).abs() < 1e-9,
@@ -347,26 +355,28 @@ fn a_run_of_v0_resumes() {
     );
     assert_eq!(run.losses()[..4], losses);
     stopped.adapter();
-    stopped.is_refused("other.gguf", &["different weights of the same sizes"]);
+    stopped.assert_refused("other.gguf", &["different weights of the same sizes"]);
 }
 
 #[test]
 fn a_run_with_a_lost_adapter_resumes_from_its_checkpoint_with_a_notice() {
-    let stopped = Stopped::new();
-    let (notices, whole) = stopped.ends().expect("it ends");
-    assert!(notices.is_empty() && whole.eval_loss.is_some(), "{notices:?}");
-    // For example after a kill between two renames of an older Hearth.
-    for lost in ["run/adapter/adapter_config.json", "run/adapter"] {
-        let path = stopped.path(lost);
-        let removed = if path.is_dir() {
+    let stopped = StoppedRun::new();
+    let (notices, outcome) = stopped.finish().expect("it ends");
+    assert!(notices.is_empty() && outcome.eval_loss.is_some(), "{notices:?}");
+    // The adapter may be lost after a kill between two renames of an early version.
+    for name in ["run/adapter/adapter_config.json", "run/adapter"] {
+        let path = stopped.path(name);
+        let result = if path.is_dir() {
             fs::remove_dir_all(path)
         } else {
             fs::remove_file(path)
         };
-        removed.expect("it is removed");
-        let (notices, outcome) = stopped.ends().expect("it ends, too");
+        result.expect("it is removed");
+        let (notices, outcome) = stopped.finish().expect("it ends");
         assert!(
-            notices.iter().any(|notice| notice.contains("last checkpoint")),
+            notices
+                .iter()
+                .any(|notice| notice.to_string().contains("last checkpoint")),
             "{notices:?}"
         );
         assert_eq!((outcome.steps, outcome.eval_loss), (STEPS, None));
@@ -375,15 +385,16 @@ fn a_run_with_a_lost_adapter_resumes_from_its_checkpoint_with_a_notice() {
     }
 }
 
-/// Replaces the loss of an evaluation in a checkpoint by one that no later evaluation reaches.
+/// Replaces the loss of an evaluation in a checkpoint by 0, so that no later evaluation is better.
 fn make_unbeatable(checkpoint: &Path, loss: f64) {
     let mut bytes = fs::read(checkpoint).expect("a checkpoint");
-    let at = bytes.windows(8).position(|bytes| bytes == loss.to_le_bytes());
-    bytes[at.expect("the loss")..][..8].fill(0);
+    let start = bytes.windows(8).position(|bytes| bytes == loss.to_le_bytes());
+    bytes[start.expect("the loss")..][..8].fill(0);
     fs::write(checkpoint, bytes).expect("it is written");
 }
 
-/// Asserts the step and the validation loss of the saved adapter, in the outcome and its manifest.
+/// Asserts the step and the validation loss of the saved adapter in the outcome and in its
+/// manifest.
 #[track_caller]
 fn assert_score(outcome: &Outcome, adapter: &AdapterFile, (step, loss): (u32, f64)) {
     let metrics = &adapter.manifest.as_ref().expect("hearth.json").metrics;
@@ -391,18 +402,18 @@ fn assert_score(outcome: &Outcome, adapter: &AdapterFile, (step, loss): (u32, f6
         (outcome.best_step, metrics["best_step"].as_u64()),
         (step, Some(u64::from(step)))
     );
-    for measured in [outcome.eval_loss, metrics["eval_loss"].as_f64()] {
-        // JSON may round it.
+    for actual in [outcome.eval_loss, metrics["eval_loss"].as_f64()] {
+        // JSON may round the loss.
         assert!(
-            measured.is_some_and(|measured| (measured - loss).abs() < 1e-12),
-            "{measured:?}, not {loss}"
+            actual.is_some_and(|actual| (actual - loss).abs() < 1e-12),
+            "{actual:?}, not {loss}"
         );
     }
 }
 
 #[test]
 fn the_score_after_a_stop_between_evaluations_is_of_the_saved_adapter() {
-    let stopped = Stopped::new();
+    let stopped = StoppedRun::new();
     fs::remove_dir_all(stopped.path("run")).expect("a run");
     let (control, mut losses) = (RunControl::default(), BTreeMap::new());
     let mut request = stopped.request("model.gguf", false);
@@ -417,7 +428,7 @@ fn the_score_after_a_stop_between_evaluations_is_of_the_saved_adapter() {
     let adapter = stopped.adapter();
     make_unbeatable(&stopped.path("run/checkpoint.safetensors"), losses[&2]);
 
-    let (_, outcome) = stopped.ends().expect("it goes on");
+    let (_, outcome) = stopped.finish().expect("it continues");
     assert_eq!(outcome.steps, STEPS);
     assert_eq!(stopped.adapter().tensors, adapter.tensors);
     assert_score(&outcome, &stopped.adapter(), (3, losses[&3]));
@@ -425,16 +436,16 @@ fn the_score_after_a_stop_between_evaluations_is_of_the_saved_adapter() {
 
 #[test]
 fn the_score_after_a_kill_before_a_checkpoint_is_of_the_saved_adapter() {
-    let stopped = Stopped::new();
+    let stopped = StoppedRun::new();
     fs::remove_dir_all(stopped.path("run")).expect("a run");
     let mut request = stopped.request("model.gguf", false);
     (request.settings.eval_every, request.settings.checkpoint_every) = (Some(1), Some(1));
     let checkpoint = stopped.path("run/checkpoint.safetensors");
     let (mut losses, mut saved) = (BTreeMap::new(), None);
-    let mut at_step_2 = Vec::new();
+    let mut checkpoint_2 = Vec::new();
     train(&request, &RunControl::default(), &mut |event| match event {
         TrainingEvent::Evaluated { step, loss, .. } => drop(losses.insert(step, loss.expect("a number"))),
-        TrainingEvent::Checkpointed { step: 2 } => at_step_2 = fs::read(&checkpoint).expect("a checkpoint"),
+        TrainingEvent::Checkpointed { step: 2 } => checkpoint_2 = fs::read(&checkpoint).expect("a checkpoint"),
         TrainingEvent::Checkpointed { step: 3 } => saved = Some(stopped.files()),
         _ => {}
     })
@@ -444,30 +455,31 @@ fn the_score_after_a_kill_before_a_checkpoint_is_of_the_saved_adapter() {
         fs::write(path, bytes).expect("it is written");
     }
     let adapter = stopped.adapter();
-    let resumed = |expected| {
-        fs::write(&checkpoint, &at_step_2).expect("it is written");
+    let resume_and_check = |expected| {
+        fs::write(&checkpoint, &checkpoint_2).expect("it is written");
         make_unbeatable(&checkpoint, losses[&2]);
-        let (_, outcome) = stopped.ends().expect("it goes on");
+        let (_, outcome) = stopped.finish().expect("it continues");
         assert_eq!(stopped.adapter().tensors, adapter.tensors);
         assert_score(&outcome, &stopped.adapter(), expected);
     };
-    resumed((3, losses[&3]));
+    resume_and_check((3, losses[&3]));
 
-    // Early versions recorded no score before a run ended; the best one in the history may be its.
+    // Early versions recorded no score before the end of a run, so the best score of the history is
+    // used.
     let manifest = stopped.path("run/adapter/hearth.json");
     let text = fs::read(&manifest).expect("hearth.json");
     let mut json: serde_json::Value = serde_json::from_slice(&text).expect("JSON");
     json["metrics"] = serde_json::Value::Null;
     fs::write(&manifest, json.to_string()).expect("it is written");
-    resumed((2, 0.0));
+    resume_and_check((2, 0.0));
 }
 
 #[test]
 fn a_suspended_run_has_no_outcome_and_resumes_from_its_step() {
-    let whole = Stopped::new();
-    whole.ends().expect("it ends");
+    let uninterrupted = StoppedRun::new();
+    uninterrupted.finish().expect("it ends");
     for last in [0, 1, STEPS] {
-        let suspended = Stopped::new();
+        let suspended = StoppedRun::new();
         fs::remove_dir_all(suspended.path("run")).expect("a run");
         let control = RunControl::default();
         let mut steps = Vec::new();
@@ -480,7 +492,7 @@ fn a_suspended_run_has_no_outcome_and_resumes_from_its_step() {
                     steps.push(step.step);
                     if step.step == last {
                         control.set(RunCommand::Suspend);
-                        // The command stays.
+                        // A later command has no effect.
                         control.set(RunCommand::Stop);
                     }
                 }
@@ -488,19 +500,19 @@ fn a_suspended_run_has_no_outcome_and_resumes_from_its_step() {
             },
         );
         assert_eq!((outcome.expect("it ends"), steps.len() as u32), (None, last));
-        let (_, outcome) = suspended.ends().expect("it goes on");
+        let (_, outcome) = suspended.finish().expect("it continues");
         assert_eq!(outcome.steps, STEPS);
-        let losses = |run: &Stopped| RunFolder(run.path("run")).losses();
-        assert_eq!(losses(&suspended), losses(&whole));
-        assert_eq!(suspended.adapter().tensors, whole.adapter().tensors);
+        let losses = |run: &StoppedRun| RunFolder(run.path("run")).losses();
+        assert_eq!(losses(&suspended), losses(&uninterrupted));
+        assert_eq!(suspended.adapter().tensors, uninterrupted.adapter().tensors);
     }
 }
 
 #[test]
 fn a_run_stopped_before_its_first_step_ends_and_keeps_an_older_adapter() {
-    let stopped = Stopped::new();
+    let stopped = StoppedRun::new();
     let before = stopped.adapter();
-    // Without one the run restarts.
+    // Without a checkpoint, the run restarts.
     fs::remove_file(stopped.path("run/checkpoint.safetensors")).expect("a checkpoint");
     let control = RunControl::default();
     let outcome = train(&stopped.request("model.gguf", true), &control, &mut |event| {
@@ -514,8 +526,8 @@ fn a_run_stopped_before_its_first_step_ends_and_keeps_an_older_adapter() {
 
 #[test]
 fn a_run_started_from_an_adapter_restarts_from_it() {
-    let stopped = Stopped::new();
-    stopped.ends().expect("it ends");
+    let stopped = StoppedRun::new();
+    stopped.finish().expect("it ends");
     let mut request = stopped.request("model.gguf", false);
     request.settings.init = Some(stopped.path("run"));
     request.out = stopped.path("second");
@@ -525,7 +537,7 @@ fn a_run_started_from_an_adapter_restarts_from_it() {
         RunFolder(request.out.clone()).losses()
     };
     let first = losses(&request);
-    // Like after a kill before the first checkpoint.
+    // As after a kill before the first checkpoint.
     fs::remove_file(stopped.path("second/checkpoint.safetensors")).expect("a checkpoint");
     (request.resume, request.settings.init) = (true, None);
     assert_eq!(losses(&request), first);
@@ -533,7 +545,7 @@ fn a_run_started_from_an_adapter_restarts_from_it() {
 
 #[test]
 fn an_export_replaces_an_adapter_and_no_other_files() {
-    let stopped = Stopped::new();
+    let stopped = StoppedRun::new();
     let out = stopped.path("out");
     let export = || {
         let request = ExportRequest {
@@ -549,10 +561,10 @@ fn an_export_replaces_an_adapter_and_no_other_files() {
     fs::write(out.join("README.md"), "mine").expect("it is written");
     export().expect("beside other files");
     let problem = export().expect_err("it is refused");
-    assert!(problem.message.contains("beside other files"), "{}", problem.message);
-    assert_eq!(fs::read_to_string(out.join("README.md")).expect("it is there"), "mine");
+    assert!(problem.to_string().contains("beside other files"), "{problem}");
+    assert_eq!(fs::read_to_string(out.join("README.md")).expect("it exists"), "mine");
     fs::remove_file(out.join("README.md")).expect("it is removed");
-    fs::write(out.join("adapter_config.json"), "of another").expect("it is written");
+    fs::write(out.join("adapter_config.json"), "another adapter's").expect("it is written");
     export().expect("an adapter alone is replaced");
     assert_eq!(fs::read_dir(&out).expect("a folder").count(), 3);
     assert_eq!(fs::read_dir(stopped.folder.path()).expect("a folder").count(), 4);
@@ -560,7 +572,7 @@ fn an_export_replaces_an_adapter_and_no_other_files() {
 
 #[test]
 fn an_export_does_not_replace_its_inputs_under_other_names() {
-    let stopped = Stopped::new();
+    let stopped = StoppedRun::new();
     let [model, weights] = ["model.gguf", "run/adapter/adapter_model.safetensors"].map(|name| stopped.path(name));
     let export = |out: PathBuf, format| {
         let request = ExportRequest {
@@ -593,9 +605,9 @@ fn an_export_does_not_replace_its_inputs_under_other_names() {
             ("soft/adapter_model.safetensors", "is the adapter"),
         ]);
     }
-    for (out, says) in cases {
+    for (out, expected) in cases {
         let problem = export(stopped.path(out), ExportFormat::GgufLora).expect_err(out);
-        assert!(problem.message.contains(says), "{out}: {}", problem.message);
+        assert!(problem.to_string().contains(expected), "{out}: {problem}");
     }
     assert!([&model, &weights].map(|path| fs::read(path).expect("an input")) == before);
 }
@@ -603,7 +615,7 @@ fn an_export_does_not_replace_its_inputs_under_other_names() {
 #[cfg(unix)]
 #[test]
 fn an_export_to_a_link_replaces_its_target() {
-    let stopped = Stopped::new();
+    let stopped = StoppedRun::new();
     let [target, link] = ["target.gguf", "link.gguf"].map(|name| stopped.path(name));
     std::os::unix::fs::symlink("target.gguf", &link).expect("a link");
     let export = |format| {
@@ -622,6 +634,6 @@ fn an_export_to_a_link_replaces_its_target() {
         assert!(link.is_symlink() && fs::read(&target).expect("a file").starts_with(b"GGUF"));
         fs::remove_file(&target).expect("removed");
         let problem = export(format).expect_err("a broken link");
-        assert!(problem.message.contains("symbolic link"), "{}", problem.message);
+        assert!(problem.to_string().contains("symbolic link"), "{problem}");
     }
 }

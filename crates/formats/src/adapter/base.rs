@@ -33,25 +33,25 @@ impl BaseShape {
     /// # Errors
     /// If a key is missing or out of range, or adapters of the architecture are not supported.
     pub fn from_gguf(gguf: &GgufHeader) -> Result<Self, AdapterError> {
-        let of_gguf = |error: GgufError| AdapterError::new(gguf.path(), error);
-        let architecture = gguf.architecture().map_err(of_gguf)?.to_owned();
-        known(&architecture).map_err(|problem| AdapterError::new(gguf.path(), problem))?;
-        let bad = |key: String| {
-            of_gguf(gguf.error(GgufProblem::Metadata {
+        let adapter_error = |error: GgufError| AdapterError::new(gguf.path(), error);
+        let architecture = gguf.architecture().map_err(adapter_error)?.to_owned();
+        supported(&architecture).map_err(|problem| AdapterError::new(gguf.path(), problem))?;
+        let out_of_range = |key: String| {
+            adapter_error(gguf.error(GgufProblem::Metadata {
                 key,
                 why: "its value is out of range".to_owned(),
             }))
         };
         let optional = |suffix: &str| -> Result<Option<usize>, AdapterError> {
             let key = format!("{architecture}.{suffix}");
-            match gguf.u32(&key).map_err(of_gguf)? {
-                Some(n) if n == 0 || n > MAX_SIZE => Err(bad(key)),
-                found => Ok(found.map(|n| n as usize)),
+            match gguf.u32(&key).map_err(adapter_error)? {
+                Some(size) if size == 0 || size > MAX_SIZE => Err(out_of_range(key)),
+                size => Ok(size.map(|size| size as usize)),
             }
         };
         let required = |suffix: &str| {
             optional(suffix)?.ok_or_else(|| {
-                of_gguf(gguf.error(GgufProblem::MissingKey {
+                adapter_error(gguf.error(GgufProblem::MissingKey {
                     key: format!("{architecture}.{suffix}"),
                 }))
             })
@@ -61,7 +61,7 @@ impl BaseShape {
         let kv_heads = optional("attention.head_count_kv")?.unwrap_or(heads);
         let head_dim = optional("attention.key_length")?.unwrap_or(width / heads);
         if head_dim == 0 || head_dim % 2 != 0 {
-            return Err(bad(format!("{architecture}.attention.key_length")));
+            return Err(out_of_range(format!("{architecture}.attention.key_length")));
         }
         let vocab = gguf
             .info("token_embd.weight")
@@ -132,21 +132,21 @@ impl BaseShape {
             ("head dimension", self.head_dim, other.head_dim),
             ("vocabulary size", self.vocab, other.vocab),
         ];
-        if let Some(why) = other.architecture_mismatch(&self.architecture) {
-            return Some(why);
+        if let Some(mismatch) = other.architecture_mismatch(&self.architecture) {
+            return Some(mismatch);
         }
         sizes
             .iter()
             .find(|(_, own, other)| own != other)
-            .map(|(what, own, other)| {
-                format!("it was trained on a model whose {what} is {own}, but this model's is {other}")
+            .map(|(size, own, other)| {
+                format!("it was trained on a model whose {size} is {own}, but this model's is {other}")
             })
     }
 
     /// The row order of a linear.
     pub(super) fn row_order(&self, linear: LinearName) -> Result<RowOrder, AdapterProblem> {
         match linear {
-            LinearName::AttnQ | LinearName::AttnK => Ok(known(&self.architecture)?.row_order()),
+            LinearName::AttnQ | LinearName::AttnK => Ok(supported(&self.architecture)?.row_order()),
             _ => Ok(RowOrder::Same),
         }
     }
@@ -155,6 +155,7 @@ impl BaseShape {
 /// Upper limit for any size; the product of two does not overflow.
 const MAX_SIZE: u32 = 1 << 24;
 
-fn known(architecture: &str) -> Result<Architecture, AdapterProblem> {
+/// The architecture of this name; an error if its adapters are not supported.
+fn supported(architecture: &str) -> Result<Architecture, AdapterProblem> {
     Architecture::named(architecture).ok_or_else(|| AdapterProblem::Architecture(quotable(architecture)))
 }

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 /// An error reading, writing or matching an adapter, with its path.
 #[derive(Debug, thiserror::Error)]
-#[error("{}{problem}", at(.path))]
+#[error("{}{problem}", path_prefix(.path))]
 pub struct AdapterError {
     /// The file or folder as passed by the caller; empty for an adapter made in memory.
     pub path: PathBuf,
@@ -105,22 +105,23 @@ impl AdapterProblem {
     }
 }
 
-/// Most characters of a text of a file in a message.
+/// Maximum characters of a file's text in a message.
 const MAX_QUOTED_CHARS: usize = 200;
 
-/// A text of a file for a message.
+/// A file's text, shortened for a message.
 pub(super) fn quotable(text: &str) -> String {
     shortened(text, MAX_QUOTED_CHARS)
 }
 
-/// The file is named once, by [`AdapterError`].
+/// Drops the file's path, which [`AdapterError`] names.
 impl From<GgufError> for AdapterProblem {
     fn from(error: GgufError) -> Self {
         Self::Gguf(error.problem)
     }
 }
 
-fn at(path: &Path) -> String {
+/// The path before a message; empty for an adapter made in memory.
+fn path_prefix(path: &Path) -> String {
     if path.as_os_str().is_empty() {
         String::new()
     } else {
@@ -128,7 +129,7 @@ fn at(path: &Path) -> String {
     }
 }
 
-/// Names a full disk separately: it is the one failure that needs no error code to act on.
+/// The message for a failed write. A full disk has a separate message, which needs no error code.
 fn not_written(error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {

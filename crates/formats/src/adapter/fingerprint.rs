@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 /// Two hashes of a model, in hexadecimal. They differ for models that compute differently, as far
-/// as samples of each tensor show; file names, titles and chat templates do not count.
+/// as samples of each tensor show; file names, titles and chat templates are not hashed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Fingerprint {
     /// Hash of what all quantizations of a model share: the architecture, tensor names and shapes,

@@ -14,10 +14,10 @@ use std::path::Path;
 /// The metadata key of the manifest; llama.cpp ignores unknown keys.
 const MANIFEST_KEY: &str = "hearth.manifest";
 
-/// Its key in files of earlier versions.
+/// The manifest's key in files of earlier versions.
 const OLD_MANIFEST_KEY: &str = "hearth.passport";
 
-/// The tensors of a target that were found.
+/// The tensors of a target.
 #[derive(Default)]
 struct Pair<'a> {
     a: Option<&'a TensorInfo>,
@@ -117,8 +117,8 @@ pub(super) fn read(
 ) -> Result<AdapterFile, AdapterProblem> {
     check_kind(gguf)?;
     let architecture = gguf.architecture()?.to_owned();
-    if let Some(why) = base.and_then(|base| base.architecture_mismatch(&architecture)) {
-        return Err(AdapterProblem::OtherModel(why));
+    if let Some(mismatch) = base.and_then(|base| base.architecture_mismatch(&architecture)) {
+        return Err(AdapterProblem::OtherModel(mismatch));
     }
     let alpha = gguf.f32("adapter.lora.alpha")?.unwrap_or(0.0);
     let pairs = pairs(gguf)?;
@@ -139,7 +139,7 @@ pub(super) fn read(
     Ok(adapter)
 }
 
-/// Reads the header of a file: no matrix.
+/// Reads the header of a file, without its matrices.
 pub(super) fn read_header(gguf: &GgufHeader) -> Result<AdapterHeader, AdapterProblem> {
     check_kind(gguf)?;
     let targets = pairs(gguf)?
@@ -147,11 +147,11 @@ pub(super) fn read_header(gguf: &GgufHeader) -> Result<AdapterHeader, AdapterPro
         .map(|(&target, pair)| Ok((target, shape(target, pair)?.0)))
         .collect::<Result<Vec<_>, AdapterProblem>>()?;
     let base = |field: &str| gguf.str(&format!("general.base_model.0.{field}")).ok().flatten();
-    let named = base("name").map(|name| match base("organization") {
+    let full_name = base("name").map(|name| match base("organization") {
         Some(owner) => format!("{owner}/{name}"),
         None => name.to_owned(),
     });
-    let names = base("repo_url").map(str::to_owned).into_iter().chain(named);
+    let names = base("repo_url").map(str::to_owned).into_iter().chain(full_name);
     AdapterHeader::new(
         Some(gguf.architecture()?.to_owned()),
         names.collect(),
@@ -172,10 +172,10 @@ fn check_kind(gguf: &GgufHeader) -> Result<(), AdapterProblem> {
     }
     match gguf.required_str("adapter.type")? {
         "lora" => {}
-        other => {
+        kind => {
             return Err(AdapterProblem::Unsupported(format!(
                 "This adapter is of the type '{}'.",
-                quotable(other)
+                quotable(kind)
             )));
         }
     }
@@ -216,7 +216,7 @@ fn pairs(gguf: &GgufHeader) -> Result<BTreeMap<TargetName, Pair<'_>>, AdapterPro
 fn manifest(gguf: &GgufHeader) -> Result<Option<AdapterManifest>, AdapterProblem> {
     let text = match gguf.str(MANIFEST_KEY)? {
         None => gguf.str(OLD_MANIFEST_KEY)?,
-        found => found,
+        text => text,
     };
     let parsed = text.map(serde_json::from_str::<AdapterManifest>).transpose();
     parsed.map_err(|error| AdapterProblem::corrupt("manifest", error))
@@ -254,7 +254,7 @@ fn shape(target: TargetName, pair: &Pair) -> Result<(TargetShape, Float, Float),
         ));
     }
     match LoraTensors::shape_problem(rank, inputs, outputs) {
-        Some(why) => Err(AdapterProblem::target(target, why)),
+        Some(problem) => Err(AdapterProblem::target(target, problem)),
         None => Ok((TargetShape { rank, inputs, outputs }, float_a, float_b)),
     }
 }

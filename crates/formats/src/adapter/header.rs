@@ -8,19 +8,19 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-/// Most layers of a base model; the largest known ones have 126.
+/// Maximum number of layers of a base model; the largest known ones have 126.
 pub(super) const MAX_LAYERS: usize = 4096;
 
-/// Most bytes of an architecture's name or a fingerprint.
+/// Maximum bytes of an architecture's name or a fingerprint.
 const MAX_ARCHITECTURE_BYTES: usize = 64;
 
-/// Most characters of a base model's name.
+/// Maximum characters of a base model's name.
 const MAX_NAME_CHARS: usize = 200;
 
-/// Most characters of the owner or the name of a repository.
+/// Maximum characters of the owner or the name of a repository.
 const MAX_REPOSITORY_CHARS: usize = 96;
 
-/// Address of the hub before a repository.
+/// Prefix of a repository's address on the Hugging Face hub.
 const HUB: &str = "https://huggingface.co/";
 
 /// Sizes of a target.
@@ -37,7 +37,7 @@ pub(super) struct TargetShape {
 /// The headers of an adapter.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AdapterHeader {
-    /// Architecture of its base model. `None` means that it does not say so, as PEFT does not.
+    /// Architecture of its base model. `None` if it is not recorded, as in PEFT.
     pub architecture: Option<String>,
     /// Name of its base model: `OWNER/NAME`, a name, or a path.
     pub base_name: Option<String>,
@@ -68,9 +68,9 @@ pub struct LinearShape {
     pub outputs: usize,
 }
 
-/// Why an adapter does not fit a model.
+/// The reason that an adapter does not fit a model.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Misfit {
+pub enum Mismatch {
     /// It is for another architecture.
     Architecture {
         /// The adapter's.
@@ -166,44 +166,44 @@ impl AdapterHeader {
         })
     }
 
-    /// Whether the adapter fits a model of this shape: its architecture, its layers, and the sizes
-    /// of its targets. Names do not count.
+    /// Checks that the adapter fits a model of this shape: its architecture, its layers, and the
+    /// sizes of its targets. Names are not compared.
     ///
     /// # Errors
-    /// Why it does not.
-    pub fn fits(&self, model: &BaseShape) -> Result<(), Misfit> {
-        if let Some(architecture) = self.architecture.as_ref().filter(|it| **it != model.architecture) {
+    /// The first mismatch.
+    pub fn fits(&self, model: &BaseShape) -> Result<(), Mismatch> {
+        if let Some(architecture) = self.architecture.as_ref().filter(|name| **name != model.architecture) {
             let adapter = architecture.clone();
-            return Err(Misfit::Architecture { adapter });
+            return Err(Mismatch::Architecture { adapter });
         }
-        // One with the same targets in all layers is for a model with that many.
+        // If all layers have the same targets, the model must have exactly that many layers.
         if self.layers > model.layers || self.is_whole && self.layers != model.layers {
-            return Err(Misfit::Layers {
+            return Err(Mismatch::Layers {
                 adapter: self.layers,
                 model: model.layers,
             });
         }
-        for own in &self.linears {
-            let Some(linear) = LinearName::named(&own.name) else {
+        for target in &self.linears {
+            let Some(linear) = LinearName::named(&target.name) else {
                 continue;
             };
             let (outputs, inputs) = model.linear(linear);
-            if (own.inputs, own.outputs) != (inputs, outputs) {
-                return Err(Misfit::Linear {
-                    name: own.name.clone(),
-                    adapter: (own.inputs, own.outputs),
+            if (target.inputs, target.outputs) != (inputs, outputs) {
+                return Err(Mismatch::Linear {
+                    name: target.name.clone(),
+                    adapter: (target.inputs, target.outputs),
                     model: (inputs, outputs),
                 });
             }
         }
         match &self.base {
-            Some(base) if base.shape.mismatch(model).is_some() => Err(Misfit::Base),
+            Some(base) if base.shape.mismatch(model).is_some() => Err(Mismatch::Base),
             _ => Ok(()),
         }
     }
 }
 
-/// A recorded base whose texts are short; others are not what Hearth writes.
+/// Checks that the strings of a recorded base are short, as Hearth writes them.
 fn bounded(base: BaseId) -> Result<BaseId, AdapterProblem> {
     let hashes = [&base.fingerprint.model, &base.fingerprint.file];
     let is_short = |text: &&String| text.len() <= MAX_ARCHITECTURE_BYTES;
@@ -221,14 +221,14 @@ fn bounded(base: BaseId) -> Result<BaseId, AdapterProblem> {
     Ok(BaseId { file, ..base })
 }
 
-/// A name without what is no text, and not too long; `None` if nothing is left.
+/// A name without control characters, truncated to [`MAX_NAME_CHARS`]; `None` if it is empty.
 fn shown(name: &str) -> Option<String> {
     let plain = name.trim().chars().filter(|c| !c.is_control());
     let plain: String = plain.take(MAX_NAME_CHARS).collect();
     (!plain.is_empty()).then_some(plain)
 }
 
-/// `OWNER/NAME`, if it is or ends an address of a repository of the hub.
+/// `OWNER/NAME`, if the name is a repository of the hub, with or without the address [`HUB`].
 fn repository(name: &str) -> Option<String> {
     let path = name.strip_prefix(HUB).unwrap_or(name).trim_end_matches('/');
     let is_part = |part: &str| {
@@ -244,7 +244,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn repositories_are_told_from_paths() {
+    fn repositories_are_distinguished_from_paths() {
         for (name, expected) in [
             ("meta-llama/Llama-3.2-1B", Some("meta-llama/Llama-3.2-1B")),
             ("https://huggingface.co/o/n/", Some("o/n")),
@@ -274,13 +274,13 @@ mod tests {
             inputs,
             outputs: 4,
         };
-        let of = |targets: &[(TargetName, TargetShape)]| AdapterHeader::new(None, Vec::new(), None, targets);
-        assert!(of(&[]).is_err());
-        assert!(of(&[(target(0), shape(4)), (target(1), shape(8))]).is_err());
-        let same = of(&[(target(0), shape(4)), (target(1), shape(4))]).expect("a header");
-        assert!(same.is_whole && same.layers == 2);
-        assert!(of(&[(target(usize::MAX), shape(4))]).is_err());
-        let last = of(&[(target(7), shape(4))]).expect("a header");
-        assert!(!last.is_whole && last.layers == 8);
+        let header = |targets: &[(TargetName, TargetShape)]| AdapterHeader::new(None, Vec::new(), None, targets);
+        assert!(header(&[]).is_err());
+        assert!(header(&[(target(0), shape(4)), (target(1), shape(8))]).is_err());
+        let all_layers = header(&[(target(0), shape(4)), (target(1), shape(4))]).expect("a header");
+        assert!(all_layers.is_whole && all_layers.layers == 2);
+        assert!(header(&[(target(usize::MAX), shape(4))]).is_err());
+        let last_layer = header(&[(target(7), shape(4))]).expect("a header");
+        assert!(!last_layer.is_whole && last_layer.layers == 8);
     }
 }

@@ -24,7 +24,7 @@ pub struct AdapterManifest {
     pub settings: Value,
     /// The seed of the run.
     pub seed: u64,
-    /// Metrics of the run: losses, perplexities. Read under its old name `scores` too.
+    /// Metrics of the run: losses, perplexities. Earlier versions named this field `scores`.
     #[serde(alias = "scores")]
     pub metrics: Value,
     /// Time of creation, in RFC 3339.
@@ -69,17 +69,20 @@ impl BaseId {
     /// Returns how another model differs from this one, as the end of a sentence; `None` if it does
     /// not. File names are not compared.
     pub fn mismatch(&self, other: &Self) -> Option<String> {
-        let (own, others) = (&self.fingerprint, &other.fingerprint);
-        let what = match self.shape.mismatch(&other.shape) {
+        let (expected, actual) = (&self.fingerprint, &other.fingerprint);
+        let difference = match self.shape.mismatch(&other.shape) {
             Some(sizes) => return Some(sizes),
-            None if own == others => return None,
-            None if own.model == others.model => {
+            None if expected == actual => return None,
+            None if expected.model == actual.model => {
                 "the same sizes and norms but different weights: it is another quantization of it, or a fine-tune of \
                  the same model"
             }
             None => "different weights of the same sizes",
         };
-        Some(format!("it was trained on '{}', and this model has {what}", self.file))
+        Some(format!(
+            "it was trained on '{}', and this model has {difference}",
+            self.file
+        ))
     }
 }
 

@@ -21,7 +21,7 @@ mod values;
 pub use base::BaseShape;
 pub use error::{AdapterError, AdapterProblem};
 pub use fingerprint::Fingerprint;
-pub use header::{AdapterHeader, LinearShape, Misfit};
+pub use header::{AdapterHeader, LinearShape, Mismatch};
 pub use manifest::{AdapterManifest, BaseId, DataId};
 pub use modelfile::modelfile;
 pub use peft::{MANIFEST as PEFT_MANIFEST, TENSORS as PEFT_TENSORS};
@@ -77,9 +77,12 @@ pub struct LoraTensors {
 pub enum Fit {
     /// Trained on this file.
     Exact,
-    /// Trained on another quantization of this model, or on a model fine-tuned from it; holds a
-    /// sentence to show.
-    OtherQuantization(String),
+    /// Trained on another quantization of this model, or on a model fine-tuned from it: the sizes
+    /// and norms are the same, but not the weights.
+    OtherQuantization {
+        /// Name of the file that it was trained on.
+        file: String,
+    },
     /// No manifest: only the sizes were compared, and they match.
     SizesOnly,
 }
@@ -97,8 +100,8 @@ impl LoraTensors {
         let Self {
             rank, inputs, outputs, ..
         } = *self;
-        if let Some(why) = Self::shape_problem(rank, inputs, outputs) {
-            return Some(why);
+        if let Some(problem) = Self::shape_problem(rank, inputs, outputs) {
+            return Some(problem);
         }
         if rank.checked_mul(inputs) != Some(self.a.len()) || rank.checked_mul(outputs) != Some(self.b.len()) {
             return Some("the lengths of its matrices do not match its shape".to_owned());
@@ -106,8 +109,8 @@ impl LoraTensors {
         if !self.alpha.is_finite() {
             return Some(format!("its alpha is {}", self.alpha));
         }
-        let finite = self.a.iter().chain(&self.b).all(|value| value.is_finite());
-        (!finite).then(|| "it holds values that are NaN or infinite".to_owned())
+        let is_finite = self.a.iter().chain(&self.b).all(|value| value.is_finite());
+        (!is_finite).then(|| "it holds values that are NaN or infinite".to_owned())
     }
 }
 
@@ -126,7 +129,7 @@ impl AdapterFile {
     /// holding the values of one target in memory at a time.
     ///
     /// # Errors
-    /// As for those two.
+    /// As for these methods.
     pub fn check_file(path: &Path, model: &GgufFile) -> Result<Fit, AdapterError> {
         let base = BaseShape::from_gguf(model)?;
         Self::read(path, &base, ReadMode::Check)?.check_base(model)
@@ -156,12 +159,16 @@ impl AdapterFile {
     /// If the architecture, a layer or a shape does not match, the manifest names another model, or
     /// the model cannot be read.
     pub fn check_base(&self, gguf: &impl TensorData) -> Result<Fit, AdapterError> {
-        let refuse = |why: String| Err(AdapterError::new(&self.path, AdapterProblem::OtherModel(why)));
+        let refuse = |reason: String| Err(AdapterError::new(&self.path, AdapterProblem::OtherModel(reason)));
         let base = BaseShape::from_gguf(gguf)?;
-        if let Some(why) = base.architecture_mismatch(&self.architecture) {
-            return refuse(why);
+        if let Some(mismatch) = base.architecture_mismatch(&self.architecture) {
+            return refuse(mismatch);
         }
-        if let Some(mismatch) = self.manifest.as_ref().and_then(|p| p.base.shape.mismatch(&base)) {
+        if let Some(mismatch) = self
+            .manifest
+            .as_ref()
+            .and_then(|manifest| manifest.base.shape.mismatch(&base))
+        {
             return refuse(mismatch);
         }
         for (target, lora) in &self.tensors {
@@ -188,18 +195,15 @@ impl AdapterFile {
         let Some(manifest) = &self.manifest else {
             return Ok(Fit::SizesOnly);
         };
-        let found = Fingerprint::from_gguf(gguf).map_err(|error| AdapterError::new(gguf.path(), error))?;
+        let fingerprint = Fingerprint::from_gguf(gguf).map_err(|error| AdapterError::new(gguf.path(), error))?;
         let trained_on = &manifest.base;
-        if trained_on.fingerprint == found {
+        if trained_on.fingerprint == fingerprint {
             return Ok(Fit::Exact);
         }
-        if trained_on.fingerprint.model == found.model {
-            return Ok(Fit::OtherQuantization(format!(
-                "This adapter was trained on '{}'. This model has the same sizes and norms but different weights: it \
-                 is another \
-                 quantization of it, or a fine-tune of the same model. The adapter may perform slightly worse on it.",
-                trained_on.file
-            )));
+        if trained_on.fingerprint.model == fingerprint.model {
+            return Ok(Fit::OtherQuantization {
+                file: trained_on.file.clone(),
+            });
         }
         refuse(format!(
             "it was trained on '{}', which has the same sizes as this model but different weights",
@@ -211,8 +215,8 @@ impl AdapterFile {
     fn check(&self) -> Result<(), AdapterProblem> {
         self.check_not_empty()?;
         for (&target, lora) in &self.tensors {
-            if let Some(why) = lora.problem() {
-                return Err(AdapterProblem::target(target, why));
+            if let Some(problem) = lora.problem() {
+                return Err(AdapterProblem::target(target, problem));
             }
         }
         Ok(())

@@ -18,8 +18,8 @@ pub fn modelfile(
     if let Some(adapter) = adapter {
         text += &format!("ADAPTER {}\n", value(&adapter.display().to_string()));
     }
-    for (name, given) in parameters {
-        text += &format!("PARAMETER {name} {}\n", value(given));
+    for (name, setting) in parameters {
+        text += &format!("PARAMETER {name} {}\n", value(setting));
     }
     match template.and_then(chat_ml) {
         Some(system) => {

@@ -120,8 +120,8 @@ impl AdapterFile {
 
     /// The tensors in F32 under PEFT's names, in transformers row order.
     fn safetensors(&self, base: &BaseShape) -> Result<Vec<u8>, AdapterProblem> {
-        if let Some(why) = base.architecture_mismatch(&self.architecture) {
-            return Err(AdapterProblem::OtherModel(why));
+        if let Some(mismatch) = base.architecture_mismatch(&self.architecture) {
+            return Err(AdapterProblem::OtherModel(mismatch));
         }
         let bytes = |values: &[f32]| -> Vec<u8> { values.iter().flat_map(|value| value.to_le_bytes()).collect() };
         let mut halves = Vec::new();
@@ -210,14 +210,17 @@ fn read(
     let config = Config::parse(config)?;
     let manifest = parse_manifest(manifest)?;
     // The rows of Q and K cannot be reordered for a model of another shape.
-    if let Some(mismatch) = manifest.as_ref().and_then(|p| p.base.shape.mismatch(base)) {
+    if let Some(mismatch) = manifest
+        .as_ref()
+        .and_then(|manifest| manifest.base.shape.mismatch(base))
+    {
         return Err(AdapterProblem::OtherModel(mismatch));
     }
     let pairs = pairs(tensors, &config)?;
-    let found: BTreeSet<TargetName> = pairs.keys().copied().collect();
-    if let Some(missing) = config.missing(&found, base.layers) {
-        let layers = found.last().map_or(0, |last| last.layer.saturating_add(1));
-        if (1..base.layers).contains(&layers) && config.missing(&found, layers).is_none() {
+    let targets: BTreeSet<TargetName> = pairs.keys().copied().collect();
+    if let Some(missing) = config.missing(&targets, base.layers) {
+        let layers = targets.last().map_or(0, |last| last.layer.saturating_add(1));
+        if (1..base.layers).contains(&layers) && config.missing(&targets, layers).is_none() {
             return Err(AdapterProblem::OtherModel(format!(
                 "it targets all layers of a model with {layers} layers, but this model has {}",
                 base.layers
@@ -280,10 +283,10 @@ fn header(config: &[u8], tensors: &impl ReadAt, manifest: Option<&[u8]>) -> Resu
     let config = Config::parse(config)?;
     let manifest = parse_manifest(manifest)?;
     let pairs = pairs(tensors, &config)?;
-    let found: BTreeSet<TargetName> = pairs.keys().copied().collect();
-    let layers = found.last().map_or(0, |last| last.layer.saturating_add(1));
+    let target_names: BTreeSet<TargetName> = pairs.keys().copied().collect();
+    let layers = target_names.last().map_or(0, |last| last.layer.saturating_add(1));
     // A hostile number of layers is refused below.
-    if let Some(missing) = config.missing(&found, layers.min(MAX_LAYERS)) {
+    if let Some(missing) = config.missing(&target_names, layers.min(MAX_LAYERS)) {
         return Err(not_in_file(missing));
     }
     let unmatched = unmatched(&config, &pairs, LayerCount::AtLeast(layers.min(MAX_LAYERS)))?;
@@ -326,17 +329,17 @@ fn remove_if_exists(path: &Path) -> io::Result<()> {
     }
 }
 
-fn unsupported_target(what: &str) -> AdapterProblem {
-    AdapterProblem::Unsupported(format!("This adapter targets '{}'.", quotable(what)))
+fn unsupported_target(module: &str) -> AdapterProblem {
+    AdapterProblem::Unsupported(format!("This adapter targets '{}'.", quotable(module)))
 }
 
 /// The module path of a tensor, and whether it is matrix A.
 fn module(name: &str) -> Result<(&str, bool), AdapterProblem> {
     // PEFT omits the adapter's name when it saves; other writers may include the default one.
-    let bare = name.strip_suffix(".weight").unwrap_or(name);
-    let bare = bare.strip_suffix(".default").unwrap_or(bare);
-    let bare = bare.strip_prefix(WRAPPER).unwrap_or(bare);
-    match (bare.strip_suffix(".lora_A"), bare.strip_suffix(".lora_B")) {
+    let path = name.strip_suffix(".weight").unwrap_or(name);
+    let path = path.strip_suffix(".default").unwrap_or(path);
+    let path = path.strip_prefix(WRAPPER).unwrap_or(path);
+    match (path.strip_suffix(".lora_A"), path.strip_suffix(".lora_B")) {
         (Some(module), _) => Ok((module, true)),
         (_, Some(module)) => Ok((module, false)),
         _ => Err(unsupported_target(name)),
@@ -354,9 +357,9 @@ fn matrix(name: &str, info: &TensorInfo, table: &Table) -> Result<Half, AdapterP
         Dtype::F32 => Float::F32,
         Dtype::F16 => Float::F16,
         Dtype::BF16 => Float::Bf16,
-        other => {
+        dtype => {
             return Err(AdapterProblem::Unsupported(format!(
-                "This adapter stores '{}' as {other:?}, not as F32, F16 or BF16.",
+                "This adapter stores '{}' as {dtype:?}, not as F32, F16 or BF16.",
                 quotable(name)
             )));
         }
@@ -390,7 +393,7 @@ fn shape(target: TargetName, pair: &Pair, config: &Config) -> Result<TargetShape
         ));
     }
     match LoraTensors::shape_problem(rank, inputs, outputs) {
-        Some(why) => Err(AdapterProblem::target(target, why)),
+        Some(problem) => Err(AdapterProblem::target(target, problem)),
         None => Ok(TargetShape { rank, inputs, outputs }),
     }
 }

@@ -23,8 +23,8 @@ pub const MAX_CONFIG_BYTES: u64 = 1 << 20;
 /// 1,000.
 const MAX_PATTERNS: usize = 2048;
 
-/// Most comparisons of a pattern with a module. One pattern for each linear of a large model makes
-/// a million.
+/// Maximum number of comparisons of a pattern with a module. One pattern for each linear of a large
+/// model makes a million.
 const MAX_COMPARISONS: usize = 4 << 20;
 
 /// The cost of a comparison for [`interrupt::step`]: a pattern near its limit takes a millisecond.
@@ -108,14 +108,14 @@ struct Entry<T> {
 impl Config {
     /// Parses and validates a configuration.
     pub fn parse(bytes: &[u8]) -> Result<Self, AdapterProblem> {
-        let corrupt = |why: String| AdapterProblem::corrupt(CONFIG, why);
+        let corrupt = |reason: String| AdapterProblem::corrupt(CONFIG, reason);
         let map: Map<String, Value> = serde_json::from_slice(bytes).map_err(|error| corrupt(error.to_string()))?;
         match map.get("peft_type").and_then(Value::as_str) {
             Some("LORA") => {}
-            Some(other) => {
+            Some(peft_type) => {
                 return Err(AdapterProblem::Unsupported(format!(
                     "This adapter has the PEFT type '{}'.",
-                    quotable(other)
+                    quotable(peft_type)
                 )));
             }
             None => {
@@ -124,8 +124,8 @@ impl Config {
                 ));
             }
         }
-        if let Some((_, why)) = REFUSED.iter().find(|(key, _)| map.get(*key).is_some_and(is_set)) {
-            return Err(AdapterProblem::Unsupported((*why).to_owned()));
+        if let Some((_, sentence)) = REFUSED.iter().find(|(key, _)| map.get(*key).is_some_and(is_set)) {
+            return Err(AdapterProblem::Unsupported((*sentence).to_owned()));
         }
         let mut config: Self = serde_json::from_slice(bytes).map_err(|error| corrupt(error.to_string()))?;
         config.ranks = compile("rank_pattern", config.rank_pattern.take())?;
@@ -181,24 +181,24 @@ impl Config {
     /// `modules_to_save` names a module of the model: its weights would have to be replaced.
     pub fn unmatched(&self, targets: &[&str], layers: LayerCount) -> Result<Vec<UnmatchedEntries>, AdapterProblem> {
         let is_any_set = [&self.target_modules, &self.exclude_modules, &self.modules_to_save].map(is_set);
-        let known = if is_any_set.contains(&true) {
+        let paths = if is_any_set.contains(&true) {
             let linears: Vec<&str> = LinearName::ALL.iter().map(|linear| linear.peft()).collect();
             modules(targets.first().copied().unwrap_or_default(), &linears, layers.known())
         } else {
             Vec::new()
         };
-        let known: Vec<&str> = known.iter().map(String::as_str).collect();
-        let found = [
+        let paths: Vec<&str> = paths.iter().map(String::as_str).collect();
+        let unmatched = [
             UnmatchedEntries::from_entries("rank_pattern", unused(&self.ranks, targets)),
             UnmatchedEntries::from_entries("alpha_pattern", unused(&self.alphas, targets)),
-            self.unmatched_targets(targets, &known, layers),
-            self.unmatched_exclusions(targets, &known, layers),
-            self.unsaved(targets, &known)?,
+            self.unmatched_targets(targets, &paths, layers),
+            self.unmatched_exclusions(targets, &paths, layers),
+            self.unsaved(targets, &paths)?,
         ];
-        Ok(found.into_iter().flatten().collect())
+        Ok(unmatched.into_iter().flatten().collect())
     }
 
-    fn unmatched_targets(&self, targets: &[&str], known: &[&str], layers: LayerCount) -> Option<UnmatchedEntries> {
+    fn unmatched_targets(&self, targets: &[&str], paths: &[&str], layers: LayerCount) -> Option<UnmatchedEntries> {
         let text = self.target_modules.as_str();
         if text.is_some_and(|text| text.eq_ignore_ascii_case(ALL_LINEAR)) {
             return None;
@@ -208,32 +208,32 @@ impl Config {
             return None;
         }
         let mut unmatched = no_names(&self.target_modules, targets);
-        // A module without tensors is one all the same: `lm_head`, or an excluded one.
+        // An entry may match a module without tensors: `lm_head`, or an excluded module.
         if !unmatched.is_empty() {
-            let nowhere: BTreeSet<&str> = no_names(&self.target_modules, known).into_iter().collect();
-            unmatched.retain(|entry| nowhere.contains(entry));
+            let not_in_model: BTreeSet<&str> = no_names(&self.target_modules, paths).into_iter().collect();
+            unmatched.retain(|entry| not_in_model.contains(entry));
         }
         layers.retain_certain(&mut unmatched);
         UnmatchedEntries::from_entries("target_modules", unmatched)
     }
 
-    fn unmatched_exclusions(&self, targets: &[&str], known: &[&str], layers: LayerCount) -> Option<UnmatchedEntries> {
+    fn unmatched_exclusions(&self, targets: &[&str], paths: &[&str], layers: LayerCount) -> Option<UnmatchedEntries> {
         // The modules of a vision part are not known.
         if !is_language_model(targets) {
             return None;
         }
-        let mut unmatched = no_names(&self.exclude_modules, known);
+        let mut unmatched = no_names(&self.exclude_modules, paths);
         layers.retain_certain(&mut unmatched);
         UnmatchedEntries::from_entries("exclude_modules", unmatched)
     }
 
     /// The entries of `modules_to_save` that match no module, by the end of its path.
-    fn unsaved(&self, targets: &[&str], known: &[&str]) -> Result<Option<UnmatchedEntries>, AdapterProblem> {
+    fn unsaved(&self, targets: &[&str], paths: &[&str]) -> Result<Option<UnmatchedEntries>, AdapterProblem> {
         if !is_set(&self.modules_to_save) {
             return Ok(None);
         }
         let names = names(&self.modules_to_save);
-        let is_module = |name: &&&str| targets.iter().chain(known).any(|path| path.ends_with(**name));
+        let is_module = |name: &&&str| targets.iter().chain(paths).any(|path| path.ends_with(**name));
         match names.iter().take(MAX_PATTERNS).find(is_module) {
             Some(name) => Err(replaces(Some(name))),
             None if names.is_empty() || names.len() > MAX_PATTERNS => Err(replaces(None)),
@@ -241,7 +241,7 @@ impl Config {
         }
     }
 
-    /// The refusal of a tensor that belongs to no LoRA, if `modules_to_save` is why it is there.
+    /// The error for a tensor that belongs to no LoRA but to a module of `modules_to_save`.
     pub fn saved(&self, tensor: &str) -> Option<AdapterProblem> {
         let names = names(&self.modules_to_save);
         let (module, _) = tensor.rsplit_once('.')?;
@@ -249,7 +249,7 @@ impl Config {
         name.map(|name| replaces(Some(name)))
     }
 
-    /// Whether it is for some layers only.
+    /// Whether the adapter is restricted to some layers.
     pub fn names_layers(&self) -> bool {
         is_set(&self.layers_to_transform)
     }
@@ -325,10 +325,12 @@ fn is_set(value: &Value) -> bool {
     }
 }
 
-/// The refusal of an adapter that replaces modules.
+/// The error for an adapter that replaces modules.
 fn replaces(name: Option<&str>) -> AdapterProblem {
-    let which = name.map_or(String::new(), |name| format!(": '{}'", quoted(name)));
-    AdapterProblem::Unsupported(format!("This adapter replaces whole modules (modules_to_save){which}."))
+    let suffix = name.map_or(String::new(), |name| format!(": '{}'", quoted(name)));
+    AdapterProblem::Unsupported(format!(
+        "This adapter replaces whole modules (modules_to_save){suffix}."
+    ))
 }
 
 /// Compiles patterns. In PEFT a pattern is a regular expression that matches complete trailing
@@ -348,15 +350,15 @@ fn compile<T>(setting: &'static str, patterns: Option<OrderedMap<T>>) -> Result<
     compiled.collect()
 }
 
-/// The refusal of a pattern.
+/// The error for a pattern that is not supported or invalid.
 fn refused(setting: &str, pattern: &str, problem: PatternProblem) -> AdapterProblem {
     let shown = quoted(pattern);
     AdapterProblem::Settings(match problem {
-        PatternProblem::Unsupported(what) => {
-            format!("the pattern '{shown}' in {setting} has {what}, which is not supported in patterns")
+        PatternProblem::Unsupported(feature) => {
+            format!("the pattern '{shown}' in {setting} has {feature}, which is not supported in patterns")
         }
-        PatternProblem::Invalid(why) => {
-            format!("the pattern '{shown}' in {setting} is no valid regular expression ({why})")
+        PatternProblem::Invalid(reason) => {
+            format!("the pattern '{shown}' in {setting} is no valid regular expression ({reason})")
         }
     })
 }
@@ -390,8 +392,8 @@ fn names(value: &Value) -> Vec<&str> {
     }
 }
 
-/// The entries of a setting that match none of these modules. A list has names; a text is a
-/// pattern, which is taken to match if it cannot be compiled: the file's tensors count.
+/// The entries of a setting that match none of these modules. A list has names. A string is a
+/// pattern; one that cannot be compiled counts as matching, since the file's tensors decide.
 fn no_names<'a>(setting: &'a Value, modules: &[&str]) -> Vec<&'a str> {
     match setting {
         Value::Array(_) => {

@@ -12,12 +12,12 @@ const MAX_BYTES: usize = 128 << 10;
 /// compiled pattern is known grows with the length.
 const MAX_PATTERN_BYTES: usize = 4096;
 
-/// Why a pattern is not used.
+/// The reason that a pattern cannot be compiled.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum PatternProblem {
-    /// Python reads it, but it has this, which Hearth does not support.
+    /// It is valid in Python, but has this feature, which Hearth does not support.
     Unsupported(&'static str),
-    /// Python does not read it either; why.
+    /// It is invalid in Python too, for this reason.
     Invalid(String),
 }
 
@@ -33,30 +33,30 @@ pub(super) fn trailing(pattern: &str) -> Result<Regex, PatternProblem> {
     compiled(r"(?:.*\.)?", &translated(pattern, false)?)
 }
 
-/// Compiles a translated pattern within what PEFT puts around it. The pattern is parsed alone
-/// first: a parenthesis in it must not close a group outside it.
-fn compiled(before: &str, pattern: &str) -> Result<Regex, PatternProblem> {
+/// Compiles a translated pattern with the prefix and anchors that PEFT adds. The pattern is parsed
+/// alone first: a parenthesis in it must not close a group outside it.
+fn compiled(prefix: &str, pattern: &str) -> Result<Regex, PatternProblem> {
     Parser::new()
         .parse(pattern)
         .map_err(|error| Invalid(quotable(&error.kind().to_string())))?;
-    let pattern = format!("^{before}(?:{pattern})$");
-    let built = RegexBuilder::new(&pattern)
+    let pattern = format!("^{prefix}(?:{pattern})$");
+    let compiled = RegexBuilder::new(&pattern)
         .size_limit(MAX_BYTES)
         .dfa_size_limit(MAX_BYTES)
         .build();
-    built.map_err(|error| match error {
+    compiled.map_err(|error| match error {
         regex::Error::CompiledTooBig(_) => Unsupported("more alternatives or repetitions than fit its limit"),
         // The text quotes the pattern before the reason.
         error => {
             let text = error.to_string();
-            let (_, why) = text.rsplit_once("error: ").unwrap_or(("", &text));
-            Invalid(quotable(why))
+            let (_, reason) = text.rsplit_once("error: ").unwrap_or(("", &text));
+            Invalid(quotable(reason))
         }
     })
 }
 
-/// Translates a pattern. `is_at_start` says whether it is at the start of the expression that
-/// Python reads.
+/// Translates a pattern. `is_at_start` means that it is at the start of the expression that Python
+/// compiles, where global flags are allowed.
 fn translated(pattern: &str, is_at_start: bool) -> Result<String, PatternProblem> {
     if pattern.len() > MAX_PATTERN_BYTES {
         return Err(Unsupported("more than 4,096 bytes"));
@@ -78,7 +78,7 @@ struct Translation<'p> {
     rest: &'p str,
     out: String,
     last: Last,
-    /// Whether flags of the whole expression may follow.
+    /// Whether global flags may follow.
     is_at_start: bool,
 }
 
@@ -100,22 +100,22 @@ impl<'p> Translation<'p> {
         next
     }
 
-    /// Skips a text. Returns whether the rest begins with it.
+    /// Skips `text` if the rest begins with it. Returns whether it does.
     fn skip(&mut self, text: &str) -> bool {
         let rest = self.rest.strip_prefix(text);
         self.rest = rest.unwrap_or(self.rest);
         rest.is_some()
     }
 
-    /// Takes the characters with which the rest begins.
-    fn take_while(&mut self, is_taken: impl Fn(char) -> bool) -> &'p str {
-        let end = self.rest.find(|character| !is_taken(character));
+    /// Takes the leading characters for which `predicate` holds.
+    fn take_while(&mut self, predicate: impl Fn(char) -> bool) -> &'p str {
+        let end = self.rest.find(|character| !predicate(character));
         let (taken, rest) = self.rest.split_at(end.unwrap_or(self.rest.len()));
         self.rest = rest;
         taken
     }
 
-    /// Adds a character outside a set, with what belongs to it.
+    /// Adds the element outside a set that begins with `character`.
     fn add(&mut self, character: char) -> Result<(), PatternProblem> {
         let is_at_start = std::mem::take(&mut self.is_at_start);
         match character {
@@ -136,7 +136,7 @@ impl<'p> Translation<'p> {
         Ok(())
     }
 
-    /// Adds what follows a backslash outside a set.
+    /// Adds an escape outside a set, after its backslash.
     fn add_escape(&mut self) -> Result<(), PatternProblem> {
         self.last = if self.rest.starts_with(['A', 'Z', 'b', 'B']) {
             Last::Nothing
@@ -146,7 +146,7 @@ impl<'p> Translation<'p> {
         self.add_escaped(false)
     }
 
-    /// Adds what follows a backslash.
+    /// Adds an escape after its backslash.
     fn add_escaped(&mut self, in_set: bool) -> Result<(), PatternProblem> {
         match self.next() {
             None => return Err(Invalid("a backslash at its end".to_owned())),
@@ -199,7 +199,7 @@ impl<'p> Translation<'p> {
         Err(Invalid("unclosed character class".to_owned()))
     }
 
-    /// Adds what follows `(?`.
+    /// Adds an extension after its `(?`.
     fn add_extension(&mut self, is_at_start: bool) -> Result<(), PatternProblem> {
         const REFUSED: [(&str, &str); 7] = [
             ("=", "a look-ahead"),
@@ -210,8 +210,8 @@ impl<'p> Translation<'p> {
             ("(", "a condition"),
             (">", "an atomic group"),
         ];
-        if let Some((_, what)) = REFUSED.iter().find(|(begin, _)| self.rest.starts_with(begin)) {
-            return Err(Unsupported(what));
+        if let Some((_, feature)) = REFUSED.iter().find(|(begin, _)| self.rest.starts_with(begin)) {
+            return Err(Unsupported(feature));
         }
         if self.skip("#") {
             let (_, rest) = self
@@ -270,21 +270,21 @@ impl<'p> Translation<'p> {
     fn count(&mut self) -> Option<String> {
         let after_brace = self.rest;
         let is_empty = self.rest.starts_with('}');
-        let least = self.take_while(|character| character.is_ascii_digit());
-        let most = if self.skip(",") {
+        let min = self.take_while(|character| character.is_ascii_digit());
+        let max = if self.skip(",") {
             self.take_while(|character| character.is_ascii_digit())
         } else {
-            least
+            min
         };
         if is_empty || !self.skip("}") {
             self.rest = after_brace;
             return None;
         }
-        let least = if least.is_empty() { "0" } else { least };
-        Some(format!("{{{least},{most}}}"))
+        let min = if min.is_empty() { "0" } else { min };
+        Some(format!("{{{min},{max}}}"))
     }
 
-    /// Adds a repetition, with what may follow it.
+    /// Adds a repetition and its `?`, if it is lazy.
     fn add_repetition(&mut self, repetition: &str) -> Result<(), PatternProblem> {
         match self.last {
             Last::Nothing => return Err(Invalid("nothing to repeat".to_owned())),
@@ -302,7 +302,7 @@ impl<'p> Translation<'p> {
     }
 }
 
-/// Whether Python reads this letter after a backslash.
+/// Whether a backslash and this letter are an escape in Python.
 fn is_escape(letter: char, in_set: bool) -> bool {
     "dDsSwWafnrtvxuU".contains(letter) || !in_set && "AbBZ".contains(letter)
 }
@@ -372,8 +372,8 @@ mod tests {
     }
 
     #[test]
-    fn what_needs_backtracking_is_unsupported_by_its_name() {
-        for (pattern, what) in [
+    fn unsupported_features_are_refused_by_name() {
+        for (pattern, feature) in [
             (r"(?!.*vision).*q_proj", "a look-ahead"),
             (r".*(?=q).*", "a look-ahead"),
             (r".*(?<!v)_proj", "a look-behind"),
@@ -402,21 +402,21 @@ mod tests {
             ("x".repeat(4097).as_str(), "more than 4,096 bytes"),
             ("{".repeat(1 << 20).as_str(), "more than 4,096 bytes"),
         ] {
-            assert_eq!(trailing(pattern).err(), Some(Unsupported(what)), "{pattern}");
+            assert_eq!(trailing(pattern).err(), Some(Unsupported(feature)), "{pattern}");
         }
     }
 
     #[test]
     fn flags_of_the_whole_pattern_come_first() {
         for pattern in ["a(?i)", "a|(?i)b", "((?i)a)", "(?i:a)(?i)"] {
-            let why = Invalid("global flags not at the start of the expression".to_owned());
-            assert_eq!(whole(pattern).err(), Some(why), "{pattern}");
+            let expected = Invalid("global flags not at the start of the expression".to_owned());
+            assert_eq!(whole(pattern).err(), Some(expected), "{pattern}");
         }
     }
 
     #[test]
-    fn what_python_does_not_read_either_is_invalid() {
-        for (pattern, why) in [
+    fn patterns_that_python_rejects_are_invalid() {
+        for (pattern, expected) in [
             ("(", "unclosed group"),
             (")", "unopened group"),
             ("[a", "unclosed character class"),
@@ -458,7 +458,7 @@ mod tests {
             ("a)(b", "unopened group"),
         ] {
             match trailing(pattern) {
-                Err(Invalid(said)) => assert!(said.contains(why), "{pattern}: {said}"),
+                Err(Invalid(reason)) => assert!(reason.contains(expected), "{pattern}: {reason}"),
                 other => panic!("{pattern}: {other:?}"),
             }
         }

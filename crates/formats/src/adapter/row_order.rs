@@ -20,12 +20,12 @@ impl RowOrder {
     /// Reorders rows of `len` values from transformers order to GGUF order. The row count is a
     /// multiple of `head_dim`.
     pub(super) fn import(self, rows: Vec<f32>, len: usize, head_dim: usize) -> Vec<f32> {
-        self.permute(rows, len, head_dim, |theirs, ours| (theirs, ours))
+        self.permute(rows, len, head_dim, |transformers, gguf| (transformers, gguf))
     }
 
-    /// Inverse of `import`.
+    /// Reorders rows from GGUF order to transformers order: the inverse of `import`.
     pub(super) fn export(self, rows: Vec<f32>, len: usize, head_dim: usize) -> Vec<f32> {
-        self.permute(rows, len, head_dim, |theirs, ours| (ours, theirs))
+        self.permute(rows, len, head_dim, |transformers, gguf| (gguf, transformers))
     }
 
     fn permute(
@@ -59,10 +59,10 @@ mod tests {
     #[test]
     fn interleaving_round_trips() {
         // Two heads of four rows of one value.
-        let theirs: Vec<f32> = (0..8u8).map(f32::from).collect();
-        let ours = RowOrder::Interleaved.import(theirs.clone(), 1, 4);
-        assert_eq!(ours, [0.0, 2.0, 1.0, 3.0, 4.0, 6.0, 5.0, 7.0]);
-        assert_eq!(RowOrder::Interleaved.export(ours, 1, 4), theirs);
-        assert_eq!(RowOrder::Same.import(theirs.clone(), 1, 4), theirs);
+        let transformers: Vec<f32> = (0..8u8).map(f32::from).collect();
+        let gguf = RowOrder::Interleaved.import(transformers.clone(), 1, 4);
+        assert_eq!(gguf, [0.0, 2.0, 1.0, 3.0, 4.0, 6.0, 5.0, 7.0]);
+        assert_eq!(RowOrder::Interleaved.export(gguf, 1, 4), transformers);
+        assert_eq!(RowOrder::Same.import(transformers.clone(), 1, 4), transformers);
     }
 }

@@ -30,10 +30,10 @@ impl ReadAt for &[u8] {
     }
 
     fn read(&self, start: u64, len: usize) -> io::Result<Cow<'_, [u8]>> {
-        let end = usize::try_from(start)
+        let range = usize::try_from(start)
             .ok()
             .and_then(|start| Some(start..start.checked_add(len)?));
-        match end.and_then(|range| self.get(range)) {
+        match range.and_then(|range| self.get(range)) {
             Some(bytes) => Ok(Cow::Borrowed(bytes)),
             None => Err(io::ErrorKind::UnexpectedEof.into()),
         }
@@ -48,8 +48,11 @@ pub(super) struct FileBytes {
 
 impl FileBytes {
     pub fn open(path: &Path) -> io::Result<Self> {
-        let (file, about) = open_regular(path)?;
-        Ok(Self { file, len: about.len() })
+        let (file, metadata) = open_regular(path)?;
+        Ok(Self {
+            file,
+            len: metadata.len(),
+        })
     }
 }
 
@@ -75,8 +78,11 @@ pub(super) struct Table {
 impl Table {
     /// Reads and validates the header; `name` is the file's name, for errors.
     pub fn read(file: &impl ReadAt, name: &'static str) -> Result<Self, AdapterProblem> {
-        let corrupt = |why: String| AdapterProblem::corrupt(name, why);
-        let incomplete = |why: String| AdapterProblem::Incomplete { file: name, why };
+        let corrupt = |reason: String| AdapterProblem::corrupt(name, reason);
+        let incomplete = |reason: String| AdapterProblem::Incomplete {
+            file: name,
+            why: reason,
+        };
         let failed = |error: io::Error| match error.kind() {
             io::ErrorKind::UnexpectedEof => incomplete(format!("it has {} bytes, less than its header", file.len())),
             _ => AdapterProblem::Read(error),

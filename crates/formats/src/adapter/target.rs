@@ -41,8 +41,8 @@ linears! {
 impl LinearName {
     /// The linear of this name in a GGUF (`attn_q`) or in transformers (`q_proj`).
     pub fn named(name: &str) -> Option<Self> {
-        let mut all = Self::ALL.iter().copied();
-        all.find(|linear| name == linear.gguf() || name == linear.peft_module())
+        let mut linears = Self::ALL.iter().copied();
+        linears.find(|linear| name == linear.gguf() || name == linear.peft_module())
     }
 
     /// The module name in transformers: `q_proj`.
@@ -77,9 +77,9 @@ impl TargetName {
 
     /// Parses a name in the format of [`TargetName::weight`].
     pub fn from_weight(name: &str) -> Option<Self> {
-        let (layer, part) = name.strip_prefix("blk.")?.split_once('.')?;
-        let part = part.strip_suffix(".weight")?;
-        Self::find(layer, |linear| linear.gguf() == part)
+        let (layer, name) = name.strip_prefix("blk.")?.split_once('.')?;
+        let name = name.strip_suffix(".weight")?;
+        Self::find(layer, |linear| linear.gguf() == name)
     }
 
     /// The module path in transformers: `model.layers.3.self_attn.q_proj`.
@@ -94,10 +94,10 @@ impl TargetName {
         Self::find(layer, |linear| linear.peft() == module)
     }
 
-    fn find(layer: &str, is: impl Fn(LinearName) -> bool) -> Option<Self> {
+    fn find(layer: &str, is_match: impl Fn(LinearName) -> bool) -> Option<Self> {
         // A sign or leading zeros would give one target two names.
-        let layer = layer.parse().ok().filter(|n: &usize| n.to_string() == layer)?;
-        let linear = LinearName::ALL.iter().copied().find(|&linear| is(linear))?;
+        let layer = layer.parse().ok().filter(|index: &usize| index.to_string() == layer)?;
+        let linear = LinearName::ALL.iter().copied().find(|&linear| is_match(linear))?;
         Some(Self { layer, linear })
     }
 }

@@ -1,15 +1,14 @@
-//! Entries of PEFT's settings that match no module. PEFT ignores them, so a typing error in one
-//! changes an adapter without a word.
+//! Entries of PEFT's settings that match no module. PEFT ignores them without a warning, so
+//! a typing error in an entry changes the adapter.
 
 use crate::shortened::shortened;
 use serde::{Deserialize, Serialize};
 use std::collections::HashSet;
-use std::fmt;
 
-/// Most entries of a setting that are named.
+/// Maximum number of entries of a setting that a message names.
 const MAX_NAMED: usize = 4;
 
-/// Most characters of an entry that is named.
+/// Maximum characters of an entry in a message.
 const MAX_CHARS: usize = 60;
 
 /// The entries of a setting that match no module.
@@ -18,9 +17,9 @@ pub struct UnmatchedEntries {
     /// The setting: `alpha_pattern`, `rank_pattern`, `target_modules`, `exclude_modules` or
     /// `modules_to_save`.
     pub setting: String,
-    /// The first of them, shortened.
+    /// The first entries, shortened.
     pub entries: Vec<String>,
-    /// Number of the others.
+    /// Number of further entries.
     pub more: usize,
 }
 
@@ -38,43 +37,20 @@ impl UnmatchedEntries {
     }
 }
 
-/// An entry for a message.
+/// An entry, shortened for a message.
 pub(super) fn quoted(entry: &str) -> String {
     shortened(entry, MAX_CHARS)
 }
 
-/// A sentence for the user.
-impl fmt::Display for UnmatchedEntries {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let entries: Vec<String> = self.entries.iter().map(|entry| format!("'{entry}'")).collect();
-        let more = match self.more {
-            0 => String::new(),
-            more => format!(" and {more} more"),
-        };
-        write!(
-            f,
-            "In the adapter's {}, {}{more} match{} no module, so {} no effect, as in PEFT.",
-            self.setting,
-            entries.join(", "),
-            if entries.len() + self.more == 1 { "es" } else { "" },
-            if entries.len() + self.more == 1 {
-                "it has"
-            } else {
-                "they have"
-            },
-        )
-    }
-}
-
-/// Finds names as PEFT finds the entries of its lists: each is a module path or its last
-/// components.
+/// The suffixes of module paths that PEFT matches with the entries of its lists: the whole path, or
+/// its last components.
 pub(super) struct PathEnds<'a>(HashSet<&'a str>);
 
 impl<'a> PathEnds<'a> {
-    /// The ends of these module paths.
+    /// Collects the suffixes of these module paths.
     pub fn new(paths: impl IntoIterator<Item = &'a str>) -> Self {
         let ends = |path: &'a str| {
-            let dots = path.match_indices('.').map(|(at, _)| &path[at + 1..]);
+            let dots = path.match_indices('.').map(|(dot, _)| &path[dot + 1..]);
             std::iter::once(path).chain(dots)
         };
         Self(paths.into_iter().flat_map(ends).collect())
@@ -85,8 +61,8 @@ impl<'a> PathEnds<'a> {
     }
 }
 
-/// Modules of a layer beside its linears.
-const OF_LAYER: [&str; 10] = [
+/// Modules of a layer other than its linears.
+const OTHER_MODULES: [&str; 10] = [
     "self_attn",
     "self_attn.q_norm",
     "self_attn.k_norm",
@@ -102,9 +78,9 @@ const OF_LAYER: [&str; 10] = [
 /// The number of layers of the base model.
 #[derive(Clone, Copy)]
 pub(super) enum LayerCount {
-    /// The model's.
+    /// The exact number.
     Exact(usize),
-    /// Those up to the adapter's last target; the model may have more.
+    /// The number up to the adapter's last target; the model may have more.
     AtLeast(usize),
 }
 
@@ -115,7 +91,7 @@ impl LayerCount {
         count
     }
 
-    /// Drops the entries that may match a layer beyond those that are known.
+    /// Drops the entries that may match a layer beyond the known number.
     pub fn retain_certain(self, unmatched: &mut Vec<&str>) {
         if let Self::AtLeast(_) = self {
             unmatched.retain(|entry| !entry.contains(|c: char| c.is_ascii_digit()) && !entry.contains(r"\d"));
@@ -123,22 +99,27 @@ impl LayerCount {
     }
 }
 
-/// Whether these targets are of a model for text only, all of whose modules are known, not of the
-/// text part of another one.
+/// Whether these targets belong to a text-only model, whose modules are all known, and not to the
+/// text part of a multimodal model.
 pub(super) fn is_language_model(targets: &[&str]) -> bool {
     targets.iter().all(|target| target.starts_with("model.layers."))
 }
 
-/// The module paths of a model with `layers` layers, in the manner of `target`, one of its linears:
-/// `model.layers.0.self_attn.q_proj`.
+/// The module paths of a model with `layers` layers. They have the prefix of `target`, one of its
+/// linears: `model.layers.0.self_attn.q_proj`.
 pub(super) fn modules(target: &str, linears: &[&str], layers: usize) -> Vec<String> {
     let prefix = target.find("layers.").map_or("", |at| &target[..at]);
-    let outside = ["embed_tokens", "norm", "rotary_emb", "layers"].map(|name| format!("{prefix}{name}"));
-    let mut all: Vec<String> = outside.into_iter().chain(["lm_head".to_owned()]).collect();
+    let outside_layers = ["embed_tokens", "norm", "rotary_emb", "layers"].map(|name| format!("{prefix}{name}"));
+    let mut all: Vec<String> = outside_layers.into_iter().chain(["lm_head".to_owned()]).collect();
     all.extend(prefix.strip_suffix('.').map(str::to_owned));
     for layer in 0..layers {
         let layer = format!("{prefix}layers.{layer}");
-        all.extend(OF_LAYER.iter().chain(linears).map(|name| format!("{layer}.{name}")));
+        all.extend(
+            OTHER_MODULES
+                .iter()
+                .chain(linears)
+                .map(|name| format!("{layer}.{name}")),
+        );
         all.push(layer);
     }
     all

@@ -17,8 +17,8 @@ impl ReadMode {
     /// Refuses a target with invalid values. With [`ReadMode::Check`] the returned matrices are
     /// empty.
     pub fn checked(self, target: TargetName, mut lora: LoraTensors) -> Result<LoraTensors, AdapterProblem> {
-        if let Some(why) = lora.problem() {
-            return Err(AdapterProblem::target(target, why));
+        if let Some(problem) = lora.problem() {
+            return Err(AdapterProblem::target(target, problem));
         }
         if self == Self::Check {
             lora.a = Vec::new();

@@ -7,18 +7,18 @@ use minijinja::Value;
 use minijinja::value::ValueKind;
 use serde::Deserialize;
 
-/// Maximum messages of a conversation. A template reaches its work limit long before.
+/// Maximum messages of a conversation. Far fewer exceed a template's work limit.
 const MAX_MESSAGES: usize = 100_000;
 
-/// A conversation as template input: messages with arbitrary fields (`content` as a string or as
-/// parts, `tool_calls`, `reasoning_content`) and the tools that the model may call.
+/// A conversation as input of a template: messages with arbitrary fields (`content` as a string or
+/// as parts, `tool_calls`, `reasoning_content`) and the tools that the model may call.
 #[derive(Debug, Clone)]
 pub struct Chat {
     messages: Vec<Value>,
     tools: Option<Vec<Value>>,
     thinking: Thinking,
     /// See [`Chat::with_quoted`].
-    letters: Vec<String>,
+    literals: Vec<String>,
 }
 
 impl Chat {
@@ -29,26 +29,29 @@ impl Chat {
     /// If either is not a JSON list, a message is not an object with a `role`, or there are too
     /// many messages.
     pub fn from_json(messages: &str, tools: Option<&str>) -> Result<Self, TemplateError> {
-        let bad = |what: &str, why: String| TemplateError::Conversation(format!("{what}: {why}"));
-        let messages = list(messages).map_err(|why| bad("the messages", why))?;
+        let invalid = |what: &str, why: String| TemplateError::Conversation(format!("{what}: {why}"));
+        let messages = parse_list(messages).map_err(|why| invalid("the messages", why))?;
         if messages.len() > MAX_MESSAGES {
             let why = format!("{} messages exceed the limit of {MAX_MESSAGES}", messages.len());
-            return Err(bad("the messages", why));
+            return Err(invalid("the messages", why));
         }
         for (index, message) in messages.iter().enumerate() {
-            let what = || format!("message {}", index + 1);
+            let name = || format!("message {}", index + 1);
             if message.kind() != ValueKind::Map {
-                return Err(bad(&what(), "it is not an object".to_owned()));
+                return Err(invalid(&name(), "it is not an object".to_owned()));
             }
             if role(message).is_none() {
-                return Err(bad(&what(), "it has no string \"role\"".to_owned()));
+                return Err(invalid(&name(), "it has no string \"role\"".to_owned()));
             }
         }
         let tools = match tools {
             Some(tools) => {
-                let tools = list(tools).map_err(|why| bad("the tools", why))?;
+                let tools = parse_list(tools).map_err(|why| invalid("the tools", why))?;
                 if let Some(index) = tools.iter().position(|tool| tool.kind() != ValueKind::Map) {
-                    return Err(bad(&format!("tool {}", index + 1), "it is not an object".to_owned()));
+                    return Err(invalid(
+                        &format!("tool {}", index + 1),
+                        "it is not an object".to_owned(),
+                    ));
                 }
                 Some(tools)
             }
@@ -58,25 +61,25 @@ impl Chat {
             messages,
             tools,
             thinking: Thinking::default(),
-            letters: Vec::new(),
+            literals: Vec::new(),
         })
     }
 
-    /// The conversation with letters that are ordinary text in messages of users, tools and the
-    /// model: neither a template nor a tokenizer treats them as markup. They are the markers of
-    /// thoughts, if the conversation's thoughts are in separate fields.
+    /// Sets the strings that are literal text in messages of users, tools and the model: neither a
+    /// template nor a tokenizer treats them as markup. If thoughts are in separate fields of the
+    /// conversation, these are the markers of thoughts.
     #[must_use]
-    pub fn with_quoted(mut self, letters: &[&str]) -> Self {
-        self.letters = letters.iter().map(|letters| (*letters).to_owned()).collect();
+    pub fn with_quoted(mut self, literals: &[&str]) -> Self {
+        self.literals = literals.iter().map(|literal| (*literal).to_owned()).collect();
         self
     }
 
     /// See [`Chat::with_quoted`].
-    pub(super) fn letters(&self) -> &[String] {
-        &self.letters
+    pub(super) fn literals(&self) -> &[String] {
+        &self.literals
     }
 
-    /// The conversation with a choice of thinking.
+    /// Sets the choice of thinking.
     #[must_use]
     pub fn with_thinking(mut self, thinking: Thinking) -> Self {
         self.thinking = thinking;
@@ -94,34 +97,38 @@ impl Chat {
     }
 
     /// The messages as a template value, each content as a list of parts.
-    pub(super) fn messages_with_lists(&self) -> Value {
-        input_list(self.messages.iter().map(with_list).collect())
+    pub(super) fn messages_with_content_parts(&self) -> Value {
+        input_list(self.messages.iter().map(with_content_parts).collect())
     }
 
     /// Whether a message's content is null.
     pub(super) fn has_null_content(&self) -> bool {
-        self.messages.iter().any(is_null)
+        self.messages.iter().any(is_content_null)
     }
 
-    /// The conversation with an empty text for each content that is null.
-    pub(super) fn with_empty_contents(&self) -> Self {
-        let filled = |message: &Value| {
-            if is_null(message) {
+    /// The conversation with an empty string for each content that is null.
+    pub(super) fn without_null_contents(&self) -> Self {
+        let without_null = |message: &Value| {
+            if is_content_null(message) {
                 with_content(message, "")
             } else {
                 message.clone()
             }
         };
         Self {
-            messages: self.messages.iter().map(filled).collect(),
+            messages: self.messages.iter().map(without_null).collect(),
             ..self.clone()
         }
     }
 
     /// Total bytes of the conversation, as the budget counts them.
     pub(super) fn bytes(&self) -> u64 {
-        let values = self.messages.iter().chain(self.tools.iter().flatten());
-        values.map(bytes).sum()
+        self.values().map(bytes).sum()
+    }
+
+    /// The messages and tools.
+    fn values(&self) -> impl Iterator<Item = &Value> {
+        self.messages.iter().chain(self.tools.iter().flatten())
     }
 
     /// The tools as a template value. Without tools this is `none` rather than undefined, since
@@ -139,7 +146,7 @@ impl Chat {
             .and_then(content)
     }
 
-    /// The conversation with the text of its first system message replaced.
+    /// The conversation with another text in its first system message.
     pub(super) fn with_system(&self, text: &str) -> Self {
         let mut chat = self.clone();
         if let Some(system) = chat.messages.iter_mut().find(|message| has_role(message, "system")) {
@@ -150,61 +157,63 @@ impl Chat {
 
     /// The conversation with its system prompts prepended to the first user message.
     pub(super) fn without_system(&self) -> Self {
-        let (system, mut rest): (Vec<Value>, Vec<Value>) = self
+        let (system_messages, mut messages): (Vec<Value>, Vec<Value>) = self
             .messages
             .iter()
             .cloned()
             .partition(|message| has_role(message, "system") && content(message).is_some());
-        let system: Vec<String> = system.iter().filter_map(content).collect();
+        let system: Vec<String> = system_messages.iter().filter_map(content).collect();
         let system = system.join("\n\n");
-        let first = rest
+        let first_user_message = messages
             .iter_mut()
             .find(|message| has_role(message, "user") && content(message).is_some());
-        match first {
+        match first_user_message {
             Some(first) => {
                 let content = content(first).unwrap_or_default();
                 *first = with_content(first, &format!("{system}\n\n{content}"));
             }
-            None => rest.insert(0, message("user", &system)),
+            None => messages.insert(0, message("user", &system)),
         }
         Self {
-            messages: rest,
+            messages,
             ..self.clone()
         }
     }
 
     /// Whether any string of the conversation contains this character.
     pub(super) fn contains(&self, character: char) -> bool {
-        let values = self.messages.iter().chain(self.tools.iter().flatten());
-        values
-            .into_iter()
-            .any(|value| any_text(value, &|text| text.contains(character)))
+        self.values()
+            .any(|value| any_string(value, &|text| text.contains(character)))
     }
 
-    /// Applies `change` to every string of the conversation with its author, field names included,
-    /// except those that templates depend on: known roles and types, and field names for which
-    /// `reads` returns `true`.
-    pub(super) fn map_strings(&self, reads: &impl Fn(&str) -> bool, change: &impl Fn(&str, Author) -> String) -> Self {
-        let map = |value: &Value, author| map_value(value, reads, &|text: &str| change(text, author));
-        let message = |message: &Value| map(message, Author::from_role(role(message).as_deref()));
+    /// Applies `change` to every string of the conversation and its author, including field names.
+    /// Known roles and types, and field names for which `is_read` returns `true`, stay as they are,
+    /// since templates depend on them.
+    pub(super) fn map_strings(
+        &self,
+        is_read: &impl Fn(&str) -> bool,
+        change: &impl Fn(&str, Author) -> String,
+    ) -> Self {
+        let map = |value: &Value, author| map_value(value, is_read, &|text: &str| change(text, author));
+        let map_message = |message: &Value| map(message, Author::from_role(role(message).as_deref()));
         let tools = self.tools.as_deref();
         Self {
-            messages: self.messages.iter().map(message).collect(),
+            messages: self.messages.iter().map(map_message).collect(),
             tools: tools.map(|tools| tools.iter().map(|tool| map(tool, Author::Instructions)).collect()),
             thinking: self.thinking,
-            letters: self.letters.clone(),
+            literals: self.literals.clone(),
         }
     }
 }
 
-/// Who wrote a text of a conversation.
+/// The author of a text in a conversation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Author {
     /// The system prompt and the tools, which may describe the model's own format.
     Instructions,
     /// The model.
     Model,
-    /// The user, a file or a tool: ordinary text.
+    /// The user, a file or a tool, whose text is ordinary text.
     Other,
 }
 
@@ -237,16 +246,19 @@ impl From<&[Message]> for Chat {
             Role::Assistant => "assistant",
         };
         Self {
-            messages: messages.iter().map(|m| message(name(m.role), &m.content)).collect(),
+            messages: messages
+                .iter()
+                .map(|Message { role, content }| message(name(*role), content))
+                .collect(),
             tools: None,
             thinking: Thinking::default(),
-            letters: Vec::new(),
+            literals: Vec::new(),
         }
     }
 }
 
 /// Parses a JSON list. serde_json refuses more than 128 levels of nesting.
-fn list(text: &str) -> Result<Vec<Value>, String> {
+fn parse_list(text: &str) -> Result<Vec<Value>, String> {
     let mut reader = serde_json::Deserializer::from_str(text);
     let value = Value::deserialize(&mut reader).and_then(|value| reader.end().map(|()| value));
     let value = value.map_err(|error| format!("they are not valid JSON ({error})"))?;
@@ -263,7 +275,7 @@ fn message(role: &str, content: &str) -> Value {
     Value::from_pairs([("role", role), ("content", content)])
 }
 
-/// A copy of a message with its `content` replaced.
+/// A copy of a message with another `content`.
 fn with_content(message: &Value, text: &str) -> Value {
     let pairs = pairs(message).map(|(key, value)| match key.as_str() {
         Some("content") => (key, Value::from(text)),
@@ -272,8 +284,8 @@ fn with_content(message: &Value, text: &str) -> Value {
     Value::from_pairs(pairs)
 }
 
-/// A copy of a message with the text of its `content` as a list of one part.
-fn with_list(message: &Value) -> Value {
+/// A copy of a message whose `content`, if a string, is a list of one part.
+fn with_content_parts(message: &Value) -> Value {
     let pairs = pairs(message).map(|(key, value)| match (key.as_str(), value.as_str()) {
         (Some("content"), Some(text)) => {
             let part = Value::from_pairs([("type", "text"), ("text", text)]);
@@ -292,8 +304,7 @@ fn role(message: &Value) -> Option<String> {
     string_field(message, "role")
 }
 
-/// Whether a message's content is null.
-fn is_null(message: &Value) -> bool {
+fn is_content_null(message: &Value) -> bool {
     message.get_attr("content").is_ok_and(|content| content.is_none())
 }
 
@@ -316,47 +327,52 @@ fn items(value: &Value) -> impl Iterator<Item = Value> {
 }
 
 fn bytes(value: &Value) -> u64 {
-    let inside: u64 = match value.kind() {
+    let content_bytes: u64 = match value.kind() {
         ValueKind::String => value.as_str().map_or(0, |text| text.len() as u64),
         ValueKind::Seq => items(value).map(|item| bytes(&item)).sum(),
         ValueKind::Map => pairs(value).map(|(key, value)| bytes(&key) + bytes(&value)).sum(),
         _ => 0,
     };
-    VALUE_BYTES + inside
+    VALUE_BYTES + content_bytes
 }
 
-fn any_text(value: &Value, test: &impl Fn(&str) -> bool) -> bool {
+fn any_string(value: &Value, test: &impl Fn(&str) -> bool) -> bool {
     match value.kind() {
         ValueKind::String => value.as_str().is_some_and(test),
-        ValueKind::Seq => items(value).any(|item| any_text(&item, test)),
-        ValueKind::Map => pairs(value).any(|(key, value)| any_text(&key, test) || any_text(&value, test)),
+        ValueKind::Seq => items(value).any(|item| any_string(&item, test)),
+        ValueKind::Map => pairs(value).any(|(key, value)| any_string(&key, test) || any_string(&value, test)),
         _ => false,
     }
 }
 
-fn map_value(value: &Value, reads: &impl Fn(&str) -> bool, change: &impl Fn(&str) -> String) -> Value {
+/// See [`Chat::map_strings`].
+fn map_value(value: &Value, is_read: &impl Fn(&str) -> bool, change: &impl Fn(&str) -> String) -> Value {
     match value.kind() {
         ValueKind::String => value
             .as_str()
             .map_or_else(|| value.clone(), |text| Value::from(change(text))),
-        ValueKind::Seq => items(value).map(|item| map_value(&item, reads, change)).collect(),
+        ValueKind::Seq => items(value).map(|item| map_value(&item, is_read, change)).collect(),
         ValueKind::Map => Value::from_pairs(pairs(value).map(|(key, value)| {
-            let structural = matches!(key.as_str(), Some("role" | "type")) && is_role_or_type(&value);
-            let value = if structural {
+            let keeps_value = matches!(key.as_str(), Some("role" | "type")) && is_role_or_type(&value);
+            let value = if keeps_value {
                 value
             } else {
-                map_value(&value, reads, change)
+                map_value(&value, is_read, change)
             };
-            let known = key.as_str().is_some_and(|key| is_word(key) && reads(key));
-            let key = if known { key } else { map_value(&key, reads, change) };
+            let keeps_key = key.as_str().is_some_and(|key| is_word(key) && is_read(key));
+            let key = if keeps_key {
+                key
+            } else {
+                map_value(&key, is_read, change)
+            };
             (key, value)
         })),
         _ => value.clone(),
     }
 }
 
-/// Whether this is a known role of a message or type of a part, a tool or an argument, which
-/// templates compare with.
+/// Whether a value is a known role of a message, or type of a part, a tool or an argument.
+/// Templates compare with these.
 fn is_role_or_type(value: &Value) -> bool {
     const KNOWN: [&str; 30] = [
         "system",
@@ -393,12 +409,12 @@ fn is_role_or_type(value: &Value) -> bool {
     value.as_str().is_some_and(|word| KNOWN.contains(&word))
 }
 
-/// Whether this string has the form of a field name.
+/// Whether a string has the form of a field name.
 fn is_word(text: &str) -> bool {
     !text.is_empty() && text.chars().all(is_part_of_word)
 }
 
-/// Whether field names may contain this character.
+/// Whether field names may contain a character.
 pub(super) fn is_part_of_word(character: char) -> bool {
     character.is_ascii_alphanumeric() || matches!(character, '_' | '-')
 }

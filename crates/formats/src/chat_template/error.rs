@@ -3,7 +3,7 @@
 /// An invalid template, or a failed rendering.
 #[derive(Debug, thiserror::Error)]
 pub enum TemplateError {
-    /// The GGUF file's template or vocabulary cannot be read.
+    /// The template or vocabulary in the GGUF file cannot be read.
     #[error(transparent)]
     Gguf(#[from] crate::gguf::GgufError),
     /// The input is not a conversation.
@@ -30,7 +30,7 @@ pub enum TemplateError {
     /// The rendering was [interrupted](crate::interrupt).
     #[error("the operation was cancelled.")]
     Interrupted,
-    /// The template failed on these messages, but not on a plain one.
+    /// The template failed on these messages, but not on a plain user message.
     #[error(
         "the model's chat template cannot take these messages: {0}. Check what is special about them, such as a \
          content, a tool call or an argument that is missing."

@@ -1,4 +1,4 @@
-//! JSON in the format of Python's `json.dumps`, which models were trained on: a space after commas
+//! JSON in the format of Python's `json.dumps`, on which models were trained: a space after commas
 //! and colons, and no unnecessary escapes.
 
 use super::jinja::{budget, text};
@@ -9,7 +9,7 @@ use minijinja::{Error, ErrorKind, Value};
 /// Maximum nesting depth. Templates can build values of any depth.
 const MAX_DEPTH: usize = 128;
 
-/// Maximum spaces of indentation per level, to bound the memory that a template can take.
+/// Maximum spaces of indentation per level. Bounds the memory that a template can use.
 pub(super) const MAX_INDENT: usize = 16;
 
 /// Formatting options of `json.dumps`.
@@ -26,16 +26,16 @@ pub(super) struct Layout {
 
 /// Serializes a value.
 pub(super) fn write(value: &Value, layout: Layout) -> Result<String, Error> {
-    let (between, after_key) = layout.separators.unwrap_or_else(|| {
-        let between = if layout.indent.is_some() { "," } else { ", " };
-        (between.to_owned(), ": ".to_owned())
+    let (item_separator, key_separator) = layout.separators.unwrap_or_else(|| {
+        let item_separator = if layout.indent.is_some() { "," } else { ", " };
+        (item_separator.to_owned(), ": ".to_owned())
     });
     let mut writer = Writer {
         out: String::new(),
         ascii: layout.ascii,
         indent: layout.indent,
-        between,
-        after_key,
+        item_separator,
+        key_separator,
         sort_keys: layout.sort_keys,
     };
     writer.value(value, 0)?;
@@ -46,8 +46,8 @@ struct Writer {
     out: String,
     ascii: bool,
     indent: Option<String>,
-    between: String,
-    after_key: String,
+    item_separator: String,
+    key_separator: String,
     sort_keys: bool,
 }
 
@@ -73,8 +73,7 @@ impl Writer {
                         Some(text) => writer.text(text),
                         None => writer.text(&scalar(&key)),
                     }
-                    let after_key = writer.after_key.clone();
-                    writer.out.push_str(&after_key);
+                    writer.out.push_str(&writer.key_separator);
                     writer.value(&value.get_item(&key)?, depth + 1)
                 })?;
             }
@@ -101,29 +100,29 @@ impl Writer {
         mut write: impl FnMut(&mut Self, Value) -> Result<(), Error>,
     ) -> Result<(), Error> {
         self.out.push(open);
-        let any = !items.is_empty();
+        let is_empty = items.is_empty();
         for (index, item) in items.into_iter().enumerate() {
             if index > 0 {
-                self.out.push_str(&self.between);
+                self.out.push_str(&self.item_separator);
             }
             let indent = self
                 .indent
                 .as_deref()
                 .map_or(0, budget::length)
                 .saturating_mul(depth as u64 + 1);
-            budget::charge(indent + budget::length(&self.between) + 2 * budget::length(&self.after_key))?;
-            self.line(depth + 1);
+            budget::charge(indent + budget::length(&self.item_separator) + 2 * budget::length(&self.key_separator))?;
+            self.start_line(depth + 1);
             write(self, item)?;
         }
-        if any {
-            self.line(depth);
+        if !is_empty {
+            self.start_line(depth);
         }
         self.out.push(close);
         Ok(())
     }
 
-    /// Starts an indented line if the output has lines.
-    fn line(&mut self, depth: usize) {
+    /// Starts an indented line, unless all output is on one line.
+    fn start_line(&mut self, depth: usize) {
         if let Some(indent) = &self.indent {
             self.out.push('\n');
             self.out.extend(std::iter::repeat_n(indent.as_str(), depth));
@@ -132,8 +131,8 @@ impl Writer {
 
     fn text(&mut self, text: &str) {
         // An escaped character takes up to twelve bytes.
-        let escaped = |byte: &u8| !matches!(byte, b' '..=b'~') || matches!(byte, b'"' | b'\\');
-        let escaped = text.as_bytes().iter().filter(|byte| escaped(byte)).count() as u64;
+        let may_be_escaped = |byte: &u8| !matches!(byte, b' '..=b'~') || matches!(byte, b'"' | b'\\');
+        let escaped = text.as_bytes().iter().filter(|byte| may_be_escaped(byte)).count() as u64;
         if !(budget::charge_bytes(budget::length(text) + 5 * escaped) && budget::charge_work(32 * escaped)) {
             return;
         }
@@ -148,7 +147,7 @@ impl Writer {
                 '\u{8}' => self.out.push_str("\\b"),
                 '\u{c}' => self.out.push_str("\\f"),
                 control if control < ' ' => self.out.push_str(&format!("\\u{:04x}", u32::from(control))),
-                // May be the marker of text that must not become a token, so it must stay intact.
+                // May be a marker that breaks up a token in the text, so it must stay intact.
                 other if self.ascii && other > '~' && !NONCHARACTERS.contains(&other) => {
                     let mut units = [0; 2];
                     for unit in other.encode_utf16(&mut units) {
@@ -166,7 +165,7 @@ impl Writer {
 fn scalar(value: &Value) -> String {
     match value.kind() {
         ValueKind::None => "null".to_owned(),
-        // `text::str` capitalises booleans, as Python does.
+        // `text::str` capitalizes booleans, as Python does.
         ValueKind::Bool => value.is_true().to_string(),
         _ => match &*text::number(value) {
             "nan" => "NaN".to_owned(),

@@ -32,7 +32,7 @@ use std::collections::HashSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{LazyLock, OnceLock};
 
-/// Author of a message.
+/// The author of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
     /// Instructions for the whole conversation.
@@ -46,19 +46,30 @@ pub enum Role {
 /// A message of a conversation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Message {
-    /// Its author.
+    /// The author.
     pub role: Role,
-    /// Its text. Never parsed for control tokens.
+    /// The text. Never parsed for control tokens.
     pub content: String,
 }
 
-/// Whether the model's turn is opened after the last message: a template's `add_generation_prompt`.
+/// The value of a template's `add_generation_prompt`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum GenerationPrompt {
-    /// The turn is opened, so that the model answers.
+    /// Opens the model's turn after the last message.
     Add,
-    /// The text ends after the last message.
+    /// Ends after the last message.
     Omit,
+}
+
+/// The origin of a chat template.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TemplateOrigin {
+    /// The model's file.
+    File,
+    /// ChatML, for a file without a template whose vocabulary has ChatML's tokens.
+    ChatMl,
+    /// A plain default, for any other file without a template.
+    Plain,
 }
 
 /// A compiled chat template.
@@ -67,27 +78,28 @@ pub struct ChatTemplate {
     source: String,
     bos: String,
     eos: String,
-    notice: Option<String>,
+    origin: TemplateOrigin,
     stop_strings: Vec<String>,
-    /// Whether it reads a message's content only as a list of parts.
-    needs_lists: OnceLock<bool>,
-    /// Names of the templates that handle a message whose content is null themselves.
-    ask_for_null: HashSet<&'static str>,
+    /// Whether the template reads a message's content only as a list of parts.
+    needs_content_parts: OnceLock<bool>,
+    /// Names of the templates that test a message's content for null.
+    null_testing_templates: HashSet<&'static str>,
 }
 
-/// A test of a message's content for null.
-static ASKS_FOR_NULL: LazyLock<Regex> =
+/// Matches a test of a message's content for null.
+static NULL_TEST: LazyLock<Regex> =
     LazyLock::new(|| Regex::new(r#"\bcontent['"]?\]?\s*(is(\s+not)?|==|!=)\s*[nN]one\b"#).expect("a valid pattern"));
 
-/// Names of the template and of the optional one for conversations with tools.
+/// Name of the template in its environment.
 const NAME: &str = "chat_template";
+/// Name of the optional template for conversations with tools.
 const WITH_TOOLS: &str = "chat_template.tool_use";
 
 /// Maximum instructions of a rendering. A message takes one or two hundred, so this is enough for
 /// fifty thousand messages.
 const FUEL: u64 = 10_000_000;
 
-/// A text that no template renders by chance.
+/// A text that occurs in no template.
 const PROBE: &str = "c4f1hearth7e29";
 
 /// ChatML, for files that have its tokens but no template.
@@ -95,35 +107,35 @@ const CHAT_ML: &str = "{% for message in messages %}<|im_start|>{{ message.role 
                        {% endfor %}\
                        {% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}";
 
-/// For base models, whose files have neither a template nor ChatML's tokens.
+/// The template for base models, whose files have neither a template nor ChatML's tokens.
 const PLAIN: &str = "{{ bos_token }}{% for message in messages %}\
                      {% if message.role == 'system' %}{{ message.content }}\
                      {% elif message.role == 'user' %}User: {{ message.content }}\
                      {% else %}Assistant: {{ message.content }}{% endif %}{{ '\n\n' }}{% endfor %}\
                      {% if add_generation_prompt %}Assistant:{% endif %}";
 
-/// The stop strings for [`PLAIN`]: a base model continues with the user's next message.
+/// The stop strings for [`PLAIN`]. A base model would continue with the user's next message.
 const PLAIN_STOPS: [&str; 2] = ["\nUser:", "\nAssistant:"];
 
 impl ChatTemplate {
-    /// The template's source, to compare it with another's.
+    /// The template's source, for comparison with another template.
     pub fn source(&self) -> &str {
         &self.source
     }
 
-    /// The template of a file. A file without one gets a default, and a [`ChatTemplate::notice`].
+    /// The template of a file, or a default if it has none. See [`ChatTemplate::origin`].
     ///
     /// # Errors
     /// If the file's template is not a string or not valid Jinja.
     pub fn from_gguf(gguf: &Gguf) -> Result<Self, TemplateError> {
-        let texts = gguf.strings("tokenizer.ggml.tokens")?;
-        let text_of = |key: &str| -> Result<String, TemplateError> {
+        let tokens = gguf.strings("tokenizer.ggml.tokens")?;
+        let special_token = |key: &str| -> Result<String, TemplateError> {
             let id = gguf.u32(key)?;
-            let text = texts.zip(id).and_then(|(texts, id)| texts.get(id as usize));
-            Ok(text.unwrap_or_default().to_owned())
+            let token = tokens.zip(id).and_then(|(tokens, id)| tokens.get(id as usize));
+            Ok(token.unwrap_or_default().to_owned())
         };
-        let bos = text_of("tokenizer.ggml.bos_token_id")?;
-        let eos = text_of("tokenizer.ggml.eos_token_id")?;
+        let bos = special_token("tokenizer.ggml.bos_token_id")?;
+        let eos = special_token("tokenizer.ggml.eos_token_id")?;
         if let Some(source) = gguf.str("tokenizer.chat_template")? {
             let mut template = Self::parse(source, &bos, &eos)?;
             if let Some(source) = gguf.str("tokenizer.chat_template.tool_use")? {
@@ -131,28 +143,23 @@ impl ChatTemplate {
             }
             return Ok(template);
         }
-        let chat_ml = texts.is_some_and(|texts| {
-            texts
+        let is_chat_ml = tokens.is_some_and(|tokens| {
+            tokens
                 .iter()
-                .filter(|text| ["<|im_start|>", "<|im_end|>"].contains(text))
+                .filter(|token| ["<|im_start|>", "<|im_end|>"].contains(token))
                 .count()
                 == 2
         });
-        let mut plain = Self::parse(if chat_ml { CHAT_ML } else { PLAIN }, &bos, &eos)?;
-        plain.notice = Some(
-            if chat_ml {
-                "This model's file has no chat template. Hearth uses ChatML, which matches its tokens; answers may be \
-                 worse than with the original template."
-            } else {
-                "This model's file has no chat template, so it may be a base model. Hearth uses a plain template; \
-                 answers may ramble."
-            }
-            .to_owned(),
-        );
-        if !chat_ml {
-            plain.stop_strings = PLAIN_STOPS.map(str::to_owned).to_vec();
+        let mut template = Self::parse(if is_chat_ml { CHAT_ML } else { PLAIN }, &bos, &eos)?;
+        template.origin = if is_chat_ml {
+            TemplateOrigin::ChatMl
+        } else {
+            TemplateOrigin::Plain
+        };
+        if !is_chat_ml {
+            template.stop_strings = PLAIN_STOPS.map(str::to_owned).to_vec();
         }
-        Ok(plain)
+        Ok(template)
     }
 
     /// Compiles a template. `bos` and `eos` are the texts of these tokens.
@@ -164,18 +171,18 @@ impl ChatTemplate {
     }
 
     fn parse_on_stack(source: &str, bos: &str, eos: &str) -> Result<Self, TemplateError> {
-        let bad = |error: minijinja::Error| TemplateError::Syntax(jinja::truncated(&error.to_string()));
-        let mut environment = jinja::environment().map_err(bad)?;
+        let syntax_error = |error: minijinja::Error| TemplateError::Syntax(jinja::truncated(&error.to_string()));
+        let mut environment = jinja::environment().map_err(syntax_error)?;
         environment.set_fuel(Some(FUEL));
         let mut template = Self {
             environment,
             source: source.to_owned(),
             bos: bos.to_owned(),
             eos: eos.to_owned(),
-            notice: None,
+            origin: TemplateOrigin::File,
             stop_strings: Vec::new(),
-            needs_lists: OnceLock::new(),
-            ask_for_null: HashSet::new(),
+            needs_content_parts: OnceLock::new(),
+            null_testing_templates: HashSet::new(),
         };
         template.add(NAME, source)?;
         Ok(template)
@@ -183,14 +190,14 @@ impl ChatTemplate {
 
     fn add(&mut self, name: &'static str, source: &str) -> Result<(), TemplateError> {
         let unsupported = |what: &str| TemplateError::Syntax(format!("{what} is not supported"));
-        if ASKS_FOR_NULL.is_match(source) {
-            self.ask_for_null.insert(name);
+        if NULL_TEST.is_match(source) {
+            self.null_testing_templates.insert(name);
         }
         on_large_stack(|| {
             let Rewritten { source, unreadable } = jinja::rewrite(source).map_err(unsupported)?;
-            // Sources known to make minijinja panic are refused before this.
-            let added = catch_unwind(AssertUnwindSafe(|| self.environment.add_template_owned(name, source)));
-            match added {
+            // `rewrite` refuses sources that are known to make minijinja panic.
+            let result = catch_unwind(AssertUnwindSafe(|| self.environment.add_template_owned(name, source)));
+            match result {
                 Ok(Ok(())) if unreadable => Err(unsupported("an expression in it")),
                 Ok(Ok(())) => Ok(()),
                 Ok(Err(error)) => Err(TemplateError::Syntax(jinja::truncated(&error.to_string()))),
@@ -206,9 +213,9 @@ impl ChatTemplate {
         self
     }
 
-    /// A sentence for the user about a default template. `None` if the file has its own.
-    pub fn notice(&self) -> Option<&str> {
-        self.notice.as_deref()
+    /// The origin of the template.
+    pub fn origin(&self) -> TemplateOrigin {
+        self.origin
     }
 
     /// The stop strings, in addition to end-of-generation tokens.
@@ -233,16 +240,16 @@ impl ChatTemplate {
     pub fn render_chat(&self, chat: &Chat, prompt: GenerationPrompt) -> Result<String, TemplateError> {
         on_large_stack(|| {
             self.render_on_stack(chat, prompt).map_err(|error| match error {
-                TemplateError::Failed(why) if self.takes_a_message() => TemplateError::Messages(why),
+                TemplateError::Failed(why) if self.renders_a_plain_message() => TemplateError::Messages(why),
                 error => error,
             })
         })
     }
 
-    /// Whether it renders one plain message. If it does and fails on a conversation, that has
-    /// something the template does not expect.
-    fn takes_a_message(&self) -> bool {
-        self.run(&plain_chat(), GenerationPrompt::Omit).is_ok()
+    /// Whether the template renders one plain message. If so, a failure on a conversation is caused
+    /// by its messages.
+    fn renders_a_plain_message(&self) -> bool {
+        self.run(&probe_chat(), GenerationPrompt::Omit).is_ok()
     }
 
     fn render_on_stack(&self, chat: &Chat, prompt: GenerationPrompt) -> Result<String, TemplateError> {
@@ -255,10 +262,10 @@ impl ChatTemplate {
             Err(limit @ (TemplateError::WorkLimit | TemplateError::SizeLimit | TemplateError::Interrupted)) => {
                 Err(limit)
             }
-            first => match self.run(&chat.without_system(), prompt) {
+            original => match self.run(&chat.without_system(), prompt) {
                 Ok(text) => Ok(text),
-                // The error for the original conversation explains more.
-                Err(second) => first.and(Err(second)),
+                // The error for the original conversation, if any, explains more.
+                Err(error) => original.and(Err(error)),
             },
         }
     }
@@ -301,38 +308,38 @@ impl ChatTemplate {
     ) -> Result<Vec<u32>, TemplateError> {
         let markers = Markers::unused(&|marker| chat.contains(marker));
         let words = self.words(tokenizer);
-        let reads = |word: &str| words.contains(word);
+        let is_read = |word: &str| words.contains(word);
         let quote = |text: &str, author| {
             let text = markers.removed_from(text);
             match author {
-                // A system prompt may tell the model to use its own form.
+                // A system prompt may describe the model's markup.
                 Author::Instructions => text.into_owned(),
-                Author::Model | Author::Other => quoted(&text, chat.letters(), markers.letters),
+                Author::Model | Author::Other => quoted(&text, chat.literals(), markers.literal),
             }
         };
-        let marked = chat.map_strings(&reads, &|text, author| {
+        let marked = chat.map_strings(&is_read, &|text, author| {
             self.mark(tokenizer, &quote(text, author), author, markers)
         });
         let mut text = self.render_chat(&marked, prompt)?;
         // A template may remove parts of a string, change it, or insert it between the ends of a
-        // token. Only control tokens that also occur without any character of the conversation are
-        // the template's own.
-        let blank = chat.map_strings(&reads, &|text, _| tokenizer.blank(text, markers));
+        // token, and so form a control token despite the markers. It wrote a control token itself
+        // only if the token is also there when all characters of the conversation are replaced.
+        let blank = chat.map_strings(&is_read, &|text, _| tokenizer.blank(text, markers));
         let blank = self.render_chat(&blank, prompt).ok();
-        let agrees = |text: &str| {
+        let has_same_controls = |text: &str| {
             let blank = blank.as_ref();
             blank.map(|blank| tokenizer.have_same_controls(text, blank, markers))
         };
-        if agrees(&text) != Some(true) {
-            // A marker at every character hides from the template the substrings it looks for, but
-            // leaves little to join.
-            let marked = chat.map_strings(&reads, &|text, author| {
+        if has_same_controls(&text) != Some(true) {
+            // With a marker at every character a template can hardly form a token, but it also does
+            // not find the substrings that it looks for.
+            let marked = chat.map_strings(&is_read, &|text, author| {
                 let text = quote(text, author);
-                let text = self.mark_letters(tokenizer, &text, author, markers);
+                let text = self.mark_structure(tokenizer, &text, author, markers);
                 tokenizer.mark_each_character(&text, markers.control)
             });
             text = self.render_chat(&marked, prompt)?;
-            if agrees(&text) == Some(false) {
+            if has_same_controls(&text) == Some(false) {
                 let why = "it forms control tokens from the text of the conversation";
                 return Err(TemplateError::Failed(why.to_owned()));
             }
@@ -350,21 +357,27 @@ impl ChatTemplate {
         Ok(ids)
     }
 
-    /// Breaks up the special tokens in a text of a conversation: all control tokens, and of what
-    /// the model did not write the user-defined tokens that structure its conversations.
+    /// Breaks up the special tokens in a text of a conversation: all control tokens, and in text of
+    /// users and tools also the user-defined tokens that structure the model's conversations.
     pub(crate) fn mark(&self, tokenizer: &Tokenizer, text: &str, author: Author, markers: Markers) -> String {
-        tokenizer.mark_controls(&self.mark_letters(tokenizer, text, author, markers), markers.control)
+        tokenizer.mark_controls(&self.mark_structure(tokenizer, text, author, markers), markers.control)
     }
 
-    fn mark_letters<'t>(&self, tokenizer: &Tokenizer, text: &'t str, author: Author, markers: Markers) -> Cow<'t, str> {
+    fn mark_structure<'t>(
+        &self,
+        tokenizer: &Tokenizer,
+        text: &'t str,
+        author: Author,
+        markers: Markers,
+    ) -> Cow<'t, str> {
         match author {
             Author::Instructions | Author::Model => text.into(),
             Author::Other => tokenizer.mark_structure(text, markers, |token| self.is_structure(token)),
         }
     }
 
-    /// Whether a user-defined token structures the model's conversations: the template knows it, or
-    /// it begins or ends a thought. Others are what they look like, such as HTML's tags in Gemma's
+    /// Whether a user-defined token structures the model's conversations: the template contains it,
+    /// or it begins or ends a thought. Others are ordinary text, such as the HTML tags in Gemma's
     /// vocabulary.
     fn is_structure(&self, token: &str) -> bool {
         let with_tools = self.environment.get_template(WITH_TOOLS).ok();
@@ -373,8 +386,8 @@ impl ChatTemplate {
             || token.to_ascii_lowercase().contains("think")
     }
 
-    /// The words of the template's source outside control tokens. They include the names of all
-    /// fields that it reads.
+    /// The words of the template's source outside control tokens. They include all names of fields
+    /// that the template reads.
     fn words(&self, tokenizer: &Tokenizer) -> HashSet<String> {
         let with_tools = self.environment.get_template(WITH_TOOLS).ok();
         let with_tools = with_tools.as_ref().map_or("", |template| template.source());
@@ -386,55 +399,56 @@ impl ChatTemplate {
             .collect()
     }
 
-    /// Whether the rendered text contains the system prompt. If it is not there verbatim (it may
-    /// have been escaped), renders [`PROBE`] in its place and looks for that.
+    /// Whether the rendered text contains the system prompt. If it does not contain it verbatim,
+    /// since the template may have escaped it, renders [`PROBE`] in its place and looks for that.
     fn shows_system(&self, chat: &Chat, prompt: GenerationPrompt, system: &str, rendered: &str) -> bool {
-        // Templates may trim it.
+        // Templates may trim the prompt.
         rendered.contains(system.trim())
             || self
                 .run(&chat.with_system(PROBE), prompt)
                 .is_ok_and(|text| text.contains(PROBE))
     }
 
+    /// Renders a conversation in the form that the template reads.
     fn run(&self, chat: &Chat, prompt: GenerationPrompt) -> Result<String, TemplateError> {
-        // Jinja prints null as `None`, which no template means.
-        let is_handled = !chat.has_null_content() || self.ask_for_null.contains(self.template(chat)?.name());
-        let chat = &*if is_handled {
+        // Jinja prints null as `None`, which no template intends.
+        let keeps_null = !chat.has_null_content() || self.null_testing_templates.contains(self.template(chat)?.name());
+        let chat = &*if keeps_null {
             Cow::Borrowed(chat)
         } else {
-            Cow::Owned(chat.with_empty_contents())
+            Cow::Owned(chat.without_null_contents())
         };
-        let messages = if self.needs_lists() {
-            chat.messages_with_lists()
+        let messages = if self.needs_content_parts() {
+            chat.messages_with_content_parts()
         } else {
             chat.messages()
         };
         self.run_with(chat, messages, prompt)
     }
 
-    /// Templates of models that also see images may read content only as a list of
-    /// `{type: "text", text}`. Whether this one does is found by rendering one message as either.
-    fn needs_lists(&self) -> bool {
-        if let Some(&known) = self.needs_lists.get() {
-            return known;
+    /// Whether the template reads content only as a list of `{type: "text", text}`, as templates of
+    /// multimodal models may. Determined by rendering one message in both forms.
+    fn needs_content_parts(&self) -> bool {
+        if let Some(&needs_content_parts) = self.needs_content_parts.get() {
+            return needs_content_parts;
         }
-        let needs_lists = {
-            let probe = plain_chat();
-            // A template that writes the list itself does not read it.
-            let shows = |messages: Value| {
+        let needs_content_parts = {
+            let probe = probe_chat();
+            // A template that prints the list does not read its parts.
+            let reads_content = |messages: Value| {
                 self.run_with(&probe, messages, GenerationPrompt::Omit)
                     .is_ok_and(|text| text.contains(PROBE) && !text.contains("'type'"))
             };
-            !shows(probe.messages()) && shows(probe.messages_with_lists())
+            !reads_content(probe.messages()) && reads_content(probe.messages_with_content_parts())
         };
-        // An interrupted probe shows nothing.
+        // The result of an interrupted rendering is not cached.
         if !interrupt::is_set() {
-            let _ = self.needs_lists.set(needs_lists);
+            let _ = self.needs_content_parts.set(needs_content_parts);
         }
-        needs_lists
+        needs_content_parts
     }
 
-    /// The template of a conversation, which may be one for tools.
+    /// The template for a conversation, which may be the one for tools.
     fn template(&self, chat: &Chat) -> Result<minijinja::Template<'_, '_>, TemplateError> {
         let with_tools = chat
             .tools()
@@ -447,7 +461,7 @@ impl ChatTemplate {
     }
 
     fn run_with(&self, chat: &Chat, messages: Value, prompt: GenerationPrompt) -> Result<String, TemplateError> {
-        if interrupt::look() {
+        if interrupt::poll() {
             return Err(TemplateError::Interrupted);
         }
         budget::start_render(chat.bytes());
@@ -460,7 +474,7 @@ impl ChatTemplate {
             eos_token => self.eos.as_str(),
             ..chat.thinking().variables()
         };
-        // Sources known to make minijinja panic are refused before this.
+        // `rewrite` refuses sources that are known to make minijinja panic.
         let rendered = catch_unwind(AssertUnwindSafe(|| {
             self.template(chat).map(|template| template.render(conversation))
         }));
@@ -474,8 +488,8 @@ impl ChatTemplate {
     }
 }
 
-/// One message of the user.
-fn plain_chat() -> Chat {
+/// A conversation of one user message, [`PROBE`].
+fn probe_chat() -> Chat {
     let message = Message {
         role: Role::User,
         content: PROBE.to_owned(),

@@ -1,19 +1,19 @@
-//! Letters that are text, though a template or a tokenizer would take them for a part of its form:
-//! the markers of thoughts, which an answer may quote.
+//! Literal text that a template or a tokenizer would treat as markup: the markers of thoughts, when
+//! a message quotes them.
 
-/// Breaks up each of these letters in a text with `quote`, which is removed after the text is split
-/// into tokens.
-pub(super) fn quoted(text: &str, letters: &[String], quote: char) -> String {
-    let mut broken = text.to_owned();
-    for letters in letters {
-        let mut characters = letters.chars();
+/// Inserts `marker` after the first character of each of these literals in a text. The tokenizer
+/// removes it after it has looked for special tokens.
+pub(super) fn quoted(text: &str, literals: &[String], marker: char) -> String {
+    let mut quoted = text.to_owned();
+    for literal in literals {
+        let mut characters = literal.chars();
         if let Some(first) = characters.next()
             && !characters.as_str().is_empty()
         {
-            broken = broken.replace(letters, &format!("{first}{quote}{}", characters.as_str()));
+            quoted = quoted.replace(literal, &format!("{first}{marker}{}", characters.as_str()));
         }
     }
-    broken
+    quoted
 }
 
 #[cfg(test)]
@@ -21,15 +21,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn letters_are_broken_up_and_nothing_else() {
-        let letters = ["<a>", "</a>", "", "x"].map(str::to_owned);
-        for (text, broken) in [
+    fn only_literals_of_several_characters_are_broken_up() {
+        let literals = ["<a>", "</a>", "", "x"].map(str::to_owned);
+        for (text, expected) in [
             ("<a>b</a>", "<|a>b<|/a>"),
             ("<a><a>", "<|a><|a>"),
             ("<a x>", "<a x>"),
             ("", ""),
         ] {
-            assert_eq!(quoted(text, &letters, '|'), broken);
+            assert_eq!(quoted(text, &literals, '|'), expected);
         }
     }
 }

@@ -6,9 +6,9 @@ use crate::interrupt::{self, Installed};
 use std::cell::Cell;
 use std::thread;
 
-/// Stack size in bytes. minijinja and the code here recurse over tags, blocks, macros and values,
-/// each to a limit, and take less than 4 MiB in unoptimized builds. Only pages that are touched are
-/// backed by memory.
+/// Stack size in bytes. minijinja and Hearth's extensions recurse over tags, blocks, macros and
+/// values, each up to a limit, and use less than 4 MiB in unoptimized builds. Unused pages take no
+/// memory.
 const STACK_BYTES: usize = 32 << 20;
 
 thread_local! {
@@ -30,15 +30,15 @@ pub(super) fn on_large_stack<T: Send>(
         let thread = thread::Builder::new()
             .name("chat template".to_owned())
             .stack_size(STACK_BYTES);
-        let running = thread.spawn_scoped(scope, || {
+        let handle = thread.spawn_scoped(scope, || {
             ON_LARGE_STACK.set(true);
             budget::start_thread();
             let _installed = Installed::new(interrupt);
             let result = work();
             (result, interrupt::is_set())
         });
-        match running {
-            Ok(running) => running
+        match handle {
+            Ok(handle) => handle
                 .join()
                 .unwrap_or_else(|_| (Err(TemplateError::Failed("it cannot be executed".to_owned())), false)),
             Err(error) => (

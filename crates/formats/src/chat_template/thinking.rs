@@ -1,14 +1,14 @@
-//! Thinking: the variables with which templates switch a model's thoughts.
+//! Thinking: the template variables that control a model's thoughts.
 
 use super::stack::on_large_stack;
-use super::{Chat, ChatTemplate, GenerationPrompt, Message, NAME, PROBE, Role};
+use super::{ChatTemplate, GenerationPrompt, NAME, probe_chat};
 use minijinja::Value;
 use std::collections::HashSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// The variables for on and off.
+/// Variables that switch thinking on or off.
 const SWITCHES: [&str; 2] = ["enable_thinking", "thinking"];
-/// The variable for how long a model thinks.
+/// The variable that sets the length of thoughts.
 const EFFORT: &str = "reasoning_effort";
 
 /// A choice of thinking. `None` leaves its variable undefined.
@@ -32,7 +32,7 @@ impl Thinking {
     }
 }
 
-/// The thinking that a template can switch.
+/// The choices of thinking that a template supports.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ThinkingSupport {
     /// Whether the model thinks by default. `None` means that it cannot be switched on or off.
@@ -42,43 +42,39 @@ pub struct ThinkingSupport {
 }
 
 impl ChatTemplate {
-    /// The thinking that the template can switch: it reads the variable, and renders a conversation
+    /// The choices that the template supports: it reads their variable and renders a conversation
     /// differently for different values.
     pub fn thinking(&self) -> ThinkingSupport {
-        let reads = self.undeclared();
-        let rendered = |enabled, effort| self.probed(Thinking { enabled, effort });
+        let variables = self.undeclared_variables();
+        let render = |enabled, effort| self.render_probe(Thinking { enabled, effort });
         let mut support = ThinkingSupport::default();
-        if SWITCHES.iter().any(|name| reads.contains(*name)) {
-            let [on, off] = [Some(true), Some(false)].map(|enabled| rendered(enabled, None));
-            support.switch = (on.is_some() && off.is_some() && on != off).then(|| rendered(None, None) != off);
+        if SWITCHES.iter().any(|name| variables.contains(*name)) {
+            let [on, off] = [Some(true), Some(false)].map(|enabled| render(enabled, None));
+            support.switch = (on.is_some() && off.is_some() && on != off).then(|| render(None, None) != off);
         }
-        if reads.contains(EFFORT) {
-            let [low, high] = ["low", "high"].map(|effort| rendered(None, Some(effort)));
+        if variables.contains(EFFORT) {
+            let [low, high] = ["low", "high"].map(|effort| render(None, Some(effort)));
             support.effort = low.is_some() && high.is_some() && low != high;
         }
         support
     }
 
     /// The variables that the template reads and does not set.
-    fn undeclared(&self) -> HashSet<String> {
+    fn undeclared_variables(&self) -> HashSet<String> {
         on_large_stack(|| {
-            // Parsed before; a panic of the parser would have refused the template then.
-            let read = || {
+            // Parses the source again. The first time it did not panic.
+            let parse = || {
                 let template = self.environment.get_template(NAME).ok();
                 template.map(|template| template.undeclared_variables(false))
             };
-            Ok(catch_unwind(AssertUnwindSafe(read)).ok().flatten().unwrap_or_default())
+            Ok(catch_unwind(AssertUnwindSafe(parse)).ok().flatten().unwrap_or_default())
         })
         .unwrap_or_default()
     }
 
-    /// The prompt of a short message. `None` if the template refuses it.
-    fn probed(&self, thinking: Thinking) -> Option<String> {
-        let message = Message {
-            role: Role::User,
-            content: PROBE.to_owned(),
-        };
-        let chat = Chat::from(&[message][..]).with_thinking(thinking);
-        self.render_chat(&chat, GenerationPrompt::Add).ok()
+    /// The prompt of a short user message. `None` if the template refuses it.
+    fn render_probe(&self, thinking: Thinking) -> Option<String> {
+        self.render_chat(&probe_chat().with_thinking(thinking), GenerationPrompt::Add)
+            .ok()
     }
 }

@@ -1,7 +1,7 @@
-//! Locates the assistant messages in the tokens of a conversation. An answer is what follows the
-//! conversation up to it, rendered with a generation prompt. Rendering that prefix for every answer
-//! takes quadratic time. Most templates write messages one after the other, so the prefixes can be
-//! derived from one rendering of the whole conversation: [`WholeRendering`] does so, and is
+//! Locates the assistant messages in the tokens of a conversation. An answer begins where the
+//! conversation before it, rendered with a generation prompt, ends. Rendering that prefix for every
+//! answer takes quadratic time. Most templates write messages one after the other, so the prefixes
+//! can be derived from one rendering of the whole conversation: [`WholeRendering`] does so, and is
 //! verified on a sample. A few answers are located one by one; the tests compare both methods.
 
 use crate::chat_template::{Author, ChatTemplate, GenerationPrompt, Message, Role};
@@ -70,10 +70,10 @@ impl AnswerFinder<'_> {
     fn spans_by_prefix(&self, answers: &[usize]) -> Option<(Vec<Range<usize>>, bool)> {
         let mut spans: Vec<Range<usize>> = Vec::new();
         let mut bytes = 0usize;
-        let most = PREFIX_BUDGET[0] + PREFIX_BUDGET[1] * self.ids.len() * BYTES_PER_TOKEN;
-        // If only the last answer will be left, the others are not searched. The estimate may be
-        // too high by nearly half.
-        let last_only = self.estimated_prefixes() > 2 * most;
+        let max_bytes = PREFIX_BUDGET[0] + PREFIX_BUDGET[1] * self.ids.len() * BYTES_PER_TOKEN;
+        // If the budget suffices only for the last answer, the others are not searched. The
+        // estimate may be too high by nearly half.
+        let last_only = self.estimated_prefixes() > 2 * max_bytes;
         let answers = if last_only {
             &answers[answers.len() - 1..]
         } else {
@@ -81,10 +81,10 @@ impl AnswerFinder<'_> {
         };
         for &index in answers.iter().rev() {
             // An answer ends before the next one begins.
-            let before = spans.last().map_or(self.ids.len(), |next| next.start);
-            let within_budget = spans.is_empty() || (bytes < most && (self.should_continue)());
-            bytes += self.ids[..before].len() * BYTES_PER_TOKEN;
-            match within_budget.then(|| self.span(index, before, self)).flatten() {
+            let limit = spans.last().map_or(self.ids.len(), |next| next.start);
+            let within_budget = spans.is_empty() || (bytes < max_bytes && (self.should_continue)());
+            bytes += self.ids[..limit].len() * BYTES_PER_TOKEN;
+            match within_budget.then(|| self.span(index, limit, self)).flatten() {
                 Some(span) => spans.push(span),
                 None => {
                     spans.truncate(1);
@@ -117,48 +117,50 @@ impl AnswerFinder<'_> {
             return None;
         }
         let mut spans: Vec<Range<usize>> = Vec::with_capacity(answers.len());
-        let mut before = self.ids.len();
+        let mut limit = self.ids.len();
         for &index in answers.iter().rev() {
-            let span = self.span(index, before, &whole)?;
-            before = span.start;
+            let span = self.span(index, limit, &whole)?;
+            limit = span.start;
             spans.push(span);
         }
         spans.reverse();
         let last = answers.len() - 1;
         let mut sample: Vec<usize> = (0..FEW_ANSWERS).map(|part| part * last / (FEW_ANSWERS - 1)).collect();
         sample.extend([1, last - 1]);
-        let agrees = |&at: &usize| {
-            let before = spans.get(at + 1).map_or(self.ids.len(), |next| next.start);
-            (self.should_continue)() && self.span(answers[at], before, self).as_ref() == Some(&spans[at])
+        let agrees = |&ordinal: &usize| {
+            let limit = spans.get(ordinal + 1).map_or(self.ids.len(), |next| next.start);
+            (self.should_continue)() && self.span(answers[ordinal], limit, self).as_ref() == Some(&spans[ordinal])
         };
         sample.iter().all(agrees).then_some(spans)
     }
 
-    /// Returns the range of one answer, including its end-of-turn token.
-    fn span(&self, index: usize, before: usize, prefixes: &dyn Prefixes) -> Option<Range<usize>> {
+    /// Returns the range of one answer, including its end-of-turn token. The range ends at `limit`
+    /// at the latest.
+    fn span(&self, index: usize, limit: usize, prefixes: &dyn Prefixes) -> Option<Range<usize>> {
         let answer = self.messages[index].content.trim();
         let opened = prefixes.opened(index)?;
         let start = opened.common;
-        // The generation prompt matches completely, so everything up to the end of the turn is
+        // If the generation prompt matches completely, everything up to the end of the turn is
         // generated, even if the template changes the answer.
-        let sure = opened.whole;
-        if let Some(length) = self.ids.get(start..before)?.iter().position(|&id| self.is_end(id)) {
+        let is_exact = opened.whole;
+        if let Some(length) = self.ids.get(start..limit)?.iter().position(|&id| self.is_end(id)) {
             let span = start..start + length + 1;
             let text = self.text(span.clone());
             let text = text.trim();
             // A template may add or remove thoughts before an answer.
             let similar = !text.is_empty() && (text.ends_with(answer) || answer.ends_with(text));
-            if text == answer || (sure && similar) {
+            if text == answer || (is_exact && similar) {
                 return Some(span);
             }
         }
         // Templates without an end-of-turn token.
         let closed = prefixes.closed(index)?;
-        let end = closed.common.min(before);
+        let end = closed.common.min(limit);
         let last_end = self.ids.get(start..end)?.iter().rposition(|&id| self.is_end(id));
         let span = start..last_end.map_or(end, |last| start + last + 1);
-        let proven = self.text(span.clone()).trim() == answer || (sure && closed.whole && end == closed.common);
-        (proven && !span.is_empty()).then_some(span)
+        let is_verified =
+            self.text(span.clone()).trim() == answer || (is_exact && closed.whole && end == closed.common);
+        (is_verified && !span.is_empty()).then_some(span)
     }
 
     /// The EOS token, if the conversation ends with an answer that the template does not terminate.
@@ -170,8 +172,10 @@ impl AnswerFinder<'_> {
             .iter()
             .rposition(|&id| self.is_end(id))
             .map_or(0, |end| end + 1);
-        let ended = after_end > 0 && self.text(after_end..self.ids.len()).trim().is_empty();
-        self.tokenizer.eos().filter(|_| last.role == Role::Assistant && !ended)
+        let is_terminated = after_end > 0 && self.text(after_end..self.ids.len()).trim().is_empty();
+        self.tokenizer
+            .eos()
+            .filter(|_| last.role == Role::Assistant && !is_terminated)
     }
 
     fn is_end(&self, id: u32) -> bool {
@@ -208,11 +212,11 @@ impl AnswerFinder<'_> {
 }
 
 impl Prefix {
-    /// Compares tokens that follow `before` equal ones.
-    fn new(before: usize, ids: &[u32], whole: &[u32]) -> Self {
-        let common = common(ids, &whole[before..]);
+    /// Compares `ids` with the tokens of `whole` from index `offset`; all earlier tokens are equal.
+    fn new(offset: usize, ids: &[u32], whole: &[u32]) -> Self {
+        let common = common(ids, &whole[offset..]);
         Self {
-            common: before + common,
+            common: offset + common,
             whole: common == ids.len(),
         }
     }
@@ -244,8 +248,8 @@ impl<'a> WholeRendering<'a> {
     fn new(finder: &'a AnswerFinder<'a>) -> Option<Self> {
         let texts = || finder.messages.iter().map(|message| message.content.as_str());
         let mut unused = NONCHARACTERS.filter(|&character| !texts().any(|text| text.contains(character)));
-        let (control, letters, mark) = (unused.next()?, unused.next()?, unused.next()?);
-        let markers = Markers { control, letters };
+        let (control, literal, mark) = (unused.next()?, unused.next()?, unused.next()?);
+        let markers = Markers { control, literal };
         let marked = |message: &Message| {
             let author = Author::from(message.role);
             let mut content = finder
@@ -314,8 +318,8 @@ impl<'a> WholeRendering<'a> {
     /// The last control token that ends at or before an offset of the text: its end, and the number
     /// of tokens up to it.
     fn control_before(&self, offset: usize) -> (usize, usize) {
-        let behind = self.controls.partition_point(|&(end, _)| end <= offset);
-        behind.checked_sub(1).map_or((0, 0), |at| self.controls[at])
+        let count = self.controls.partition_point(|&(end, _)| end <= offset);
+        count.checked_sub(1).map_or((0, 0), |last| self.controls[last])
     }
 
     /// Minimum bytes that are encoded again to locate these answers.
@@ -351,6 +355,6 @@ impl Prefixes for WholeRendering<'_> {
 }
 
 /// Length of the common prefix.
-fn common(one: &[u32], other: &[u32]) -> usize {
-    one.iter().zip(other).take_while(|(one, other)| one == other).count()
+fn common(left: &[u32], right: &[u32]) -> usize {
+    left.iter().zip(right).take_while(|(left, right)| left == right).count()
 }

@@ -3,7 +3,10 @@
 use super::columns::{self, Shape, listed};
 use super::fields::{Fields, Name};
 use super::turns::{conversation, has_thoughts, is_conversation, is_share_gpt};
-use super::{BrokenLine, Content, Dataset, DatasetProblem, Example, Mapping, shortened};
+use super::{
+    BrokenLine, BrokenReason, Container, Content, Dataset, DatasetProblem, Example, ExampleShape, JsonKind, Mapping,
+    ReadLimit, shortened,
+};
 use crate::chat_template::{Message, Role};
 use serde_json::Value;
 use std::collections::HashSet;
@@ -37,6 +40,9 @@ const MAX_ROWS: u32 = (MAX_TEXT_BYTES / EXAMPLE_OVERHEAD) as u32;
 /// Maximum number of listed lines; the rest is counted.
 const MAX_LISTED: usize = 100;
 
+/// Maximum number of columns that a reason names.
+const MAX_NAMED: usize = 12;
+
 /// Collects rows, detects their mapping and converts them to examples.
 pub(super) struct DatasetBuilder {
     requested: Option<Mapping>,
@@ -51,7 +57,7 @@ pub(super) struct DatasetBuilder {
     decision: Option<Decision>,
     examples: Vec<Example>,
     text_bytes: usize,
-    limit: Option<String>,
+    limit: Option<ReadLimit>,
     broken: Vec<BrokenLine>,
     broken_total: u32,
     /// Lines whose answers have thoughts.
@@ -64,7 +70,7 @@ struct Decision {
     mapping: Mapping,
     unsure: bool,
     shape: Shape,
-    name: &'static str,
+    example_shape: ExampleShape,
 }
 
 impl DatasetBuilder {
@@ -110,7 +116,7 @@ impl DatasetBuilder {
     pub fn needs(&self, name: &str) -> bool {
         self.decision
             .as_ref()
-            .is_none_or(|decision| name == HISTORY || decision.mapping.columns().any(|used| used == name))
+            .is_none_or(|decision| name == HISTORY || decision.mapping.columns().any(|column| column == name))
     }
 
     /// Whether the mapping is decided.
@@ -122,12 +128,8 @@ impl DatasetBuilder {
     pub fn row(&mut self, line: u32, fields: Fields, size: usize) -> ControlFlow<()> {
         self.rows += 1;
         if self.rows > self.max_rows {
-            self.limit = Some(format!(
-                "The file has more than {} rows, the maximum that is read; everything from line {line} on is \
-                 ignored. Split it \
-                 into several files.",
-                self.max_rows
-            ));
+            let rows = self.max_rows;
+            self.limit = Some(ReadLimit::Rows { rows, line });
             return ControlFlow::Break(());
         }
         if self.decision.is_some() {
@@ -149,10 +151,10 @@ impl DatasetBuilder {
     }
 
     /// Adds an unreadable line.
-    pub fn broken(&mut self, line: u32, why: impl Into<String>) {
+    pub fn broken(&mut self, line: u32, reason: BrokenReason) {
         self.broken_total = self.broken_total.saturating_add(1);
         if self.broken.len() < MAX_LISTED {
-            self.broken.push(BrokenLine { line, why: why.into() });
+            self.broken.push(BrokenLine { line, reason });
         }
     }
 
@@ -162,7 +164,7 @@ impl DatasetBuilder {
             mapping: Mapping::default(),
             unsure: false,
             shape: Shape::Text,
-            name: "text",
+            example_shape: ExampleShape::Text,
         });
         if !whole {
             self.set_text_limit(text.lines().count() as u32);
@@ -177,7 +179,7 @@ impl DatasetBuilder {
     ///
     /// # Errors
     /// If there is no example, or a line is unreadable and `skip_broken` is off.
-    pub fn finish(mut self, container: &'static str, skip_broken: bool) -> Result<Dataset, DatasetProblem> {
+    pub fn finish(mut self, container: Container, skip_broken: bool) -> Result<Dataset, DatasetProblem> {
         if self.decision.is_none() && self.problem.is_none() && !self.pending.is_empty() {
             // There are no more rows, so `Break` is ignored.
             let _ = self.decide();
@@ -187,23 +189,27 @@ impl DatasetBuilder {
         }
         self.broken.sort_by_key(|broken| broken.line);
         let (broken, total) = (self.broken, self.broken_total);
-        if total > 0 && !skip_broken {
-            return Err(DatasetProblem::Broken { broken, total });
+        if let Some(first) = broken.first()
+            && !skip_broken
+        {
+            let first = first.clone();
+            return Err(DatasetProblem::Broken { first, total });
         }
         if self.examples.is_empty() {
-            return Err(DatasetProblem::NoExamples(match broken.first() {
-                Some(first) => format!(
-                    "none of its lines can be read (line {}: {})",
-                    first.line,
-                    first.why.trim_end_matches('.')
-                ),
-                None if self.columns.is_empty() => "the list of examples is empty".to_owned(),
-                None => format!("after the header with {} there are no rows", listed(&self.columns)),
-            }));
+            return Err(match broken.into_iter().next() {
+                Some(first) => DatasetProblem::NoReadableLine { first },
+                None if self.columns.is_empty() => {
+                    DatasetProblem::NoExamples("the list of examples is empty".to_owned())
+                }
+                None => {
+                    let columns = listed(&self.columns);
+                    DatasetProblem::NoExamples(format!("after the header with {columns} there are no rows"))
+                }
+            });
         }
         let (mapping, unsure, shape) = match self.decision {
-            Some(decision) => (decision.mapping, decision.unsure, decision.name),
-            None => (Mapping::default(), false, "text"),
+            Some(decision) => (decision.mapping, decision.unsure, decision.example_shape),
+            None => (Mapping::default(), false, ExampleShape::Text),
         };
         Ok(Dataset {
             container,
@@ -221,19 +227,19 @@ impl DatasetBuilder {
 
     /// Decides the mapping, then adds the pending rows.
     fn decide(&mut self) -> ControlFlow<()> {
-        let decided = match self.requested.take() {
+        let mapping = match self.requested.take() {
             Some(mapping) => columns::check(&mapping, &self.columns).map(|()| (mapping, false)),
             None => columns::recognize(&self.columns, &self.pending),
         };
-        match decided {
+        match mapping {
             Ok((mapping, unsure)) => {
                 let shape = Shape::from_mapping(&mapping);
-                let name = self.shape_name(&mapping, shape);
+                let example_shape = self.example_shape(&mapping, shape);
                 self.decision = Some(Decision {
                     mapping,
                     unsure,
                     shape,
-                    name,
+                    example_shape,
                 });
             }
             Err(problem) => {
@@ -247,18 +253,18 @@ impl DatasetBuilder {
         ControlFlow::Continue(())
     }
 
-    fn shape_name(&self, mapping: &Mapping, shape: Shape) -> &'static str {
+    fn example_shape(&self, mapping: &Mapping, shape: Shape) -> ExampleShape {
         let share_gpt = || {
             let fields = self.pending.iter().flat_map(|(_, fields)| fields);
             let mut conversations = fields.filter(|(name, _)| Some(&**name) == mapping.messages.as_deref());
             conversations.any(|(_, value)| is_share_gpt(value))
         };
         match shape {
-            Shape::Messages if share_gpt() => "ShareGPT",
-            Shape::Messages => "messages",
-            Shape::PromptAnswer if mapping.prompt.as_deref() == Some("instruction") => "alpaca",
-            Shape::PromptAnswer => "prompt and answer",
-            Shape::Text => "text",
+            Shape::Messages if share_gpt() => ExampleShape::ShareGpt,
+            Shape::Messages => ExampleShape::Messages,
+            Shape::PromptAnswer if mapping.prompt.as_deref() == Some("instruction") => ExampleShape::Alpaca,
+            Shape::PromptAnswer => ExampleShape::PromptAnswer,
+            Shape::Text => ExampleShape::Text,
         }
     }
 
@@ -283,18 +289,14 @@ impl DatasetBuilder {
                 }
                 self.examples.push(example);
             }
-            Err(why) => self.broken(line, why),
+            Err(reason) => self.broken(line, reason),
         }
         ControlFlow::Continue(())
     }
 
     fn set_text_limit(&mut self, line: u32) {
-        self.limit = Some(format!(
-            "The file has more than {} MiB of text, the maximum that is read; everything from line {line} on is \
-             ignored. Split \
-             it into several files.",
-            self.max_text >> 20
-        ));
+        let mib = (self.max_text >> 20) as u32;
+        self.limit = Some(ReadLimit::Text { mib, line });
     }
 }
 
@@ -302,8 +304,8 @@ impl Decision {
     /// Converts a row to the content of an example.
     ///
     /// # Errors
-    /// The reason, as part of a sentence about its line.
-    fn content(&self, fields: Fields) -> Result<Content, String> {
+    /// The reason that its line cannot be read.
+    fn content(&self, fields: Fields) -> Result<Content, BrokenReason> {
         let mut row = Row(fields);
         match self.shape {
             Shape::Messages => {
@@ -318,14 +320,14 @@ impl Decision {
             Shape::Text => {
                 let text = text(row.required(&self.mapping.text)?, &self.mapping.text)?;
                 if text.trim().is_empty() {
-                    return Err("its text is empty.".to_owned());
+                    return Err(BrokenReason::EmptyText);
                 }
                 Ok(Content::Text(text))
             }
         }
     }
 
-    fn prompt_answer(&self, mut row: Row) -> Result<Content, String> {
+    fn prompt_answer(&self, mut row: Row) -> Result<Content, BrokenReason> {
         let prompt = row.required(&self.mapping.prompt)?;
         let answer = row.required(&self.mapping.answer)?;
         let system = row.text(&self.mapping.system)?;
@@ -347,11 +349,11 @@ impl Decision {
         } else {
             let answer = text(answer, &self.mapping.answer)?;
             let mut prompts = prompt_messages(prompt, input, &self.mapping.prompt)?;
-            let alone = messages.iter().all(|message| message.role == Role::System) && !listed;
+            let is_single_turn = messages.iter().all(|message| message.role == Role::System) && !listed;
             match prompts.pop() {
-                Some(Message { content: prompt, .. }) if alone => {
+                Some(Message { content: prompt, .. }) if is_single_turn => {
                     if prompt.trim().is_empty() && answer.trim().is_empty() {
-                        return Err("it is empty.".to_owned());
+                        return Err(BrokenReason::Empty);
                     }
                     let system = Some(system).filter(|system| !system.is_empty());
                     return Ok(Content::PromptAnswer { system, prompt, answer });
@@ -368,7 +370,7 @@ impl Decision {
 }
 
 /// The messages of a prompt with its additional input.
-fn prompt_messages(prompt: Value, input: String, column: &Option<String>) -> Result<Vec<Message>, String> {
+fn prompt_messages(prompt: Value, input: String, column: &Option<String>) -> Result<Vec<Message>, BrokenReason> {
     if is_conversation(&prompt) {
         return conversation(prompt);
     }
@@ -403,12 +405,13 @@ fn message(role: Role, content: String) -> Message {
     Message { role, content }
 }
 
-fn require_answer(messages: Vec<Message>) -> Result<Content, String> {
+/// Checks that a conversation has an assistant message.
+fn require_answer(messages: Vec<Message>) -> Result<Content, BrokenReason> {
     if messages.is_empty() {
-        return Err("its conversation is empty.".to_owned());
+        return Err(BrokenReason::EmptyConversation);
     }
     if messages.iter().all(|message| message.role != Role::Assistant) {
-        return Err("its conversation has no assistant message to train on.".to_owned());
+        return Err(BrokenReason::NoAnswer);
     }
     Ok(Content::Chat(messages))
 }
@@ -424,40 +427,48 @@ struct Row(Fields);
 
 impl Row {
     fn remove(&mut self, name: &str) -> Option<Value> {
-        let place = self.0.iter().position(|(key, _)| &**key == name)?;
-        Some(self.0.swap_remove(place).1)
+        let index = self.0.iter().position(|(key, _)| &**key == name)?;
+        Some(self.0.swap_remove(index).1)
     }
 
     /// Removes and returns the value of a required column.
-    fn required(&mut self, column: &Option<String>) -> Result<Value, String> {
+    fn required(&mut self, column: &Option<String>) -> Result<Value, BrokenReason> {
         let name = column.as_deref().unwrap_or_default();
-        self.remove(name).ok_or_else(|| {
-            let names: Vec<&str> = self.0.iter().map(|(name, _)| &**name).collect();
-            format!(
-                "it has no '{}' like the other lines, but {}. All lines must have the same format.",
-                shortened(name),
-                listed(&names)
-            )
-        })
+        self.remove(name).ok_or_else(|| self.without(name))
+    }
+
+    /// The reason for refusing a row without a required column.
+    fn without(&self, column: &str) -> BrokenReason {
+        let column = shortened(column).into_owned();
+        if self.0.is_empty() {
+            return BrokenReason::NoColumns { column };
+        }
+        let names = self.0.iter().take(MAX_NAMED).map(|(name, _)| shortened(name));
+        let mut columns: Vec<String> = names.map(|name| name.into_owned()).collect();
+        if self.0.len() > MAX_NAMED {
+            columns.push("…".to_owned());
+        }
+        BrokenReason::OtherColumns { column, columns }
     }
 
     /// Removes and returns the text of an optional column.
-    fn text(&mut self, column: &Option<String>) -> Result<String, String> {
+    fn text(&mut self, column: &Option<String>) -> Result<String, BrokenReason> {
         let value = column.as_deref().and_then(|name| self.remove(name));
         text(value.unwrap_or_default(), column)
     }
 }
 
 /// Converts a scalar value to text; null becomes an empty text.
-fn text(value: Value, column: &Option<String>) -> Result<String, String> {
-    let column = column.as_deref().unwrap_or_default();
+fn text(value: Value, column: &Option<String>) -> Result<String, BrokenReason> {
     match value {
         Value::String(text) => Ok(text),
         Value::Number(number) => Ok(number.to_string()),
         Value::Bool(value) => Ok(value.to_string()),
         Value::Null => Ok(String::new()),
-        Value::Array(_) => Err(format!("its '{}' is a list instead of a text.", shortened(column))),
-        Value::Object(_) => Err(format!("its '{}' is an object instead of a text.", shortened(column))),
+        Value::Array(_) | Value::Object(_) => Err(BrokenReason::NotText {
+            column: shortened(column.as_deref().unwrap_or_default()).into_owned(),
+            json: JsonKind::from(&value),
+        }),
     }
 }
 
@@ -473,14 +484,9 @@ mod tests {
         let lines = (1u32..=1000)
             .take_while(|&line| builder.row(line, row(9000), 9000).is_continue())
             .count();
-        let dataset = builder.finish("JSONL", false).unwrap();
+        let dataset = builder.finish(Container::JsonLines, false).unwrap();
         assert_eq!((lines, dataset.examples.len()), (344, 344));
-        assert!(
-            dataset
-                .limit
-                .unwrap()
-                .contains("more than 3 MiB of text, the maximum that is read; everything from line 345")
-        );
+        assert_eq!(dataset.limit, Some(ReadLimit::Text { mib: 3, line: 345 }));
     }
 
     #[test]
@@ -491,8 +497,8 @@ mod tests {
         let row = |line| vec![("text".into(), Value::from(text(line)))];
         let lines = (1u32..=1000).take_while(|&line| builder.row(line, row(line), 1).is_continue());
         assert_eq!(lines.count(), 500);
-        let dataset = builder.finish("JSONL", true).unwrap();
+        let dataset = builder.finish(Container::JsonLines, true).unwrap();
         assert_eq!((dataset.examples.len(), dataset.broken_total), (1, 499));
-        assert!(dataset.limit.unwrap().contains("more than 500 rows"));
+        assert_eq!(dataset.limit, Some(ReadLimit::Rows { rows: 500, line: 501 }));
     }
 }

@@ -4,8 +4,8 @@ use super::columns::is_known;
 use super::fields::{Fields, Name};
 use serde_json::Value;
 
-/// The rows of an object of columns. An object that is one example is returned unchanged, as an
-/// error.
+/// The rows of an object of columns. An object that is a single example is returned unchanged as
+/// `Err`.
 pub(super) fn rows(fields: Fields) -> Result<Vec<Fields>, Fields> {
     if !fields.iter().any(|(name, _)| is_known(name)) || !(are_lists(&fields) || are_indexed(&fields)) {
         return Err(fields);
@@ -28,8 +28,8 @@ fn are_lists(fields: &Fields) -> bool {
         let list = value.as_array()?;
         (!list.iter().any(Value::is_object)).then_some(list.len())
     };
-    let first = fields.first().and_then(|(_, value)| length(value));
-    first.is_some_and(|first| first > 0) && fields.iter().all(|(_, value)| length(value) == first)
+    let first_len = fields.first().and_then(|(_, value)| length(value));
+    first_len.is_some_and(|len| len > 0) && fields.iter().all(|(_, value)| length(value) == first_len)
 }
 
 /// Whether each value is an object, and all have the same row numbers as keys.

@@ -118,57 +118,57 @@ pub(super) fn recognize(columns: &[Name], sample: &[(u32, Fields)]) -> Result<(M
     let text = find(&columns, TEXT, |column| column.texts > 0);
     // If lines differ, the format of most lines wins; on a tie the first of these.
     let rows = |column: Option<&Column>| column.map_or(0, |column| column.rows);
-    let both = rows(prompt).min(rows(answer));
-    let most = rows(messages).max(both).max(rows(text));
-    let named = |column: Option<&Column>| column.map(|column| column.name.to_owned());
+    let pair_rows = rows(prompt).min(rows(answer));
+    let max_rows = rows(messages).max(pair_rows).max(rows(text));
+    let name = |column: Option<&Column>| column.map(|column| column.name.to_owned());
     let prompt_answer = |prompt: &Column, answer: &Column| Mapping {
-        system: named(find(&columns, SYSTEM, |column| column.may_be_text())),
-        input: named(find(&columns, INPUT, |column| {
+        system: name(find(&columns, SYSTEM, |column| column.may_be_text())),
+        input: name(find(&columns, INPUT, |column| {
             column.may_be_text() && column.name != prompt.name && column.name != answer.name
         })),
         prompt: Some(prompt.name.to_owned()),
         answer: Some(answer.name.to_owned()),
         ..Mapping::default()
     };
-    let of_messages = |messages: &Column| Mapping {
+    let from_messages = |messages: &Column| Mapping {
         messages: Some(messages.name.to_owned()),
-        system: named(find(&columns, SYSTEM, |column| column.may_be_text())),
+        system: name(find(&columns, SYSTEM, |column| column.may_be_text())),
         ..Mapping::default()
     };
-    let of_text = |text: &Column| Mapping {
+    let from_text = |text: &Column| Mapping {
         text: Some(text.name.to_owned()),
         ..Mapping::default()
     };
-    if let Some(messages) = messages.filter(|column| column.rows == most) {
-        return Ok((of_messages(messages), false));
+    if let Some(messages) = messages.filter(|column| column.rows == max_rows) {
+        return Ok((from_messages(messages), false));
     }
     if let (Some(prompt), Some(answer)) = (prompt, answer)
-        && both == most
+        && pair_rows == max_rows
     {
         return Ok((prompt_answer(prompt, answer), false));
     }
     // A text column beside a prompt is its answer rather than a document.
     if let Some(text) = text
-        && text.rows == most
-        && rows(prompt).max(rows(answer)) < most
+        && text.rows == max_rows
+        && rows(prompt).max(rows(answer)) < max_rows
     {
-        return Ok((of_text(text), false));
+        return Ok((from_text(text), false));
     }
     if let Some(conversations) = columns.iter().find(|column| column.conversations > 0) {
-        return Ok((of_messages(conversations), true));
+        return Ok((from_messages(conversations), true));
     }
     // The two columns with the most text, in file order: the prompt precedes the answer.
     let mut by_length: Vec<&Column> = columns.iter().filter(|column| column.texts > 0).collect();
     by_length.sort_by_key(|column| std::cmp::Reverse(column.bytes));
-    let other = |than: &Column| by_length.iter().find(|column| column.name != than.name).copied();
+    let longest_except = |excluded: &Column| by_length.iter().find(|column| column.name != excluded.name).copied();
     let mapping = match (prompt, answer) {
-        (Some(prompt), None) => other(prompt).map(|answer| prompt_answer(prompt, answer)),
-        (None, Some(answer)) => other(answer).map(|prompt| prompt_answer(prompt, answer)),
+        (Some(prompt), None) => longest_except(prompt).map(|answer| prompt_answer(prompt, answer)),
+        (None, Some(answer)) => longest_except(answer).map(|prompt| prompt_answer(prompt, answer)),
         _ => match by_length.as_slice() {
-            [one, two, ..] => {
+            [longest, second, ..] => {
                 let mut pair = columns
                     .iter()
-                    .filter(|column| column.name == one.name || column.name == two.name);
+                    .filter(|column| column.name == longest.name || column.name == second.name);
                 pair.next()
                     .zip(pair.next())
                     .map(|(prompt, answer)| prompt_answer(prompt, answer))
@@ -176,7 +176,7 @@ pub(super) fn recognize(columns: &[Name], sample: &[(u32, Fields)]) -> Result<(M
             _ => None,
         },
     };
-    match mapping.or_else(|| by_length.first().map(|only| of_text(only))) {
+    match mapping.or_else(|| by_length.first().map(|column| from_text(column))) {
         Some(mapping) => Ok((mapping, true)),
         None => {
             let names: Vec<&str> = columns.iter().map(|column| column.name).collect();
@@ -196,7 +196,8 @@ struct Column<'n> {
     normalized: String,
     /// Rows with the column.
     rows: usize,
-    /// Number of these with text; with a list; with a conversation; with another scalar or null.
+    /// Number of these rows with text; with a list; with a conversation; with another scalar or
+    /// null.
     texts: usize,
     lists: usize,
     conversations: usize,
@@ -237,7 +238,8 @@ impl<'n> Column<'n> {
             Value::String(text) => {
                 self.texts += 1;
                 self.bytes += text.len();
-                // As tables keep conversations, where they are too corrupt to be read as such.
+                // Tables store conversations as text. One that does not parse still counts as a
+                // list.
                 self.lists += usize::from(text.starts_with("[{"));
             }
             Value::Array(_) => {
@@ -270,7 +272,7 @@ pub(super) fn listed(names: &[impl AsRef<str>]) -> String {
     let joined = |names: &[_]| names.iter().map(quoted).collect::<Vec<_>>().join(", ");
     match names {
         [] => "no column".to_owned(),
-        [one] => quoted(one),
+        [name] => quoted(name),
         // A corrupt table may have thousands.
         [first @ .., last] if first.len() < 12 => format!("{} and {}", joined(first), quoted(last)),
         _ => format!("{} and {} more", joined(&names[..12]), names.len() - 12),

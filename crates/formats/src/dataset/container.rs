@@ -1,8 +1,8 @@
 //! Detects the file format of a dataset, by content first and by extension second, and reads its
 //! rows.
 
+use super::broken_line::{BrokenReason, Delimiter};
 use super::builder::{DatasetBuilder, MAX_TEXT_BYTES};
-use super::error::WRONG_ENCODING;
 use super::source::{MAX_ROW_BYTES, Source, UTF8_MARK};
 use super::{DatasetProblem, columns, json, parquet, table};
 use serde::de::IgnoredAny;
@@ -14,13 +14,18 @@ const SAMPLE: usize = 64 * 1024;
 
 /// A file format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Container {
+pub enum Container {
+    /// JSONL.
     JsonLines,
+    /// JSON.
     Json,
     /// CSV, TSV and the like, with their delimiter.
-    Table(u8),
+    Table(Delimiter),
+    /// Parquet.
     Parquet,
+    /// Plain text.
     Text,
+    /// Markdown.
     Markdown,
 }
 
@@ -38,45 +43,29 @@ const OTHER_FORMATS: &[(&[u8], &str)] = &[
 ];
 
 impl Container {
-    /// Display name.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::JsonLines => "JSONL",
-            Self::Json => "JSON",
-            Self::Table(b'\t') => "TSV",
-            Self::Table(_) => "CSV",
-            Self::Parquet => "Parquet",
-            Self::Text => "plain text",
-            Self::Markdown => "Markdown",
-        }
-    }
-
     /// Detects the format of a file.
     ///
     /// # Errors
     /// If it is empty, not a dataset, or not UTF-8 at its start.
-    pub fn recognize(source: &Source, path: &Path) -> Result<Self, DatasetProblem> {
+    pub(super) fn recognize(source: &Source, path: &Path) -> Result<Self, DatasetProblem> {
         let sample = source.beginning(SAMPLE)?;
-        let whole = sample.len() < SAMPLE;
+        let is_whole_file = sample.len() < SAMPLE;
         if sample.starts_with(b"PAR1") {
             return Ok(Self::Parquet);
         }
-        if let Some((_, what)) = OTHER_FORMATS
-            .iter()
-            .find(|(beginning, _)| sample.starts_with(beginning))
-        {
-            return Err(DatasetProblem::NotADataset(what));
+        if let Some((_, format)) = OTHER_FORMATS.iter().find(|(magic, _)| sample.starts_with(magic)) {
+            return Err(DatasetProblem::NotADataset(format));
         }
         reject_wide_encodings(&sample)?;
         let text = sample.strip_prefix(UTF8_MARK).unwrap_or(&sample);
         let blank = text.iter().take_while(|byte| byte.is_ascii_whitespace()).count();
         let text = &text[blank..];
-        if text.is_empty() && whole {
+        if text.is_empty() && is_whole_file {
             return Err(DatasetProblem::Empty);
         }
         let extension = path.extension().map(|e| e.to_string_lossy().to_ascii_lowercase());
         let extension = extension.as_deref().unwrap_or_default();
-        if let Some(container) = by_json(text, whole, extension) {
+        if let Some(container) = by_json(text, is_whole_file, extension) {
             return Ok(container);
         }
         let header = text.split(|&byte| byte == b'\n').next().unwrap_or_default();
@@ -84,18 +73,18 @@ impl Container {
             "jsonl" | "ndjson" => Self::JsonLines,
             "json" => Self::Json,
             "md" | "markdown" => Self::Markdown,
-            "tsv" | "tab" => Self::Table(b'\t'),
+            "tsv" | "tab" => Self::Table(Delimiter::Tab),
             "csv" => Self::Table(table::delimiter(header)),
             "parquet" => {
-                let why = "this is not a Parquet file: it does not start with 'PAR1'. Download or export it again.";
-                return Err(DatasetProblem::Corrupt(why.to_owned()));
+                let message = "this is not a Parquet file: it does not start with 'PAR1'. Download or export it again.";
+                return Err(DatasetProblem::Corrupt(message.to_owned()));
             }
             _ => {
                 // A table with another extension.
                 let delimiter = table::delimiter(header);
-                let names = header.split(|&byte| byte == delimiter);
-                let known = names.filter(|name| columns::is_known(&String::from_utf8_lossy(name)));
-                if known.count() >= 2 {
+                let names = header.split(|&byte| byte == delimiter.byte());
+                let known_names = names.filter(|name| columns::is_known(&String::from_utf8_lossy(name)));
+                if known_names.count() >= 2 {
                     Self::Table(delimiter)
                 } else {
                     Self::Text
@@ -109,7 +98,12 @@ impl Container {
     /// # Errors
     /// If the file as a whole cannot be read. A line that is not UTF-8 is skipped with
     /// `skip_broken`, and an error otherwise.
-    pub fn read(self, source: &Source, skip_broken: bool, builder: &mut DatasetBuilder) -> Result<(), DatasetProblem> {
+    pub(super) fn read(
+        self,
+        source: &Source,
+        skip_broken: bool,
+        builder: &mut DatasetBuilder,
+    ) -> Result<(), DatasetProblem> {
         match self {
             Self::JsonLines => json_lines(source, skip_broken, builder),
             Self::Json => json::read(source, builder),
@@ -121,14 +115,14 @@ impl Container {
 }
 
 /// Detects JSON or JSONL; `None` if it is neither.
-fn by_json(text: &[u8], whole: bool, extension: &str) -> Option<Container> {
+fn by_json(text: &[u8], is_whole_file: bool, extension: &str) -> Option<Container> {
     let is_object = match text.first()? {
         b'{' => true,
         b'[' => false,
         _ => return None,
     };
-    let lines = matches!(extension, "jsonl" | "ndjson");
-    let prose = matches!(extension, "txt" | "md" | "markdown");
+    let is_jsonl = matches!(extension, "jsonl" | "ndjson");
+    let is_prose = matches!(extension, "txt" | "md" | "markdown");
     let first_end = text.iter().position(|&byte| byte == b'\n');
     let mut values = serde_json::Deserializer::from_slice(text).into_iter::<IgnoredAny>();
     match values.next()? {
@@ -136,24 +130,24 @@ fn by_json(text: &[u8], whole: bool, extension: &str) -> Option<Container> {
             let (value, rest) = text.split_at(values.byte_offset());
             let line_rest = rest.split(|&byte| byte == b'\n').next().unwrap_or_default();
             let ends_line = line_rest.trim_ascii().is_empty();
-            let more = !rest.trim_ascii().is_empty() || !whole;
-            if prose && !ends_line {
+            let has_more = !rest.trim_ascii().is_empty() || !is_whole_file;
+            if is_prose && !ends_line {
                 None
-            } else if value.contains(&b'\n') || (!is_object && !lines) {
+            } else if value.contains(&b'\n') || (!is_object && !is_jsonl) {
                 Some(Container::Json)
-            } else if more || lines {
+            } else if has_more || is_jsonl {
                 Some(Container::JsonLines)
             } else {
                 Some(Container::Json)
             }
         }
-        Err(error) if error.is_eof() => Some(if lines && first_end.is_none() {
+        Err(error) if error.is_eof() => Some(if is_jsonl && first_end.is_none() {
             Container::JsonLines
         } else {
             Container::Json
         }),
         Err(_) if extension == "json" => Some(Container::Json),
-        Err(_) if lines || (is_object && !prose) => Some(Container::JsonLines),
+        Err(_) if is_jsonl || (is_object && !is_prose) => Some(Container::JsonLines),
         Err(_) => None,
     }
 }
@@ -187,11 +181,8 @@ fn json_lines(source: &Source, skip_broken: bool, builder: &mut DatasetBuilder) 
             break;
         }
         if read == MAX_ROW_BYTES && bytes.last() != Some(&b'\n') {
-            let mib = MAX_ROW_BYTES >> 20;
-            builder.broken(
-                line,
-                format!("it is longer than {mib} MiB; split it into several examples."),
-            );
+            let mib = (MAX_ROW_BYTES >> 20) as u32;
+            builder.broken(line, BrokenReason::TooLong { mib });
             reader.skip_until(b'\n')?;
             continue;
         }
@@ -199,7 +190,7 @@ fn json_lines(source: &Source, skip_broken: bool, builder: &mut DatasetBuilder) 
             if !skip_broken {
                 return Err(DatasetProblem::wrong_encoding(line));
             }
-            builder.broken(line, WRONG_ENCODING);
+            builder.broken(line, BrokenReason::NotUtf8);
             continue;
         };
         if text.trim().is_empty() {
@@ -211,7 +202,7 @@ fn json_lines(source: &Source, skip_broken: bool, builder: &mut DatasetBuilder) 
                     break;
                 }
             }
-            Err(why) => builder.broken(line, why),
+            Err(reason) => builder.broken(line, reason),
         }
     }
     Ok(())
@@ -221,11 +212,11 @@ fn json_lines(source: &Source, skip_broken: bool, builder: &mut DatasetBuilder) 
 fn document(source: &Source, builder: &mut DatasetBuilder) -> Result<(), DatasetProblem> {
     // Read one byte more than the limit to detect truncation. Reserve everything at once: growing
     // would double it.
-    let most = MAX_TEXT_BYTES as u64 + 1;
-    let mut bytes = Vec::with_capacity((source.len()?.min(most) + 1) as usize);
-    source.text()?.take(most).read_to_end(&mut bytes)?;
-    let whole = bytes.len() <= MAX_TEXT_BYTES;
-    if !whole {
+    let max_bytes = MAX_TEXT_BYTES as u64 + 1;
+    let mut bytes = Vec::with_capacity((source.len()?.min(max_bytes) + 1) as usize);
+    source.text()?.take(max_bytes).read_to_end(&mut bytes)?;
+    let is_complete = bytes.len() <= MAX_TEXT_BYTES;
+    if !is_complete {
         let tail = bytes.utf8_chunks().last().map_or(0, |chunk| chunk.invalid().len());
         bytes.truncate(bytes.len() - tail);
     }
@@ -238,15 +229,15 @@ fn document(source: &Source, builder: &mut DatasetBuilder) -> Result<(), Dataset
     if bytes.contains(&b'\r') {
         // Normalize CRLF to LF, in place to avoid a copy.
         let mut end = 0;
-        for at in 0..bytes.len() {
-            if !bytes[at..].starts_with(b"\r\n") {
-                bytes[end] = bytes[at];
+        for index in 0..bytes.len() {
+            if !bytes[index..].starts_with(b"\r\n") {
+                bytes[end] = bytes[index];
                 end += 1;
             }
         }
         bytes.truncate(end);
     }
     let text = String::from_utf8(bytes).map_err(|_| DatasetProblem::wrong_encoding(1))?;
-    builder.document(text, whole);
+    builder.document(text, is_complete);
     Ok(())
 }

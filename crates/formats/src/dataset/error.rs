@@ -1,6 +1,6 @@
 //! Errors of datasets.
 
-use super::BrokenLine;
+use super::broken_line::BrokenLine;
 use std::path::{Path, PathBuf};
 
 /// An error reading a dataset, with its path.
@@ -23,7 +23,8 @@ impl DatasetError {
     }
 }
 
-/// A problem with a dataset. Each message is a full sentence that says what to do.
+/// A problem with a dataset. Each message is a full sentence that says what to do, except for
+/// unreadable lines.
 #[derive(Debug, thiserror::Error)]
 pub enum DatasetProblem {
     /// Opening or reading failed.
@@ -38,6 +39,12 @@ pub enum DatasetProblem {
     /// The file has no examples.
     #[error("the file has no examples: {0}.")]
     NoExamples(String),
+    /// No line of the file can be read.
+    #[error("no line can be read, first {first:?}")]
+    NoReadableLine {
+        /// The first line.
+        first: BrokenLine,
+    },
     /// The file is not a dataset.
     #[error("this is {0}, not a dataset. Choose a file of JSONL, JSON, CSV, TSV, Parquet, Markdown or plain text.")]
     NotADataset(&'static str),
@@ -59,10 +66,10 @@ pub enum DatasetProblem {
     #[error("{0}")]
     Columns(String),
     /// Unreadable lines.
-    #[error("{}", describe(.broken, *.total))]
+    #[error("{total} lines cannot be read, first {first:?}")]
     Broken {
-        /// The first hundred; at least one.
-        broken: Vec<BrokenLine>,
+        /// The first line.
+        first: BrokenLine,
         /// Total number.
         total: u32,
     },
@@ -76,19 +83,4 @@ impl DatasetProblem {
             encoding: "probably Latin-1 or Windows-1252",
         }
     }
-}
-
-/// The same, as the reason for an unreadable line.
-pub(super) const WRONG_ENCODING: &str = "it is not UTF-8, but probably Latin-1 or Windows-1252.";
-
-fn describe(broken: &[BrokenLine], total: u32) -> String {
-    let first = broken.first().map_or_else(String::new, |first| {
-        let more = match total {
-            0 | 1 => String::new(),
-            2 => " One more line cannot be read either.".to_owned(),
-            _ => format!(" {} more lines cannot be read either.", total - 1),
-        };
-        format!("line {} cannot be read: {}{more}", first.line, first.why)
-    });
-    format!("{first} Correct the file, or choose to skip such lines.")
 }

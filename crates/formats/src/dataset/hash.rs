@@ -23,7 +23,7 @@ pub(super) fn texts<'t>(texts: impl Iterator<Item = &'t str>) -> u64 {
     mix(texts.fold(OFFSET, |state, text| fnv(fnv(state, text.as_bytes()), &[0xff])))
 }
 
-/// Mixes all bits (the finaliser of SplitMix64). <https://prng.di.unimi.it/splitmix64.c>
+/// Mixes all bits (the finalizer of SplitMix64). <https://prng.di.unimi.it/splitmix64.c>
 pub(super) fn mix(mut x: u64) -> u64 {
     x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);

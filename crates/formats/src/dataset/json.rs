@@ -1,5 +1,6 @@
 //! JSON: an array of examples, an object with one such array or with columns, or a single example.
 
+use super::broken_line::{BrokenReason, JsonKind};
 use super::builder::DatasetBuilder;
 use super::column_wise;
 use super::fields::{FIELD, Fields};
@@ -15,29 +16,25 @@ use std::io::BufRead;
 /// Parses a line of JSONL. Returns its fields and their size in memory, in bytes.
 ///
 /// # Errors
-/// The reason, as part of a sentence about the line.
-pub(super) fn row(text: &str) -> Result<(Fields, usize), String> {
+/// The reason that the line cannot be read.
+pub(super) fn row(text: &str) -> Result<(Fields, usize), BrokenReason> {
     let budget = Budget::new();
     let mut json = serde_json::Deserializer::from_str(text);
-    let read = ElementOf(&budget).deserialize(&mut json);
-    match read.and_then(|element| json.end().map(|()| element)) {
+    let result = ElementOf(&budget).deserialize(&mut json);
+    match result.and_then(|element| json.end().map(|()| element)) {
         Ok(Element::Object(fields)) => Ok((fields, budget.begin())),
-        Ok(Element::Other(value)) => Err(not_an_object(&value)),
+        Ok(Element::Other(value)) => Err(not_object(&value)),
         Err(_) if budget.is_exceeded() => Err(too_large()),
-        Err(error) => Err(format!("it is not valid JSON ({}).", without_line_number(&error))),
+        Err(error) => Err(BrokenReason::NotJson {
+            detail: without_line_number(&error),
+        }),
     }
 }
 
-fn not_an_object(value: &Value) -> String {
-    let what = match value {
-        Value::Null => "null",
-        Value::Bool(_) => "a boolean",
-        Value::Number(_) => "a number",
-        Value::String(_) => "a string",
-        Value::Array(_) => "a list",
-        Value::Object(_) => "an object",
-    };
-    format!("it is {what}, not an object such as {{\"prompt\": \"…\", \"answer\": \"…\"}}.")
+fn not_object(value: &Value) -> BrokenReason {
+    BrokenReason::NotObject {
+        json: JsonKind::from(value),
+    }
 }
 
 /// serde's message with the column only, since its line number is always 1 for a line of JSONL.
@@ -63,12 +60,12 @@ pub(super) fn read(source: &Source, builder: &mut DatasetBuilder) -> Result<(), 
     };
     let mut json = serde_json::Deserializer::from_reader(source.text()?);
     source.meter.begin_row();
-    let read = Top(&mut state).deserialize(&mut json);
+    let result = Top(&mut state).deserialize(&mut json);
     if state.stopped {
         return Ok(());
     }
     if source.meter.is_overlong() || budget.is_exceeded() {
-        return Err(too_long(read.err().map_or(0, |error| error.line())));
+        return Err(too_long(result.err().map_or(0, |error| error.line())));
     }
     if let [first, second, ..] = state.lists.as_slice() {
         return Err(DatasetProblem::Corrupt(format!(
@@ -77,7 +74,7 @@ pub(super) fn read(source: &Source, builder: &mut DatasetBuilder) -> Result<(), 
             shortened(second)
         )));
     }
-    read.and_then(|()| json.end()).map_err(|error| {
+    result.and_then(|()| json.end()).map_err(|error| {
         DatasetProblem::Corrupt(if error.is_eof() {
             format!(
                 "the file ends in the middle of a value, at line {}. It is probably truncated: download or export it \
@@ -109,13 +106,13 @@ fn check_utf8(source: &Source) -> Result<(), DatasetProblem> {
     let (mut line, mut carried) = (1u32, Vec::new());
     loop {
         let bytes = reader.fill_buf()?;
-        let read = bytes.len();
+        let length = bytes.len();
         carried.extend_from_slice(bytes);
-        reader.consume(read);
+        reader.consume(length);
         let valid = match std::str::from_utf8(&carried) {
             Ok(text) => text.len(),
             // A character may continue in the next buffer.
-            Err(error) if error.error_len().is_none() && read > 0 => error.valid_up_to(),
+            Err(error) if error.error_len().is_none() && length > 0 => error.valid_up_to(),
             Err(error) => {
                 line = line.saturating_add(newlines(&carried[..error.valid_up_to()]));
                 return Err(DatasetProblem::wrong_encoding(line));
@@ -123,7 +120,7 @@ fn check_utf8(source: &Source) -> Result<(), DatasetProblem> {
         };
         line = line.saturating_add(newlines(&carried[..valid]));
         carried.drain(..valid);
-        if read == 0 {
+        if length == 0 {
             return Ok(());
         }
     }
@@ -166,7 +163,7 @@ impl State<'_> {
                         return Err(A::Error::custom("stopped"));
                     }
                 }
-                Element::Other(value) => self.builder.broken(number, not_an_object(&value)),
+                Element::Other(value) => self.builder.broken(number, not_object(&value)),
             }
         }
         Ok(())

@@ -1,5 +1,6 @@
 //! JSON values of bounded size: a value in memory can be eighty times as large as its text.
 
+use super::broken_line::BrokenReason;
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
 use std::cell::Cell;
@@ -16,29 +17,29 @@ pub(super) const OBJECT: usize = 11 * (size_of::<Value>() + size_of::<String>())
 /// Memory budget of one row.
 #[derive(Debug)]
 pub(super) struct Budget {
-    left: Cell<usize>,
+    remaining: Cell<usize>,
     exceeded: Cell<bool>,
 }
 
 impl Budget {
     pub fn new() -> Self {
         Self {
-            left: Cell::new(MAX_ROW_MEMORY),
+            remaining: Cell::new(MAX_ROW_MEMORY),
             exceeded: Cell::new(false),
         }
     }
 
     /// Begins a row. Returns the bytes used by the previous one.
     pub fn begin(&self) -> usize {
-        MAX_ROW_MEMORY - self.left.replace(MAX_ROW_MEMORY)
+        MAX_ROW_MEMORY - self.remaining.replace(MAX_ROW_MEMORY)
     }
 
     /// Takes bytes from the budget; returns `false` if the row exceeds it.
     pub fn takes(&self, bytes: usize) -> bool {
-        let left = self.left.get().checked_sub(bytes);
-        self.left.set(left.unwrap_or(0));
-        self.exceeded.set(self.exceeded.get() || left.is_none());
-        left.is_some()
+        let remaining = self.remaining.get().checked_sub(bytes);
+        self.remaining.set(remaining.unwrap_or(0));
+        self.exceeded.set(self.exceeded.get() || remaining.is_none());
+        remaining.is_some()
     }
 
     /// As [`Budget::takes`], for deserializers.
@@ -61,12 +62,11 @@ impl Budget {
     }
 }
 
-/// The reason for refusing a row, as part of a sentence about its line.
-pub(super) fn too_large() -> String {
-    format!(
-        "its values take more than {} MiB of memory; split it into several examples.",
-        MAX_ROW_MEMORY >> 20
-    )
+/// The reason for refusing a row.
+pub(super) fn too_large() -> BrokenReason {
+    BrokenReason::TooMuchMemory {
+        mib: (MAX_ROW_MEMORY >> 20) as u32,
+    }
 }
 
 /// Parses a value; `None` if it is not valid JSON or too large.

@@ -5,12 +5,14 @@
 //! a run. Nothing is dropped silently: unreadable lines are listed, truncated examples are counted.
 
 mod answer_spans;
+mod broken_line;
 mod builder;
 mod column_wise;
 mod columns;
 mod container;
 mod error;
 mod fields;
+mod finding;
 mod hash;
 mod json;
 mod json_value;
@@ -25,15 +27,18 @@ mod split;
 mod table;
 mod turns;
 
+pub use broken_line::{BrokenLine, BrokenReason, Delimiter, JsonKind};
+pub use container::Container;
 pub use error::{DatasetError, DatasetProblem};
+pub use finding::{Finding, FindingKind, Refusal, Severity};
 pub use preview::{Piece, Preview, previews};
 pub use render::{RenderError, Rendered, render, render_all};
-pub use report::{Finding, Report, ReportOptions, Severity};
+pub use report::{Report, ReportOptions};
+pub use secrets::Secret;
 pub use split::{Split, leaks, split};
 
 use crate::chat_template::{Message, Role};
 use builder::DatasetBuilder;
-use container::Container;
 use source::Source;
 use std::path::Path;
 
@@ -123,22 +128,47 @@ impl Content {
     }
 }
 
-/// An unreadable line.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct BrokenLine {
-    /// Line number, from 1.
-    pub line: u32,
-    /// The reason, as one sentence.
-    pub why: String,
+/// The format of examples.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ExampleShape {
+    /// Conversations in OpenAI's format.
+    Messages,
+    /// Conversations in ShareGPT's format.
+    ShareGpt,
+    /// Prompts and answers with Alpaca's column names.
+    Alpaca,
+    /// Prompts and answers.
+    PromptAnswer,
+    /// Plain text.
+    Text,
+}
+
+/// The limit at which reading stopped before the end of a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ReadLimit {
+    /// The maximum number of rows.
+    Rows {
+        /// The maximum.
+        rows: u32,
+        /// The first line that is ignored.
+        line: u32,
+    },
+    /// The maximum size of the text.
+    Text {
+        /// The maximum in MiB.
+        mib: u32,
+        /// The first line that is ignored.
+        line: u32,
+    },
 }
 
 /// The examples of a file, and its detected format.
 #[derive(Debug)]
 pub struct Dataset {
-    /// File format: `JSONL`, `CSV` and so on.
-    pub container: &'static str,
-    /// Example format: `messages`, `ShareGPT`, `alpaca`, `prompt and answer`, `text`.
-    pub shape: &'static str,
+    /// File format.
+    pub container: Container,
+    /// Example format.
+    pub shape: ExampleShape,
     /// All column names.
     pub columns: Vec<String>,
     /// The column mapping, detected or as requested.
@@ -154,12 +184,13 @@ pub struct Dataset {
     /// Lines of conversations whose answers have thoughts (`reasoning_content`), which are not
     /// read.
     pub thoughts: Vec<u32>,
-    /// Why reading stopped before the end of the file, as a full sentence; `None` if it did not.
-    pub limit: Option<String>,
+    /// The limit at which reading stopped; `None` if the whole file was read.
+    pub limit: Option<ReadLimit>,
 }
 
 impl Dataset {
-    /// Adds a copy of a system prompt to each conversation that has none. Plain texts stay.
+    /// Adds a copy of a system prompt to each conversation that has none. Plain texts are
+    /// unchanged.
     pub fn set_system_prompt(&mut self, text: &str) {
         for example in &mut self.examples {
             example.content.set_system_prompt(text);
@@ -219,13 +250,13 @@ impl Dataset {
 fn read(source: &Source, path: &Path, options: &ReadOptions) -> Result<Dataset, DatasetProblem> {
     let container = Container::recognize(source, path)?;
     let mut builder = DatasetBuilder::new(options.mapping.clone(), source.len()?);
-    let read = container.read(source, options.skip_broken, &mut builder);
+    let result = container.read(source, options.skip_broken, &mut builder);
     // Parsers between here and the callback may report the cancellation as an error of the file.
     if source.meter.is_cancelled() {
         return Err(DatasetProblem::Cancelled);
     }
-    read?;
-    builder.finish(container.name(), options.skip_broken)
+    result?;
+    builder.finish(container, options.skip_broken)
 }
 
 /// Truncates a text from a file for use in an error message.
@@ -240,7 +271,7 @@ fn shortened(text: &str) -> std::borrow::Cow<'_, str> {
 impl Example {
     /// All texts of the example, in order.
     fn texts(&self) -> impl Iterator<Item = &str> {
-        let (messages, rest) = match &self.content {
+        let (messages, texts) = match &self.content {
             Content::Chat(messages) => (messages.as_slice(), [None, None, None]),
             Content::PromptAnswer { system, prompt, answer } => (
                 &[][..],
@@ -249,7 +280,7 @@ impl Example {
             Content::Text(text) => (&[][..], [Some(text.as_str()), None, None]),
         };
         let messages = messages.iter().map(|message| message.content.as_str());
-        messages.chain(rest.into_iter().flatten())
+        messages.chain(texts.into_iter().flatten())
     }
 
     /// A hash of the content that is stable across machines and versions.

@@ -75,7 +75,7 @@ impl MinHash {
         let (shingles, _) = shingles(example);
         let bands = if shingles.is_empty() { 0 } else { BANDS };
         let band = |band: usize| {
-            let least = |row: usize| {
+            let min_hash = |row: usize| {
                 let seed = hash::mix((band * ROWS + row + 1) as u64);
                 shingles
                     .iter()
@@ -83,7 +83,7 @@ impl MinHash {
                     .min()
                     .unwrap_or(0)
             };
-            (0..ROWS).fold(band as u64, |state, row| hash::mix(state ^ least(row)))
+            (0..ROWS).fold(band as u64, |state, row| hash::mix(state ^ min_hash(row)))
         };
         let bands = (0..bands).map(band).collect();
         Self { shingles, bands }
@@ -119,7 +119,7 @@ impl LshIndex {
     }
 
     /// Returns the earliest near-duplicate among the first examples of matching bands.
-    pub fn find(&self, signature: &MinHash, all: &[Example]) -> Option<usize> {
+    pub fn find(&self, signature: &MinHash, examples: &[Example]) -> Option<usize> {
         let mut candidates: Vec<usize> = signature
             .bands
             .iter()
@@ -127,17 +127,17 @@ impl LshIndex {
             .collect();
         candidates.sort_unstable();
         candidates.dedup();
-        let is_near = |&index: &usize| self.similarity(signature, index, all) >= MIN_SIMILARITY;
+        let is_near = |&index: &usize| self.similarity(signature, index, examples) >= MIN_SIMILARITY;
         candidates.into_iter().find(is_near)
     }
 
     /// The similarity of a signature to an earlier example.
-    fn similarity(&self, signature: &MinHash, index: usize, all: &[Example]) -> f64 {
+    fn similarity(&self, signature: &MinHash, index: usize, examples: &[Example]) -> f64 {
         let mut recent = self.recent.borrow_mut();
         if let Some((_, shingles)) = recent.iter().find(|(other, _)| *other == index) {
             return jaccard(&signature.shingles, shingles);
         }
-        let (shingles, bytes) = shingles(&all[index]);
+        let (shingles, bytes) = shingles(&examples[index]);
         self.work_left.set(self.work_left.get().saturating_sub(bytes));
         let similarity = jaccard(&signature.shingles, &shingles);
         recent.truncate(RECENT - 1);
@@ -153,10 +153,10 @@ impl LshIndex {
 }
 
 /// Jaccard similarity: the size of the intersection over the size of the union.
-fn jaccard(one: &[u64], other: &[u64]) -> f64 {
-    let both = one
+fn jaccard(left: &[u64], right: &[u64]) -> f64 {
+    let intersection = left
         .iter()
-        .filter(|shingle| other.binary_search(shingle).is_ok())
+        .filter(|shingle| right.binary_search(shingle).is_ok())
         .count();
-    both as f64 / (one.len() + other.len() - both).max(1) as f64
+    intersection as f64 / (left.len() + right.len() - intersection).max(1) as f64
 }

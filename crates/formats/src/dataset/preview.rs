@@ -25,12 +25,12 @@ pub struct Piece {
     pub text: String,
     /// Number of tokens.
     pub tokens: u32,
-    /// Whether it is trained on.
+    /// Whether the tokens are trained on.
     pub trained: bool,
-    /// Whether it comes from the template (special tokens, role names).
+    /// Whether the template added the tokens (special tokens, role names).
     pub template: bool,
-    /// Whether it is truncated by the sequence length.
-    pub cut: bool,
+    /// Whether the tokens are beyond the sequence length.
+    pub truncated: bool,
 }
 
 /// Maximum number of tokens shown of an example.
@@ -76,12 +76,17 @@ fn preview(
     // The piece with an incomplete character: a character across tokens belongs to the piece where
     // it starts.
     let mut open = 0;
-    for (at, &id) in ids.iter().enumerate() {
+    for (index, &id) in ids.iter().enumerate() {
         let special = tokenizer.is_special(id);
-        let (trained, cut) = (rendered.loss_mask[at], !rendered.is_document && at >= sequence as usize);
-        let from_template = special || user_text.as_ref().is_some_and(|mask| !mask[at]);
+        let (trained, truncated) = (
+            rendered.loss_mask[index],
+            !rendered.is_document && index >= sequence as usize,
+        );
+        let from_template = special || user_text.as_ref().is_some_and(|mask| !mask[index]);
         match pieces.last_mut() {
-            Some(last) if (last.trained, last.template, last.cut) == (trained, from_template, cut) => last.tokens += 1,
+            Some(last) if (last.trained, last.template, last.truncated) == (trained, from_template, truncated) => {
+                last.tokens += 1
+            }
             _ => {
                 texts.push(Vec::new());
                 pieces.push(Piece {
@@ -89,7 +94,7 @@ fn preview(
                     tokens: 1,
                     trained,
                     template: from_template,
-                    cut,
+                    truncated,
                 });
             }
         }
@@ -155,37 +160,37 @@ fn user_text_mask(
         .render(&enclosed.collect::<Vec<_>>(), GenerationPrompt::Omit)
         .ok()?;
     let mut inside = false;
-    let mut written: Vec<(u8, bool)> = Vec::with_capacity(text.len());
+    let mut template_bytes: Vec<(u8, bool)> = Vec::with_capacity(text.len());
     for character in text.chars() {
         match character {
             OPEN => inside = true,
             CLOSE => inside = false,
-            other => written.extend(other.encode_utf8(&mut [0; 4]).bytes().map(|byte| (byte, inside))),
+            character => template_bytes.extend(character.encode_utf8(&mut [0; 4]).bytes().map(|byte| (byte, inside))),
         }
     }
     // The tokens have the same text, except for spaces added by SentencePiece, a leading BOS and a
     // trailing EOS.
-    let mut rest = written.as_slice();
+    let mut rest = template_bytes.as_slice();
     let mut mask = Vec::with_capacity(ids.len());
-    for (at, &id) in ids.iter().enumerate() {
+    for (index, &id) in ids.iter().enumerate() {
         let bytes = tokenizer.token_bytes(id).unwrap_or_default();
-        let matches = rest.len() >= bytes.len() && rest.iter().zip(bytes).all(|((written, _), byte)| written == byte);
-        if !matches && tokenizer.is_special(id) && (at == 0 || rest.is_empty()) {
+        let matches = rest.len() >= bytes.len() && rest.iter().zip(bytes).all(|((expected, _), byte)| expected == byte);
+        if !matches && tokenizer.is_special(id) && (index == 0 || rest.is_empty()) {
             mask.push(false);
             continue;
         }
-        let mut any = false;
+        let mut has_user_text = false;
         for &byte in bytes {
             match rest {
-                [(written, inside), more @ ..] if *written == byte => {
-                    any |= inside;
+                [(expected, inside), more @ ..] if *expected == byte => {
+                    has_user_text |= inside;
                     rest = more;
                 }
                 _ if byte == b' ' => {}
                 _ => return None,
             }
         }
-        mask.push(any);
+        mask.push(has_user_text);
     }
     Some(mask)
 }

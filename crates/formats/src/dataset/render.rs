@@ -1,10 +1,10 @@
 //! Tokenizes examples with the chat template and computes their loss mask. The loss covers only
-//! what the model generates: each assistant message with its end-of-turn token. Templates do not
-//! mark these, so they are located by rendering the conversation up to an answer with a generation
-//! prompt: what follows in the whole conversation is the answer. Some templates render earlier
-//! turns differently once a conversation continues (they drop thoughts, or move the system prompt),
-//! so every span is checked against the text of its answer, and excluded from the loss if it does
-//! not match.
+//! the tokens that the model generates: each assistant message with its end-of-turn token.
+//! Templates do not mark these, so they are located by rendering the conversation up to an answer
+//! with a generation prompt: the tokens after that prefix are the answer. Some templates render
+//! earlier turns differently once a conversation continues (they drop thoughts, or move the system
+//! prompt), so every span is checked against the text of its answer, and excluded from the loss if
+//! it does not match.
 
 use super::answer_spans::AnswerFinder;
 use super::{Content, Example, hash};
@@ -26,7 +26,8 @@ pub struct Rendered {
     /// Loss mask: `true` for each token that is a prediction target. As long as `ids`; `false` for
     /// the first token.
     pub loss_mask: Vec<bool>,
-    /// Whether it is plain text, which is split into several sequences if it is too long for one.
+    /// Whether the example is plain text, which is split into several sequences if it is too long
+    /// for one.
     pub is_document: bool,
     /// Whether only the last answer is trained on, since the others could not be located.
     pub last_answer_only: bool,
@@ -34,20 +35,17 @@ pub struct Rendered {
     bos: Option<u32>,
 }
 
-/// Why an example could not be tokenized.
+/// The reason that an example could not be tokenized.
 #[derive(Debug, thiserror::Error)]
 pub enum RenderError {
     /// The template refused the conversation.
     #[error(transparent)]
     Template(#[from] TemplateError),
     /// The answers cannot be located in the rendered conversation.
-    #[error(
-        "the model's chat template changes this conversation so much that its answer cannot be found in it. Remove it."
-    )]
+    #[error("the answer is not in the rendered conversation")]
     NoAnswer,
     /// The token limit is reached.
-    #[error("the dataset has more than {} million tokens, the maximum that is used. Split it into several \
-     files.", MAX_TOKENS / 1_000_000)]
+    #[error("the dataset has more than {} tokens", MAX_TOKENS)]
     TooMany,
     /// Cancelled by the callback.
     #[error("reading was cancelled. Choose the file again to continue.")]
@@ -61,7 +59,7 @@ const BATCH: usize = 64;
 const CANCEL_CHECK_EVERY: Duration = Duration::from_millis(50);
 
 /// Maximum number of tokens of all examples, at five bytes each.
-const MAX_TOKENS: u64 = 256_000_000;
+pub(super) const MAX_TOKENS: u64 = 256_000_000;
 
 /// Bytes of text from which an example is rendered only one at a time: rendering takes many times
 /// its size in memory.
@@ -123,7 +121,7 @@ pub fn render_all(
         share: Cell::new(0.0),
         stopped: &shared.stopped,
     };
-    let one = |example: &Example, should_continue: &dyn Fn() -> bool| {
+    let render_one = |example: &Example, should_continue: &dyn Fn() -> bool| {
         let _exclusive = (example.texts().map(str::len).sum::<usize>() > LARGE_EXAMPLE)
             .then(|| shared.large.lock().unwrap_or_else(std::sync::PoisonError::into_inner));
         let before = shared.tokens.load(Ordering::Relaxed);
@@ -138,40 +136,47 @@ pub fn render_all(
         }
         rendered.map_err(|error| match error {
             RenderError::Cancelled => shared.stop_reason(),
-            other => other,
+            error => error,
         })
     };
-    let flag = || !shared.stopped.load(Ordering::Relaxed);
-    let mut all = Vec::with_capacity(examples.len());
+    let is_running = || !shared.stopped.load(Ordering::Relaxed);
+    let mut results = Vec::with_capacity(examples.len());
     for round in examples.chunks(BATCH * threads.max(1)) {
-        cancel.share.set(all.len() as f32 / examples.len() as f32);
+        cancel.share.set(results.len() as f32 / examples.len() as f32);
         if !cancel.check() {
             return None;
         }
         std::thread::scope(|scope| {
             // The first batch runs on this thread.
             let mut batches = round.chunks(BATCH);
-            let first = batches.next().unwrap_or_default();
+            let first_batch = batches.next().unwrap_or_default();
             // Each thread drops its sender at its end.
-            let (running, ended) = mpsc::channel::<()>();
-            let (one, flag) = (&one, &flag);
-            let others: Vec<_> = batches
+            let (sender, receiver) = mpsc::channel::<()>();
+            let (render_one, is_running) = (&render_one, &is_running);
+            let workers: Vec<_> = batches
                 .map(|batch| {
-                    let running = running.clone();
+                    let sender = sender.clone();
                     scope.spawn(move || {
-                        let _running = running;
-                        batch.iter().map(|example| one(example, flag)).collect::<Vec<_>>()
+                        let _sender = sender;
+                        batch
+                            .iter()
+                            .map(|example| render_one(example, is_running))
+                            .collect::<Vec<_>>()
                     })
                 })
                 .collect();
-            drop(running);
-            all.extend(first.iter().map(|example| one(example, &|| cancel.check_if_due())));
-            while ended.recv_timeout(CANCEL_CHECK_EVERY) == Err(RecvTimeoutError::Timeout) {
+            drop(sender);
+            results.extend(
+                first_batch
+                    .iter()
+                    .map(|example| render_one(example, &|| cancel.check_if_due())),
+            );
+            while receiver.recv_timeout(CANCEL_CHECK_EVERY) == Err(RecvTimeoutError::Timeout) {
                 cancel.check_if_due();
             }
-            for other in others {
-                match other.join() {
-                    Ok(batch) => all.extend(batch),
+            for worker in workers {
+                match worker.join() {
+                    Ok(batch) => results.extend(batch),
                     Err(panic) => std::panic::resume_unwind(panic),
                 }
             }
@@ -180,7 +185,7 @@ pub fn render_all(
             return None;
         }
     }
-    Some(all)
+    Some(results)
 }
 
 /// State shared by the threads.
@@ -202,7 +207,7 @@ impl Shared {
     }
 }
 
-/// Calls the cancel callback, from one thread for all.
+/// Calls the cancel callback, from the calling thread only.
 struct CancelCheck<'a> {
     should_continue: RefCell<&'a mut dyn FnMut(f32) -> bool>,
     last_check: Cell<Option<Instant>>,
@@ -222,7 +227,7 @@ impl CancelCheck<'_> {
 
     fn check_if_due(&self) -> bool {
         match self.last_check.get() {
-            Some(at) if at.elapsed() < CANCEL_CHECK_EVERY => !self.stopped.load(Ordering::Relaxed),
+            Some(last_check) if last_check.elapsed() < CANCEL_CHECK_EVERY => !self.stopped.load(Ordering::Relaxed),
             _ => self.check(),
         }
     }
@@ -272,23 +277,23 @@ impl Rendered {
             };
         }
         let mut chunks = Vec::with_capacity(self.ids.len().div_ceil(sequence - 1));
-        let mut done = 0;
-        while done < self.ids.len() {
-            let begin = if done == 0 {
+        let mut start = 0;
+        while start < self.ids.len() {
+            let context = if start == 0 {
                 None
             } else {
-                Some(self.bos.unwrap_or(self.ids[done - 1]))
+                Some(self.bos.unwrap_or(self.ids[start - 1]))
             };
-            let end = (done + sequence - usize::from(begin.is_some())).min(self.ids.len());
+            let end = (start + sequence - usize::from(context.is_some())).min(self.ids.len());
             let mut chunk = Self {
-                ids: begin.into_iter().collect(),
-                loss_mask: vec![false; usize::from(begin.is_some())],
+                ids: context.into_iter().collect(),
+                loss_mask: vec![false; usize::from(context.is_some())],
                 ..self
             };
-            chunk.ids.extend(&self.ids[done..end]);
-            chunk.loss_mask.extend(&self.loss_mask[done..end]);
+            chunk.ids.extend(&self.ids[start..end]);
+            chunk.loss_mask.extend(&self.loss_mask[start..end]);
             chunks.push(chunk);
-            done = end;
+            start = end;
         }
         chunks
     }
@@ -306,12 +311,12 @@ fn document(
     tokenizer: &Tokenizer,
     should_continue: &dyn Fn(usize) -> bool,
 ) -> Result<Rendered, RenderError> {
-    let begin = tokenizer.bos().filter(|_| tokenizer.add_bos());
+    let bos = tokenizer.bos().filter(|_| tokenizer.add_bos());
     let mut ids = tokenizer
         .encode_cancellable(text, should_continue)
         .ok_or(RenderError::Cancelled)?;
-    if let Some(begin) = begin {
-        ids.insert(0, begin);
+    if let Some(bos) = bos {
+        ids.insert(0, bos);
     }
     ids.extend(tokenizer.eos());
     ids.shrink_to_fit();
@@ -322,6 +327,7 @@ fn document(
     })
 }
 
+/// Tokenizes a conversation with the chat template and computes its loss mask.
 fn conversation(
     messages: &[Message],
     tokenizer: &Tokenizer,
@@ -350,16 +356,16 @@ fn conversation(
     for span in &spans {
         loss_mask[span.clone()].fill(true);
     }
-    let end = finder.missing_eos();
+    let eos = finder.missing_eos();
     let mut rendered = Rendered {
         last_answer_only,
         ..Rendered::new(ids, loss_mask)
     };
-    if let Some(end) = end {
-        // What the template writes after the answer precedes its EOS.
+    if let Some(eos) = eos {
+        // Template text after the answer precedes the EOS and is trained on too.
         let from = spans.last().map_or(0, |last| last.end);
         rendered.loss_mask[from..].fill(true);
-        rendered.ids.push(end);
+        rendered.ids.push(eos);
         rendered.loss_mask.push(true);
     }
     Ok(rendered)

@@ -1,8 +1,10 @@
 //! The report of a dataset before a run: statistics and findings.
 
+use super::finding::{Finding, FindingKind, Refusal, Severity};
 use super::near_duplicates::{LshIndex, MinHash};
 use super::render::{RenderError, Rendered};
-use super::{Content, Dataset, Example, secrets, shortened};
+use super::secrets::{self, Secret};
+use super::{Content, Dataset, Example, ReadLimit, shortened};
 use crate::chat_template::{Message, Role};
 use std::collections::HashSet;
 
@@ -27,32 +29,6 @@ pub struct Report {
     pub findings: Vec<Finding>,
 }
 
-/// Severity of a finding.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Severity {
-    /// Informational.
-    Note,
-    /// Probably unintended.
-    Warning,
-    /// A run would fail or be useless.
-    Error,
-}
-
-/// A finding in a dataset.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Finding {
-    /// Machine-readable kind: `duplicates`, `near_duplicates`, `truncated`, `dropped`,
-    /// `empty_answers`, `secrets`, `leaks`, `few`, `broken`, `refused`, `last_answer`, `unsure`,
-    /// `limit`, `retrieve`, `thoughts`, `preferences`.
-    pub kind: &'static str,
-    /// Severity.
-    pub severity: Severity,
-    /// The finding and what to do, as full sentences.
-    pub message: String,
-    /// The first twenty lines concerned.
-    pub lines: Vec<u32>,
-}
-
 /// Settings of the model and the run.
 #[derive(Debug, Clone, Copy)]
 pub struct ReportOptions {
@@ -70,8 +46,8 @@ const SEQUENCE_MULTIPLE: u32 = 32;
 const DOCUMENT_SEQUENCE: u32 = 512;
 
 /// Number of examples below which to warn, and below [`MODEST`] to give a note.
-const FEW: usize = 10;
-const MODEST: usize = 50;
+const FEW: u32 = 10;
+const MODEST: u32 = 50;
 
 /// Maximum number of examples searched for near-duplicates; the bands of more take hundreds of
 /// megabytes.
@@ -88,10 +64,10 @@ pub(super) fn lines_of(lines: impl IntoIterator<Item = u32>) -> Vec<u32> {
 /// The column of the worse answers of preference pairs.
 fn unused_rejected(dataset: &Dataset) -> Option<&str> {
     let mapping = &dataset.mapping;
-    let is = |name: &str, wanted: &str| name.trim().eq_ignore_ascii_case(wanted);
+    let is = |name: &str, expected: &str| name.trim().eq_ignore_ascii_case(expected);
     let answers = mapping.answer.as_deref().or(mapping.messages.as_deref())?;
     let rejected = dataset.columns.iter().find(|name| is(name, "rejected"))?;
-    (is(answers, "chosen") && mapping.columns().all(|used| used != rejected)).then_some(rejected)
+    (is(answers, "chosen") && mapping.columns().all(|mapped| mapped != rejected)).then_some(rejected)
 }
 
 impl Report {
@@ -112,8 +88,8 @@ impl Report {
         should_continue: &mut dyn FnMut() -> bool,
     ) -> Option<Self> {
         let (mut report, usable) = Self::from_tokens(dataset, rendered, options);
-        let done = report.check_content(&dataset.examples, should_continue);
-        done.then(|| report.finish(dataset, &usable, options))
+        let is_complete = report.check_content(&dataset.examples, should_continue);
+        is_complete.then(|| report.finish(dataset, &usable, options))
     }
 
     /// The part that depends on tokens and lines only.
@@ -164,12 +140,11 @@ impl Report {
     }
 
     /// Adds a finding if it concerns any line.
-    fn note(&mut self, kind: &'static str, severity: Severity, lines: &[u32], message: impl FnOnce(usize) -> String) {
+    fn note(&mut self, severity: Severity, lines: &[u32], kind: impl FnOnce(u32) -> FindingKind) {
         if !lines.is_empty() {
             self.findings.push(Finding {
-                kind,
+                kind: kind(lines.len() as u32),
                 severity,
-                message: message(lines.len()),
                 lines: lines_of(lines.iter().copied()),
             });
         }
@@ -179,8 +154,8 @@ impl Report {
     fn check_lengths(&mut self, usable: &[&Rendered]) {
         let (mut truncated, mut dropped) = (Vec::new(), Vec::new());
         for rendered in usable {
-            let cut = !rendered.is_document && rendered.ids.len() > self.sequence as usize;
-            let len = if cut {
+            let is_truncated = !rendered.is_document && rendered.ids.len() > self.sequence as usize;
+            let len = if is_truncated {
                 self.sequence as usize
             } else {
                 rendered.ids.len()
@@ -189,7 +164,7 @@ impl Report {
             self.trained_tokens += targets as u64;
             if targets == 0 {
                 dropped.push(rendered.line);
-            } else if cut {
+            } else if is_truncated {
                 truncated.push(rendered.line);
             }
         }
@@ -197,20 +172,13 @@ impl Report {
         self.dropped = dropped.len() as u32;
         self.examples = (usable.len() - dropped.len()) as u32;
         let sequence = self.sequence;
-        self.note("dropped", Severity::Warning, &dropped, |count| {
-            format!(
-                "{} left out: at a sequence length of {sequence} tokens nothing of the answer remains. Choose a \
-                 longer sequence, or \
-                 shorten the questions.",
-                examples_are(count)
-            )
+        self.note(Severity::Warning, &dropped, |count| FindingKind::Dropped {
+            count,
+            sequence,
         });
-        self.note("truncated", Severity::Warning, &truncated, |count| {
-            format!(
-                "{} longer than {sequence} tokens and truncated. A longer sequence length keeps more of them but \
-                 takes more memory.",
-                examples_are(count)
-            )
+        self.note(Severity::Warning, &truncated, |count| FindingKind::Truncated {
+            count,
+            sequence,
         });
     }
 
@@ -218,12 +186,10 @@ impl Report {
     fn check_reading(&mut self, dataset: &Dataset, rendered: &[Result<Rendered, RenderError>]) {
         let broken: Vec<u32> = dataset.broken.iter().map(|broken| broken.line).collect();
         if let Some(first) = dataset.broken.first() {
-            self.note("broken", Severity::Warning, &broken, |_| {
-                let lines = match dataset.broken_total {
-                    1 => "1 line cannot be read and is".to_owned(),
-                    total => format!("{total} lines cannot be read and are"),
-                };
-                format!("{lines} left out. Line {} for example: {}", first.line, first.why)
+            self.note(Severity::Warning, &broken, |_| FindingKind::Broken {
+                count: dataset.broken_total,
+                line: first.line,
+                broken: first.reason.clone(),
             });
         }
         let refused = || {
@@ -231,132 +197,83 @@ impl Report {
                 .examples
                 .iter()
                 .zip(rendered)
-                .filter_map(|(example, r)| Some((example, r.as_ref().err()?)))
+                .filter_map(|(example, rendered)| Some((example, rendered.as_ref().err()?)))
         };
         let lines: Vec<u32> = refused().map(|(example, _)| example.line).collect();
         if let Some((example, error)) = refused().next() {
-            self.note("refused", Severity::Warning, &lines, |count| {
-                let error = error.to_string();
-                let error = error.trim_end_matches('.');
-                format!(
-                    "{} left out. Line {} for example: {error}.",
-                    examples_are(count),
-                    example.line
-                )
+            self.note(Severity::Warning, &lines, |count| FindingKind::Refused {
+                count,
+                line: example.line,
+                refusal: Refusal::from(error),
             });
         }
         let last_only = rendered.iter().flatten().filter(|rendered| rendered.last_answer_only);
         let lines: Vec<u32> = last_only.map(|rendered| rendered.line).collect();
-        self.note("last_answer", Severity::Note, &lines, |count| {
-            format!(
-                "In {} only the last answer is trained on: the model's chat template changes earlier turns when a \
-                 conversation continues, or the conversation is too long to find the others in it.",
-                examples(count)
-            )
-        });
-        self.note("thoughts", Severity::Note, &dataset.thoughts, |count| {
-            format!(
-                "{} the model's thoughts ('reasoning_content'). They are not trained on: only what the answers say is.",
-                match count {
-                    1 => "1 example has".to_owned(),
-                    count => format!("{count} examples have"),
-                }
-            )
+        self.note(Severity::Note, &lines, |count| FindingKind::LastAnswer { count });
+        self.note(Severity::Note, &dataset.thoughts, |count| FindingKind::Thoughts {
+            count,
         });
         if dataset.unsure {
-            self.findings.push(Finding {
-                kind: "unsure",
-                severity: Severity::Warning,
-                message: "The columns have unknown names, so their roles were guessed from their content. Check in \
-                 the preview \
-                          that prompts and answers are right, or choose the columns."
-                    .to_owned(),
-                lines: Vec::new(),
-            });
+            self.warn(FindingKind::Unsure);
         }
         if let Some(rejected) = unused_rejected(dataset) {
-            self.findings.push(Finding {
-                kind: "preferences",
-                severity: Severity::Warning,
-                message: format!(
-                    "The column '{}' is not used yet: a run learns the preferred answers only, not what to avoid.",
-                    shortened(rejected)
-                ),
-                lines: Vec::new(),
-            });
+            let column = shortened(rejected).into_owned();
+            self.warn(FindingKind::Preferences { column });
         }
-        if let Some(limit) = &dataset.limit {
-            self.findings.push(Finding {
-                kind: "limit",
-                severity: Severity::Warning,
-                message: limit.clone(),
-                lines: Vec::new(),
-            });
+        match dataset.limit {
+            Some(ReadLimit::Rows { rows, line }) => self.warn(FindingKind::RowLimit { rows, line }),
+            Some(ReadLimit::Text { mib, line }) => self.warn(FindingKind::TextLimit { mib, line }),
+            None => {}
         }
+    }
+
+    /// Adds a warning about the whole dataset.
+    fn warn(&mut self, kind: FindingKind) {
+        self.findings.push(Finding::without_lines(Severity::Warning, kind));
     }
 
     /// Checks the number of examples.
     fn check_size(&mut self, usable: &[&Rendered]) {
         // Documents are counted by their sequences.
-        let (count, unit) = if usable.iter().any(|rendered| rendered.is_document) {
+        let is_document = usable.iter().any(|rendered| rendered.is_document);
+        let count = if is_document {
             let sequences = usable
                 .iter()
                 .map(|rendered| rendered.ids.len().div_ceil(self.sequence as usize));
-            (sequences.sum(), "sequences")
+            sequences.sum::<usize>() as u32
         } else {
-            (self.examples as usize, "examples")
+            self.examples
         };
-        let (severity, message) = match count {
-            0 => (Severity::Error, "There is no example to train on.".to_owned()),
-            1 => (
-                Severity::Warning,
-                "There is only one example, which the model will learn to repeat. Add more: start with about fifty."
-                    .to_owned(),
-            ),
-            2..FEW => (
-                Severity::Warning,
-                format!(
-                    "There are only {count} {unit}. With fewer than ten, a model repeats them rather than learns; \
-                     start with about fifty."
-                ),
-            ),
-            FEW..MODEST => (
-                Severity::Note,
-                format!("There are {count} {unit}. That can teach a tone; for more, use fifty to a few hundred."),
-            ),
+        let (severity, kind) = match (count, is_document) {
+            (0, _) => (Severity::Error, FindingKind::NoExample),
+            (1, _) => (Severity::Warning, FindingKind::OneExample),
+            (2..FEW, false) => (Severity::Warning, FindingKind::FewExamples { count }),
+            (2..FEW, true) => (Severity::Warning, FindingKind::FewSequences { count }),
+            (FEW..MODEST, false) => (Severity::Note, FindingKind::SomeExamples { count }),
+            (FEW..MODEST, true) => (Severity::Note, FindingKind::SomeSequences { count }),
             _ => return,
         };
-        self.findings.push(Finding {
-            kind: "few",
-            severity,
-            message,
-            lines: Vec::new(),
-        });
+        self.findings.push(Finding::without_lines(severity, kind));
     }
 
     /// Findings from the text of the examples. Returns `false` if cancelled.
-    fn check_content(&mut self, all: &[Example], should_continue: &mut dyn FnMut() -> bool) -> bool {
-        let (mut duplicates, mut near_duplicates, mut empty, mut secret) =
+    fn check_content(&mut self, examples: &[Example], should_continue: &mut dyn FnMut() -> bool) -> bool {
+        let (mut duplicates, mut near_duplicates, mut empty, mut with_secrets) =
             (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-        let mut kinds: Vec<&'static str> = Vec::new();
+        let mut secret_kinds: Vec<Secret> = Vec::new();
         let mut seen: HashSet<u64> = HashSet::new();
         let mut lsh = LshIndex::default();
         let mut compared = 0;
-        for (index, example) in all.iter().enumerate() {
+        for (index, example) in examples.iter().enumerate() {
             if !should_continue() {
                 return false;
             }
-            let mut found: Vec<&'static str> = Vec::new();
-            for what in example.texts().flat_map(secrets::find) {
-                if !found.contains(&what) {
-                    found.push(what);
-                }
-            }
-            if !found.is_empty() {
-                secret.push(example.line);
-                kinds.append(&mut found);
-                kinds.sort_unstable();
-                kinds.dedup();
+            let kinds_before = secret_kinds.len();
+            secret_kinds.extend(example.texts().flat_map(secrets::find));
+            if secret_kinds.len() > kinds_before {
+                with_secrets.push(example.line);
+                secret_kinds.sort_unstable();
+                secret_kinds.dedup();
             }
             if has_empty_answer(example) {
                 empty.push(example.line);
@@ -366,83 +283,48 @@ impl Report {
             } else if index < MAX_COMPARED && !lsh.is_work_exhausted() {
                 compared = index + 1;
                 let signature = MinHash::new(example);
-                match lsh.find(&signature, all) {
+                match lsh.find(&signature, examples) {
                     Some(_) => near_duplicates.push(example.line),
                     None => lsh.insert(index, &signature),
                 }
             }
         }
-        self.note("secrets", Severity::Warning, &secret, |count| {
-            format!(
-                "{} what looks like {}. A model can reveal its training data to anyone who uses it: remove it from \
-                 the file.",
-                if count == 1 {
-                    "1 example holds".to_owned()
-                } else {
-                    format!("{count} examples hold")
-                },
-                join_or(&kinds)
-            )
+        self.note(Severity::Warning, &with_secrets, |count| FindingKind::Secrets {
+            count,
+            secrets: secret_kinds,
         });
-        self.note("empty_answers", Severity::Warning, &empty, |count| {
-            format!(
-                "{} without an answer, so the model would learn to say nothing. Fill them in or remove them.",
-                examples_are(count)
-            )
+        self.note(Severity::Warning, &empty, |count| FindingKind::EmptyAnswers { count });
+        self.note(Severity::Warning, &duplicates, |count| FindingKind::Duplicates {
+            count,
         });
-        self.note("duplicates", Severity::Warning, &duplicates, |count| {
-            format!(
-                "{} exactly the same as an earlier one and counted again. Remove them, unless this is intended.",
-                examples_are(count)
-            )
+        self.note(Severity::Note, &near_duplicates, |count| FindingKind::NearDuplicates {
+            count,
         });
-        self.note("near_duplicates", Severity::Note, &near_duplicates, |count| {
-            format!(
-                "{} nearly the same as an earlier one. Many near-duplicates make a model repeat itself.",
-                examples_are(count)
-            )
-        });
-        if all.len() > MAX_COMPARED || lsh.is_work_exhausted() {
+        if examples.len() > MAX_COMPARED || lsh.is_work_exhausted() {
             let compared = if lsh.is_work_exhausted() {
                 compared
             } else {
                 MAX_COMPARED
             };
-            self.findings.push(Finding {
-                kind: "near_duplicates",
-                severity: Severity::Note,
-                message: format!("Only the first {compared} examples were searched for near-duplicates."),
-                lines: Vec::new(),
-            });
+            let kind = FindingKind::ComparedFirst { count: compared as u32 };
+            self.findings.push(Finding::without_lines(Severity::Note, kind));
         }
         true
     }
 
     /// Notes if putting text into the context would work better than fine-tuning.
-    fn suggest_retrieval(&mut self, all: &[Example], usable: &[&Rendered], context: u32) {
-        let facts = all.iter().filter(|example| is_fact(example)).count();
-        if facts >= 20 && facts * 5 >= all.len() * 3 {
-            self.findings.push(Finding {
-                kind: "retrieve",
-                severity: Severity::Note,
-                message: "Most examples are short factual questions. Fine-tuning teaches style far better than facts; \
-                          facts are more reliable when they are put into the conversation, for example as attached \
-                          notes."
-                    .to_owned(),
-                lines: Vec::new(),
-            });
+    fn suggest_retrieval(&mut self, examples: &[Example], usable: &[&Rendered], context: u32) {
+        let facts = examples.iter().filter(|example| is_fact(example)).count();
+        if facts >= 20 && facts * 5 >= examples.len() * 3 {
+            self.findings
+                .push(Finding::without_lines(Severity::Note, FindingKind::ShortFacts));
         }
         let long: Vec<u32> = usable
             .iter()
             .filter(|rendered| rendered.is_document && rendered.ids.len() / 4 > context as usize)
             .map(|rendered| rendered.line)
             .collect();
-        self.note("retrieve", Severity::Note, &long, |_| {
-            "A document is many times longer than the model's context. Training on it teaches its language and tone, \
-             but \
-             not reliably its content; to ask about it, put the relevant passages into the conversation."
-                .to_owned()
-        });
+        self.note(Severity::Note, &long, |_| FindingKind::LongDocument);
     }
 }
 
@@ -493,23 +375,4 @@ fn is_fact(example: &Example) -> bool {
     let first = prompt.split_whitespace().next().unwrap_or_default().to_lowercase();
     let asks = ["who", "when", "where", "which", "what", "whose", "how"].contains(&first.as_str());
     asks && (1..=8).contains(&answer.split_whitespace().count())
-}
-
-fn examples(count: usize) -> String {
-    match count {
-        1 => "1 example".to_owned(),
-        _ => format!("{count} examples"),
-    }
-}
-
-fn examples_are(count: usize) -> String {
-    format!("{} {}", examples(count), if count == 1 { "is" } else { "are" })
-}
-
-/// Formats items for a sentence: `a`, `b or c`, `a, b or c`.
-fn join_or(items: &[&str]) -> String {
-    match items {
-        [first @ .., last] if !first.is_empty() => format!("{} or {last}", first.join(", ")),
-        _ => items.concat(),
-    }
 }

@@ -86,7 +86,8 @@ impl<'a> Meter<'a> {
         }
     }
 
-    /// Begins a row of at most [`MAX_ROW_BYTES`] bytes, plus what a reader may read ahead.
+    /// Begins a row of at most [`MAX_ROW_BYTES`] bytes, plus the bytes that a reader may read
+    /// ahead.
     pub fn begin_row(&self) {
         self.set_row_end(self.read.get() + (MAX_ROW_BYTES + BUFFER) as u64);
     }
@@ -127,6 +128,8 @@ impl<'a> Meter<'a> {
         self.due.set(self.check_at.get().min(self.row_ends_at.get()));
     }
 
+    /// Checks that reading may continue.
+    ///
     /// # Errors
     /// If reading was cancelled or the row is too long.
     #[inline]
@@ -147,8 +150,8 @@ struct Metered<'s, 'a, R> {
 impl<R: BufRead> Read for Metered<'_, '_, R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         self.meter.check()?;
-        let most = buffer.len().min(BUFFER);
-        let read = self.reader.read(&mut buffer[..most])?;
+        let length = buffer.len().min(BUFFER);
+        let read = self.reader.read(&mut buffer[..length])?;
         self.meter.count(read);
         Ok(read)
     }
@@ -253,13 +256,13 @@ impl RandomAccess {
         }
     }
 
-    /// Reads up to `most` bytes from offset `from`; fewer at the end of the file. Allocates no more
-    /// than the file has.
+    /// Reads up to `max_bytes` bytes from offset `from`; fewer at the end of the file. Allocates no
+    /// more than the file has.
     ///
     /// # Errors
     /// If reading fails.
-    pub fn read(&self, from: u64, most: usize) -> io::Result<Bytes> {
-        let available = self.len().saturating_sub(from).min(most as u64) as usize;
+    pub fn read(&self, from: u64, max_bytes: usize) -> io::Result<Bytes> {
+        let available = self.len().saturating_sub(from).min(max_bytes as u64) as usize;
         match self {
             Self::File(file, _) => {
                 let mut file = file;

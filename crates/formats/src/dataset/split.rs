@@ -1,7 +1,8 @@
 //! The validation split.
 
+use super::finding::{Finding, FindingKind, Severity};
 use super::near_duplicates::{LshIndex, MinHash};
-use super::report::{Finding, Severity, lines_of};
+use super::report::lines_of;
 use super::{Example, hash};
 use std::collections::BTreeMap;
 
@@ -29,8 +30,8 @@ pub fn split(fingerprints: &[u64], share: f32, seed: u64) -> Split {
     let count = fingerprints.len();
     let target = (count as f64 * f64::from(share.clamp(0.0, 1.0))).round() as usize;
     // At least one, unless the share is 0.
-    let least = usize::from(share > 0.0);
-    let target = target.max(least).min(MAX_VALIDATION).min(count.saturating_sub(1));
+    let min_target = usize::from(share > 0.0);
+    let target = target.max(min_target).min(MAX_VALIDATION).min(count.saturating_sub(1));
     let target = if count < MIN_EXAMPLES { 0 } else { target };
     let mut groups: BTreeMap<u64, Vec<usize>> = BTreeMap::new();
     for (index, &fingerprint) in fingerprints.iter().enumerate() {
@@ -57,24 +58,20 @@ pub fn split(fingerprints: &[u64], share: f32, seed: u64) -> Split {
 /// validation loss look too good. `None` if there are none.
 pub fn leaks(examples: &[Example], split: &Split) -> Option<Finding> {
     let mut lsh = LshIndex::default();
-    let at = |&index: &usize| Some((index, examples.get(index)?));
-    for (index, example) in split.train.iter().filter_map(at) {
+    let indexed = |&index: &usize| Some((index, examples.get(index)?));
+    for (index, example) in split.train.iter().filter_map(indexed) {
         lsh.insert(index, &MinHash::new(example));
     }
-    let validation = split.eval.iter().filter_map(at).map(|(_, example)| example);
+    let validation = split.eval.iter().filter_map(indexed).map(|(_, example)| example);
     let leaked =
         validation.filter(|example| !lsh.is_work_exhausted() && lsh.find(&MinHash::new(example), examples).is_some());
     let leaked: Vec<u32> = leaked.map(|example| example.line).collect();
     (!leaked.is_empty()).then(|| Finding {
-        kind: "leaks",
+        kind: FindingKind::Leaks {
+            count: leaked.len() as u32,
+            total: split.eval.len() as u32,
+        },
         severity: Severity::Warning,
-        message: format!(
-            "{} of {} validation examples are near-duplicates of training examples, so the validation loss will look \
-             too \
-             good. Remove near-duplicates from the file.",
-            leaked.len(),
-            split.eval.len()
-        ),
         lines: lines_of(leaked),
     })
 }

@@ -1,8 +1,8 @@
 //! CSV, TSV and the like, with a header line.
 
 use super::DatasetProblem;
+use super::broken_line::{BrokenReason, Delimiter};
 use super::builder::{DatasetBuilder, MAX_COLUMNS, too_many_columns};
-use super::error::WRONG_ENCODING;
 use super::fields::{FIELD, Name};
 use super::json_value::{self, Budget, too_large};
 use super::source::{MAX_ROW_BYTES, Source};
@@ -11,30 +11,33 @@ use csv::{ByteRecord, ReaderBuilder};
 use serde_json::Value;
 
 /// Detects the delimiter: the most frequent candidate in the header.
-pub(super) fn delimiter(header: &[u8]) -> u8 {
-    let count = |delimiter: u8| {
-        let mut quoted = false;
+pub(super) fn delimiter(header: &[u8]) -> Delimiter {
+    let count = |delimiter: Delimiter| {
+        let mut is_quoted = false;
         header
             .iter()
             .filter(|&&byte| {
-                quoted ^= byte == b'"';
-                !quoted && byte == delimiter
+                is_quoted ^= byte == b'"';
+                !is_quoted && byte == delimiter.byte()
             })
             .count()
     };
     // On a tie the last one wins, which is the comma.
-    *b";\t,".iter().max_by_key(|&&byte| count(byte)).unwrap_or(&b',')
+    let candidates = [Delimiter::Semicolon, Delimiter::Tab, Delimiter::Comma].into_iter();
+    candidates
+        .max_by_key(|&delimiter| count(delimiter))
+        .unwrap_or(Delimiter::Comma)
 }
 
 /// Reads a file, one row at a time.
 pub(super) fn read(
     source: &Source,
-    delimiter: u8,
+    delimiter: Delimiter,
     skip_broken: bool,
     builder: &mut DatasetBuilder,
 ) -> Result<(), DatasetProblem> {
     let mut reader = ReaderBuilder::new()
-        .delimiter(delimiter)
+        .delimiter(delimiter.byte())
         .flexible(true)
         .from_reader(source.text()?);
     let corrupt = |error: csv::Error, line: u64| {
@@ -60,27 +63,20 @@ pub(super) fn read(
     loop {
         source.meter.begin_row();
         let start_line = reader.position().line();
-        let read = reader.read_byte_record(&mut record);
-        if !read.map_err(|error| corrupt(error, start_line))? {
+        let has_record = reader.read_byte_record(&mut record);
+        if !has_record.map_err(|error| corrupt(error, start_line))? {
             break;
         }
         source.meter.count_row()?;
         let line = record.position().map_or(0, |position| position.line());
         let line = u32::try_from(line).unwrap_or(u32::MAX);
         if record.len() != names.len() {
-            let why = format!(
-                "it has {} but the first line names {}. Put texts with line breaks or '{}' in double quotes.",
-                columns(record.len()),
-                names.len(),
-                if delimiter == b'\t' {
-                    "tabs"
-                } else if delimiter == b';' {
-                    ";"
-                } else {
-                    ","
-                }
-            );
-            builder.broken(line, why);
+            let reason = BrokenReason::ColumnCount {
+                count: record.len() as u32,
+                expected: names.len() as u32,
+                delimiter,
+            };
+            builder.broken(line, reason);
             continue;
         }
         let texts: Result<Vec<&str>, _> = record.iter().map(std::str::from_utf8).collect();
@@ -88,14 +84,14 @@ pub(super) fn read(
             if !skip_broken {
                 return Err(DatasetProblem::wrong_encoding(line));
             }
-            builder.broken(line, WRONG_ENCODING);
+            builder.broken(line, BrokenReason::NotUtf8);
             continue;
         };
         let fields = names
             .iter()
             .zip(texts)
-            .map(|(name, text)| (name.clone(), cell(text, &budget)));
-        let fields = fields.collect();
+            .map(|(name, text)| (name.clone(), cell(text, &budget)))
+            .collect();
         let size = record.as_slice().len() + names.len() * FIELD + budget.begin();
         if budget.reset_exceeded() {
             builder.broken(line, too_large());
@@ -118,15 +114,8 @@ fn too_long(line: u64) -> DatasetProblem {
     ))
 }
 
-/// The value of a cell: a conversation if it is one as JSON, else its text.
+/// The value of a cell: a conversation if the text is JSON of one, else the text.
 fn cell(text: &str, budget: &Budget) -> Value {
-    let list = text.starts_with('[').then(|| json_value::parse(text, budget)).flatten();
-    list.filter(is_conversation).unwrap_or_else(|| Value::from(text))
-}
-
-fn columns(count: usize) -> String {
-    match count {
-        1 => "1 column".to_owned(),
-        _ => format!("{count} columns"),
-    }
+    let value = text.starts_with('[').then(|| json_value::parse(text, budget)).flatten();
+    value.filter(is_conversation).unwrap_or_else(|| Value::from(text))
 }

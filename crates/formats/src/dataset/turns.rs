@@ -1,14 +1,15 @@
 //! Conversations in the OpenAI format (`{role, content}`) and the ShareGPT format
 //! (`{from, value}`).
 
+use super::broken_line::BrokenReason;
 use super::json_value::{self, Budget};
 use super::shortened;
 use crate::chat_template::{Message, Role};
 use serde_json::Value;
 
-/// Whether an object with these keys is a turn of a conversation.
-pub(super) fn is_turn(has: impl Fn(&str) -> bool) -> bool {
-    (has("role") && has("content")) || (has("from") && has("value"))
+/// Whether an object is a turn of a conversation. `has_key` reports whether it has a key.
+pub(super) fn is_turn(has_key: impl Fn(&str) -> bool) -> bool {
+    (has_key("role") && has_key("content")) || (has_key("from") && has_key("value"))
 }
 
 /// Whether a value is a conversation.
@@ -26,28 +27,30 @@ pub(super) fn is_share_gpt(value: &Value) -> bool {
 
 /// Whether a conversation has an answer with the model's thoughts beside its text.
 pub(super) fn has_thoughts(conversation: &Value) -> bool {
-    let thinks = |turn: &Value| {
+    let has_thought = |turn: &Value| {
         ["reasoning_content", "reasoning", "thinking"]
             .iter()
             .filter_map(|key| turn.get(key)?.as_str())
             .any(|thought| !thought.trim().is_empty())
     };
-    conversation.as_array().is_some_and(|turns| turns.iter().any(thinks))
+    conversation
+        .as_array()
+        .is_some_and(|turns| turns.iter().any(has_thought))
 }
 
 /// Converts a conversation to messages.
 ///
 /// # Errors
-/// The reason, as part of a sentence about its line.
-pub(super) fn conversation(value: Value) -> Result<Vec<Message>, String> {
+/// The reason that its line cannot be read.
+pub(super) fn conversation(value: Value) -> Result<Vec<Message>, BrokenReason> {
     let turns = match value {
         Value::Array(turns) => turns,
         // Tables contain conversations as JSON text.
         Value::String(text) => match json_value::parse(&text, &Budget::new()) {
             Some(Value::Array(turns)) => turns,
-            _ => return Err("its conversation is a text, not a list of turns.".to_owned()),
+            _ => return Err(BrokenReason::ConversationIsText),
         },
-        _ => return Err("its conversation is not a list of turns.".to_owned()),
+        _ => return Err(BrokenReason::NotConversation),
     };
     turns
         .into_iter()
@@ -56,50 +59,41 @@ pub(super) fn conversation(value: Value) -> Result<Vec<Message>, String> {
         .collect()
 }
 
-fn message(turn: Value, number: usize) -> Result<Message, String> {
-    let Value::Object(mut turn) = turn else {
-        return Err(format!("its turn {number} is not an object with 'role' and 'content'."));
+fn message(value: Value, turn: u32) -> Result<Message, BrokenReason> {
+    let Value::Object(mut fields) = value else {
+        return Err(BrokenReason::TurnNotObject { turn });
     };
-    let speaker = turn.remove("role").or_else(|| turn.remove("from"));
+    let speaker = fields.remove("role").or_else(|| fields.remove("from"));
     let Some(Value::String(speaker)) = speaker else {
-        return Err(format!("its turn {number} has no role: 'role' is missing."));
+        return Err(BrokenReason::TurnWithoutRole { turn });
     };
-    let role = role(&speaker).ok_or_else(|| match speaker.to_ascii_lowercase().as_str() {
-        "tool" | "function" | "function_call" | "function_response" | "observation" | "ipython" | "tool_call"
-        | "tool_response" => {
-            format!(
-                "its turn {number} has the role '{}', but Hearth does not support training on tool calls yet.",
-                shortened(&speaker)
-            )
-        }
-        _ => format!(
-            "its turn {number} has the role '{}' instead of system, user or assistant.",
-            shortened(&speaker)
-        ),
-    })?;
+    let role = role(&speaker).ok_or_else(|| unsupported_role(turn, &speaker))?;
     let calls_tools = ["tool_calls", "function_call"]
         .iter()
-        .any(|key| turn.get(*key).is_some_and(|calls| !is_empty(calls)));
+        .any(|key| fields.get(*key).is_some_and(|calls| !is_empty(calls)));
     if calls_tools {
-        return Err(format!(
-            "its turn {number} calls a tool, but Hearth does not support training on tool calls yet."
-        ));
+        return Err(BrokenReason::ToolCall { turn });
     }
-    let content = match turn.remove("content").or_else(|| turn.remove("value")) {
+    let content = match fields.remove("content").or_else(|| fields.remove("value")) {
         Some(Value::String(text)) => text,
         Some(Value::Null) => String::new(),
-        Some(Value::Array(parts)) => text_of_parts(&parts)
-            .ok_or_else(|| format!("its turn {number} contains something other than text, such as an image."))?,
-        _ => {
-            return Err(format!(
-                "its turn {number} has no text: 'content' is missing or not a text."
-            ));
-        }
+        Some(Value::Array(parts)) => text_of_parts(&parts).ok_or(BrokenReason::TurnNotText { turn })?,
+        _ => return Err(BrokenReason::TurnWithoutText { turn }),
     };
     Ok(Message { role, content })
 }
 
-/// Whether a value stands for nothing: many exports write `"tool_calls": []` into each turn.
+/// The reason for refusing a turn of this speaker.
+fn unsupported_role(turn: u32, speaker: &str) -> BrokenReason {
+    let role = shortened(speaker).into_owned();
+    match speaker.to_ascii_lowercase().as_str() {
+        "tool" | "function" | "function_call" | "function_response" | "observation" | "ipython" | "tool_call"
+        | "tool_response" => BrokenReason::ToolRole { turn, role },
+        _ => BrokenReason::UnknownRole { turn, role },
+    }
+}
+
+/// Whether a value is null or empty: many exports write `"tool_calls": []` into each turn.
 fn is_empty(value: &Value) -> bool {
     match value {
         Value::Null => true,

@@ -88,10 +88,10 @@ fn run(name: &str) -> Result<String, String> {
         .spawn()
         .unwrap();
     let stdout = child.stdout.take().unwrap();
-    let (send, output) = mpsc::channel();
-    std::thread::spawn(move || send.send(std::io::read_to_string(stdout)));
-    // Its output ends with the process.
-    let Ok(output) = output.recv_timeout(TIMEOUT) else {
+    let (sender, receiver) = mpsc::channel();
+    std::thread::spawn(move || sender.send(std::io::read_to_string(stdout)));
+    // The output ends with the process.
+    let Ok(output) = receiver.recv_timeout(TIMEOUT) else {
         child.kill().unwrap();
         child.wait().unwrap();
         return Err("timed out".to_owned());
@@ -111,14 +111,14 @@ fn run(name: &str) -> Result<String, String> {
 
 #[test]
 fn a_template_that_exceeds_a_limit_fails_with_an_error_message() {
-    let only = std::env::var("HEARTH_ONLY").unwrap_or_default();
+    let filter = std::env::var("HEARTH_ONLY").unwrap_or_default();
     let mut mismatches = Vec::new();
-    for row in rows::rows().filter(|row| row.name.contains(&only)) {
+    for row in rows::rows().filter(|row| row.name.contains(&filter)) {
         let outcome = run(row.name);
-        let expected = outcome
+        let is_expected = outcome
             .as_ref()
             .is_ok_and(|outcome| outcome.contains(row.expected) && outcome.len() < 1500);
-        if !expected {
+        if !is_expected {
             mismatches.push(format!("{}: {outcome:?}, not {:?}", row.name, row.expected));
         }
     }
@@ -132,9 +132,9 @@ fn a_template_that_exceeds_a_limit_fails_with_an_error_message() {
 
 #[test]
 fn deeply_nested_json_is_refused() {
-    let deep = 100_000;
+    let depth = 100_000;
     for (open, close) in [("[", "]"), ("{\"a\":", "}")] {
-        let nested = format!("{}1{}", open.repeat(deep), close.repeat(deep));
+        let nested = format!("{}1{}", open.repeat(depth), close.repeat(depth));
         let message = format!("[{{\"role\": \"user\", \"content\": {nested}}}]");
         let plain = "[{\"role\": \"user\", \"content\": \"x\"}]";
         for (messages, tools) in [(&*message, None), (plain, Some(&*format!("[{{\"a\": {nested}}}]")))] {

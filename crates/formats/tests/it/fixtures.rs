@@ -58,8 +58,8 @@ pub fn with_tokens(vocabulary_name: &str, added: &[(&str, i32)]) -> Tokenizer {
         scores.resize(types.len(), 0.0);
         metadata.insert("tokenizer.ggml.scores", scores);
     }
-    let all = texts.iter().chain(added.iter().map(|(text, _)| *text));
-    metadata.insert("tokenizer.ggml.tokens", Strings::from_iter(all));
+    let tokens = texts.iter().chain(added.iter().map(|(text, _)| *text));
+    metadata.insert("tokenizer.ggml.tokens", Strings::from_iter(tokens));
     metadata.insert("tokenizer.ggml.token_type", types);
     let file = GgufWriter::begin(Vec::new(), &metadata, &[]).unwrap().finish().unwrap();
     Tokenizer::from_gguf(&Gguf::from_bytes(file).unwrap()).unwrap()

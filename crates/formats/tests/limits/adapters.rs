@@ -30,9 +30,9 @@ fn refused(folder: &Path, expected: &str) {
     let base = BaseShape::from_gguf(&model()).unwrap();
     let opened = peak(|| AdapterFile::open(folder, &base).map(drop));
     let checked = peak(|| AdapterFile::check_file(folder, &model()).map(drop));
-    for (read, bytes) in [opened, checked] {
-        let said = read.expect_err(expected).to_string();
-        assert!(said.contains(expected), "{said}");
+    for (result, bytes) in [opened, checked] {
+        let message = result.expect_err(expected).to_string();
+        assert!(message.contains(expected), "{message}");
         assert!(bytes < 64 << 20, "{expected}: took {bytes} bytes");
     }
 }
@@ -93,9 +93,9 @@ fn patterns_for_too_many_targets_are_refused() {
         let names = (0..layers).map(|layer| format!("model.layers.{layer}.self_attn.q_proj.lora_A.weight"));
         let table: serde_json::Map<_, _> = names
             .enumerate()
-            .map(|(at, name)| {
-                let half = json!({"dtype": "F32", "shape": [1, 1], "data_offsets": [4 * at, 4 * at + 4]});
-                (name, half)
+            .map(|(index, name)| {
+                let info = json!({"dtype": "F32", "shape": [1, 1], "data_offsets": [4 * index, 4 * index + 4]});
+                (name, info)
             })
             .collect();
         let table = serde_json::Value::Object(table).to_string();
@@ -126,9 +126,9 @@ fn a_safetensors_header_beyond_its_limits_is_refused() {
         file.write_all(table).unwrap();
         file.set_len(len).unwrap();
     };
-    let one = |name: &str, shape: [u64; 2], end: u64| {
-        let half = json!({"dtype": "F32", "shape": shape, "data_offsets": [0, end]});
-        json!({ name: half }).to_string().into_bytes()
+    let table_of = |name: &str, shape: [u64; 2], end: u64| {
+        let info = json!({"dtype": "F32", "shape": shape, "data_offsets": [0, end]});
+        json!({ name: info }).to_string().into_bytes()
     };
     sparse(b"{", 64 << 20, 65 << 20);
     refused(folder.path(), "its header has 67108864 bytes");
@@ -140,15 +140,15 @@ fn a_safetensors_header_beyond_its_limits_is_refused() {
         // 256 GiB of zeros in a sparse file.
         let len = 256u64 << 30;
         let name = "base_model.model.model.layers.0.self_attn.q_proj.lora_A.weight";
-        let table = one(name, [len / 256, 64], len);
+        let table = table_of(name, [len / 256, 64], len);
         sparse(&table, table.len() as u64, 8 + table.len() as u64 + len);
         refused(folder.path(), "its lora_B is missing");
         let b = name.replace("lora_A", "lora_B");
-        let both = json!({
+        let pair = json!({
             name: {"dtype": "F32", "shape": [len / 512, 64], "data_offsets": [0, len / 2]},
             b: {"dtype": "F32", "shape": [64, len / 512], "data_offsets": [len / 2, len]},
         });
-        let table = both.to_string().into_bytes();
+        let table = pair.to_string().into_bytes();
         sparse(&table, table.len() as u64, 8 + table.len() as u64 + len);
         refused(folder.path(), "its lora_A has rank");
     }

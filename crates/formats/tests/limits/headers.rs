@@ -145,21 +145,21 @@ fn string_and_count_cases() -> Vec<Case> {
 fn a_header_that_claims_more_than_any_model_is_refused_in_little_memory() {
     let _alone = memory::alone();
     let folder = tempfile::tempdir().unwrap();
-    for (name, raw, len, expected, most) in array_cases().into_iter().chain(string_and_count_cases()) {
+    for (name, raw, len, expected, max_bytes) in array_cases().into_iter().chain(string_and_count_cases()) {
         // Requires sparse files.
         #[cfg(unix)]
         {
             let path = sparse(folder.path(), "hostile.gguf", &raw, len);
-            let (read, bytes) = peak(|| GgufFile::open(&path));
-            let error = read.map(drop).expect_err(name).to_string();
+            let (result, bytes) = peak(|| GgufFile::open(&path));
+            let error = result.map(drop).expect_err(name).to_string();
             assert!(error.contains(expected), "{name}: {error}");
-            assert!(bytes < most, "{name}: took {bytes} bytes");
+            assert!(bytes < max_bytes, "{name}: took {bytes} bytes");
         }
         let from_stream = || GgufHeader::from_reader(raw.0.as_slice().chain(std::io::repeat(0)), len);
-        let (read, bytes) = peak(from_stream);
-        let error = read.map(drop).expect_err(name).to_string();
+        let (result, bytes) = peak(from_stream);
+        let error = result.map(drop).expect_err(name).to_string();
         assert!(error.contains(expected), "{name}: {error}");
-        assert!(bytes < most, "{name}: took {bytes} bytes");
+        assert!(bytes < max_bytes, "{name}: took {bytes} bytes");
     }
 }
 
@@ -207,10 +207,10 @@ fn short_reads_do_not_change_the_header() {
     let _alone = memory::alone();
     let fixture = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/models/llama.gguf");
     let bytes = fs::read(fixture).unwrap();
-    let at_once = GgufHeader::from_reader(bytes.as_slice(), bytes.len() as u64).unwrap();
-    let slowly = GgufHeader::from_reader(Trickle(&bytes, 0), bytes.len() as u64).unwrap();
-    assert!(at_once.metadata().iter().eq(slowly.metadata().iter()));
-    assert!(at_once.tensors().eq(slowly.tensors()) && at_once.tensors().len() > 0);
+    let expected = GgufHeader::from_reader(bytes.as_slice(), bytes.len() as u64).unwrap();
+    let actual = GgufHeader::from_reader(Trickle(&bytes, 0), bytes.len() as u64).unwrap();
+    assert!(expected.metadata().iter().eq(actual.metadata().iter()));
+    assert!(expected.tensors().eq(actual.tensors()) && expected.tensors().len() > 0);
 }
 
 #[test]
@@ -227,16 +227,16 @@ fn non_regular_files_are_refused_without_blocking() {
     {
         use std::os::unix::fs::symlink;
         let pipe = folder.path().join("pipe.gguf");
-        let made = std::process::Command::new("mkfifo").arg(&pipe).status();
-        assert!(made.unwrap().success());
+        let status = std::process::Command::new("mkfifo").arg(&pipe).status();
+        assert!(status.unwrap().success());
         // Opening a pipe without a writer would block.
         refused(&pipe, "it is a pipe, a socket or a device");
         let device = folder.path().join("device.gguf");
         symlink("/dev/zero", &device).unwrap();
         refused(&device, "it is a pipe, a socket or a device");
-        let round = folder.path().join("loop.gguf");
-        symlink(&round, &round).unwrap();
-        refused(&round, "cannot be read");
+        let looping = folder.path().join("loop.gguf");
+        symlink(&looping, &looping).unwrap();
+        refused(&looping, "cannot be read");
         let _socket = std::os::unix::net::UnixListener::bind(folder.path().join("socket.gguf")).unwrap();
         refused(&folder.path().join("socket.gguf"), "it is a pipe, a socket or a device");
     }
@@ -251,12 +251,12 @@ fn the_writer_enforces_the_readers_limits() {
             .to_string();
         assert!(error.contains(expected), "{error}");
     };
-    let one = |key: String, value: Value| [(key, value)].into_iter().collect();
-    refused(one("k".repeat(65_536), Value::U8(0)), "the length of a metadata key");
-    refused(one("a".to_owned(), Value::from("x".repeat((64 << 20) + 1))), "'a'");
+    let single = |key: String, value: Value| [(key, value)].into_iter().collect();
+    refused(single("k".repeat(65_536), Value::U8(0)), "the length of a metadata key");
+    refused(single("a".to_owned(), Value::from("x".repeat((64 << 20) + 1))), "'a'");
     refused(
         (0..65_537).map(|n| (format!("k{n}"), n)).collect(),
         "the number of its metadata keys",
     );
-    refused(one("a".to_owned(), Value::from(vec![0u8; 128 << 20])), "its header");
+    refused(single("a".to_owned(), Value::from(vec![0u8; 128 << 20])), "its header");
 }

@@ -23,30 +23,30 @@ const MIB: usize = 1 << 20;
 fn read(bytes: Vec<u8>, name: &str) -> (Result<Dataset, String>, usize) {
     let name = name.to_owned();
     memory::watched(move || {
-        let read = Dataset::from_bytes(bytes, &name, &ReadOptions::default());
-        read.map_err(|error| error.problem.to_string())
+        let result = Dataset::from_bytes(bytes, &name, &ReadOptions::default());
+        result.map_err(|error| error.problem.to_string())
     })
 }
 
-/// Asserts that a file is refused with a message containing `expected`, with less than `most` bytes
-/// of peak memory.
+/// Asserts that a file is refused with a message containing `expected`, with less than `max_bytes`
+/// bytes of peak memory.
 #[track_caller]
-fn refused(bytes: Vec<u8>, name: &str, expected: &str, most: usize) {
-    let (read, took) = read(bytes, name);
-    let why = read.map(|dataset| dataset.examples.len()).unwrap_err();
-    assert!(why.contains(expected), "{why}");
-    assert!(took < most, "it took {} MiB", took / MIB);
+fn refused(bytes: Vec<u8>, name: &str, expected: &str, max_bytes: usize) {
+    let (result, peak_bytes) = read(bytes, name);
+    let message = result.map(|dataset| dataset.examples.len()).unwrap_err();
+    assert!(message.contains(expected), "{message}");
+    assert!(peak_bytes < max_bytes, "it took {} MiB", peak_bytes / MIB);
 }
 
 /// Runs `work` in another thread with a timeout that only quadratic algorithms exceed.
 fn in_time<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
-    let (send, receive) = mpsc::channel();
+    let (sender, receiver) = mpsc::channel();
     let worker = std::thread::spawn(move || {
         // The receiver may have timed out.
-        let _ = send.send(work());
+        let _ = sender.send(work());
     });
-    match receive.recv_timeout(Duration::from_secs(60)) {
-        Ok(done) => done,
+    match receiver.recv_timeout(Duration::from_secs(60)) {
+        Ok(result) => result,
         Err(mpsc::RecvTimeoutError::Timeout) => panic!("timed out"),
         Err(mpsc::RecvTimeoutError::Disconnected) => match worker.join() {
             Err(panic) => std::panic::resume_unwind(panic),

@@ -65,8 +65,8 @@ pub fn alone() -> MutexGuard<'static, ()> {
 pub fn watched<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> (T, usize) {
     let before = ALLOCATED.load(Ordering::Relaxed);
     PEAK.store(before, Ordering::Relaxed);
-    let done = crate::in_time(work);
-    (done, PEAK.load(Ordering::Relaxed) - before)
+    let result = crate::in_time(work);
+    (result, PEAK.load(Ordering::Relaxed) - before)
 }
 
 /// Runs `work` on this thread. Returns its result and its peak memory in bytes.

@@ -31,9 +31,13 @@ fn a_long_text_takes_a_few_times_its_length_in_memory() {
         for unit in ["It was evening, and the fire was low. ", "a"] {
             let text = unit.repeat(12 * MIB / unit.len());
             let tokenizer = tokenizer(name);
-            let (tokens, took) = memory::watched(move || tokenizer.encode(&text, Special::Text).len());
+            let (tokens, peak_bytes) = memory::watched(move || tokenizer.encode(&text, Special::Text).len());
             assert!(tokens > 1000);
-            assert!(took < 12 * 11 * MIB, "{name} {unit:?}: it took {} MiB", took / MIB);
+            assert!(
+                peak_bytes < 12 * 11 * MIB,
+                "{name} {unit:?}: it took {} MiB",
+                peak_bytes / MIB
+            );
         }
     }
 }
@@ -41,13 +45,13 @@ fn a_long_text_takes_a_few_times_its_length_in_memory() {
 #[test]
 fn a_conversation_of_thousands_of_turns_takes_linear_time() {
     let _alone = memory::alone();
-    let turn = |place: usize| Message {
-        role: if place.is_multiple_of(2) {
+    let turn = |index: usize| Message {
+        role: if index.is_multiple_of(2) {
             Role::User
         } else {
             Role::Assistant
         },
-        content: format!("This is turn {place}."),
+        content: format!("This is turn {index}."),
     };
     let example = Example {
         line: 1,

@@ -1,7 +1,10 @@
 //! The log of a worker, on its standard error.
 
 use super::lines::Lines;
-use crate::memory_death::{Death, KillCount};
+use crate::{
+    Problem, WorkerReason,
+    memory_death::{Death, KillCount},
+};
 use std::{
     collections::VecDeque,
     process::ExitStatus,
@@ -13,6 +16,8 @@ use tokio::process::ChildStderr;
 const LOG_TAIL_LINES: usize = 12;
 /// Maximum bytes of a line; drivers write to the log, too.
 const LOG_LINE: usize = 4 << 10;
+/// Most characters of a line in a problem.
+const MAX_LINE_CHARS: usize = 200;
 
 /// The last lines of a worker's log.
 #[derive(Clone, Default)]
@@ -39,18 +44,28 @@ impl Log {
         Death::new(status, started, KillCount::now(), tail.iter().map(String::as_str))
     }
 
-    /// The last non-empty line, as the end of an error message; all retained lines go to `tracing`.
-    pub fn tail(&self) -> String {
+    /// The last non-empty line, for the user; all retained lines go to `tracing`. `None` means that
+    /// the log is empty.
+    pub fn last_line(&self) -> Option<String> {
         let tail = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         for line in tail.iter() {
             tracing::warn!(target: "worker", "{line}");
         }
-        match tail.iter().rev().find(|line| !line.trim().is_empty()) {
-            Some(line) => format!(
-                " Last line of its log: \u{201c}{}\u{201d}.",
-                line.trim().chars().take(200).collect::<String>()
-            ),
-            None => String::new(),
-        }
+        let last = tail.iter().map(|line| line.trim()).rfind(|line| !line.is_empty())?;
+        Some(last.chars().take(MAX_LINE_CHARS).collect())
+    }
+}
+
+/// The problem of a worker, with the last line of its log.
+pub(super) fn logged(problem: Problem, line: Option<String>) -> Problem {
+    match line {
+        Some(line) => Problem::new(
+            problem.code,
+            WorkerReason::Logged {
+                cause: Box::new(problem),
+                line,
+            },
+        ),
+        None => problem,
     }
 }

@@ -12,7 +12,7 @@ pub use command::WorkerCommand;
 pub use responses::Responses;
 pub use start_error::StartError;
 
-use crate::{Envelope, Event, PROTOCOL_VERSION, Problem, ProblemCode, Request, RequestId};
+use crate::{Envelope, Event, PROTOCOL_VERSION, Problem, ProblemCode, Request, RequestId, WorkerReason};
 use monitor::{Monitor, MonitorError};
 use open_requests::OpenRequests;
 use std::{
@@ -66,7 +66,7 @@ impl Worker {
             Err(_) => {
                 return Err(StartError::NotReady {
                     within: command.ready_within,
-                    log: monitor.log_tail(),
+                    log: monitor.last_log_line(),
                 });
             }
             Ok(Ok(Event::Ready {
@@ -77,7 +77,7 @@ impl Worker {
             Ok(Ok(_)) | Ok(Err(MonitorError::Malformed(_) | MonitorError::Unasked(_))) => {
                 return Err(StartError::NotAWorker {
                     executable: command.executable.clone(),
-                    log: monitor.log_tail(),
+                    log: monitor.last_log_line(),
                 });
             }
             Ok(Err(error)) => return Err(StartError::Died(monitor.explain(error).await)),
@@ -235,21 +235,18 @@ async fn give_up_unless_answered(worker: Weak<Inner>, request: RequestId, limits
 
 /// The problem of a cancelled request that the worker has not ended.
 fn not_stopped(within: Duration) -> Problem {
-    Problem {
-        code: ProblemCode::Cancelled,
-        message: format!(
-            "The request was cancelled. Hearth's worker did not confirm it within {} seconds and stops it later.",
-            within.as_secs_f64()
-        ),
-    }
+    let seconds = whole_seconds(within);
+    Problem::new(ProblemCode::Cancelled, WorkerReason::CancelNotConfirmed { seconds })
 }
 
 /// The problem of a request whose worker was ended by this client.
 fn ended() -> Problem {
-    Problem {
-        code: ProblemCode::WorkerDied,
-        message: "Hearth's worker was ended.".to_owned(),
-    }
+    Problem::new(ProblemCode::WorkerDied, WorkerReason::Ended)
+}
+
+/// A time limit in seconds, rounded up.
+pub(crate) fn whole_seconds(limit: Duration) -> u32 {
+    limit.as_secs_f64().ceil() as u32
 }
 
 /// Writes requests until the channel or the pipe closes. The monitor reports a closed pipe.

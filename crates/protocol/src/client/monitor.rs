@@ -1,10 +1,16 @@
 //! The monitor of a worker: reads its events and waits for its exit.
 
 use super::{
-    WorkerCommand, command::spawn, lines::Lines, log::Log, open_requests::OpenRequests, start_error::StartError,
+    WorkerCommand,
+    command::spawn,
+    lines::Lines,
+    log::{Log, logged},
+    open_requests::OpenRequests,
+    start_error::StartError,
+    whole_seconds,
 };
 use crate::memory_death::{Death, KillCount};
-use crate::{Envelope, Event, Problem, ProblemCode, RequestId};
+use crate::{Envelope, Event, Problem, ProblemCode, RequestId, WorkerExit, WorkerReason};
 use std::{io, process::ExitStatus, sync::Arc, time::Duration};
 use tokio::{
     process::{Child, ChildStdin, ChildStdout},
@@ -75,9 +81,9 @@ impl Monitor {
         self.child.id()
     }
 
-    /// The end of the log, for an error message.
-    pub fn log_tail(&self) -> String {
-        self.log.tail()
+    /// The last line of the log, if any, for an error.
+    pub fn last_log_line(&self) -> Option<String> {
+        self.log.last_line()
     }
 
     /// Passes events on until the worker exits or is killed, and then fails all requests.
@@ -138,7 +144,7 @@ impl Monitor {
         }
     }
 
-    /// Kills the process if it still runs, and describes what happened in one sentence.
+    /// Kills the process if it still runs, and returns what happened.
     pub async fn explain(&mut self, error: MonitorError) -> Problem {
         if let (MonitorError::Ended, None) = (&error, &self.ended) {
             self.ended = timeout(EXIT_LIMIT, self.child.wait()).await.ok();
@@ -151,67 +157,53 @@ impl Monitor {
             (MonitorError::Ended, Some(Ok(status))) => self.log.death(*status, self.kills),
             _ => Death::Other,
         };
-        let what = match (&error, &self.ended) {
-            (MonitorError::Ended, Some(Ok(_))) if death == Death::OutOfMemory => {
-                "Hearth's worker ran out of memory.".to_owned()
-            }
-            (MonitorError::Ended, Some(Ok(_))) if death == Death::Killed => {
-                "Hearth's worker was killed by the system or another program, perhaps because memory ran short."
-                    .to_owned()
-            }
-            (MonitorError::Malformed(line), _) => {
-                format!("Hearth's worker sent an invalid message (\u{201c}{line}\u{201d}) and was killed.")
-            }
-            (MonitorError::Unreadable(error), _) => {
-                format!("The output of Hearth's worker could not be read ({error}), so it was killed.")
-            }
-            (MonitorError::Unasked(id), _) => {
-                format!("Hearth's worker sent an answer that was not asked for (request {id}) and was killed.")
-            }
-            (MonitorError::Unresponsive(limit), _) => {
-                format!(
-                    "Hearth's worker sent nothing for {} seconds after a request was cancelled, and was killed.",
-                    limit.as_secs_f64()
-                )
-            }
-            (MonitorError::Ended, Some(Ok(status))) => {
-                format!("Hearth's worker exited unexpectedly ({}).", describe(*status))
-            }
-            (MonitorError::Ended, Some(Err(error))) => {
-                format!("Hearth's worker exited unexpectedly ({error}).")
-            }
-            (MonitorError::Ended, None) => "Hearth's worker closed its output and was killed.".to_owned(),
+        let reason = match (error, &self.ended) {
+            (MonitorError::Ended, Some(Ok(_))) if death == Death::OutOfMemory => WorkerReason::OutOfMemory,
+            (MonitorError::Ended, Some(Ok(_))) if death == Death::Killed => WorkerReason::Killed,
+            (MonitorError::Ended, Some(status)) => WorkerReason::Exited { exit: exit(status) },
+            (MonitorError::Ended, None) => WorkerReason::ClosedOutput,
+            (MonitorError::Malformed(line), _) => WorkerReason::InvalidMessage { line },
+            (MonitorError::Unreadable(error), _) => WorkerReason::OutputUnreadable {
+                detail: error.to_string(),
+            },
+            (MonitorError::Unasked(request), _) => WorkerReason::UnaskedAnswer { request },
+            (MonitorError::Unresponsive(limit), _) => WorkerReason::Silent {
+                seconds: whole_seconds(limit),
+            },
         };
         if !matches!(self.ended, Some(Ok(_))) {
             // An error means that it has already exited.
             let _ = self.child.kill().await;
         }
-        Problem {
-            code: match death {
-                Death::OutOfMemory => ProblemCode::OutOfMemory,
-                Death::Killed | Death::Other => ProblemCode::WorkerDied,
-            },
-            message: what + &self.log.tail(),
-        }
+        let code = match death {
+            Death::OutOfMemory => ProblemCode::OutOfMemory,
+            Death::Killed | Death::Other => ProblemCode::WorkerDied,
+        };
+        logged(Problem::new(code, reason), self.log.last_line())
     }
 }
 
-/// The exit status in a few words.
-fn describe(status: ExitStatus) -> String {
+/// The exit of the process.
+fn exit(status: &io::Result<ExitStatus>) -> WorkerExit {
+    let status = match status {
+        Ok(status) => status,
+        Err(error) => {
+            return WorkerExit::Unknown {
+                detail: error.to_string(),
+            };
+        }
+    };
     #[cfg(unix)]
     {
         use std::os::unix::process::ExitStatusExt;
         if let Some(signal) = status.signal() {
-            return format!("signal {signal}");
+            return WorkerExit::Signal { signal };
         }
     }
-    match status.code() {
-        Some(code) => format!("exit code {code}"),
-        None => "no exit code".to_owned(),
-    }
+    status.code().map_or(WorkerExit::None, |code| WorkerExit::Code { code })
 }
 
-/// The beginning of a line without control characters, for a sentence.
+/// The beginning of a line without control characters, for a problem.
 fn beginning(line: &[u8]) -> String {
     let text = String::from_utf8_lossy(&line[..line.len().min(240)]);
     text.chars().filter(|c| !c.is_control()).take(60).collect()

@@ -138,10 +138,7 @@ mod tests {
     #[tokio::test]
     async fn a_request_to_a_dead_worker_fails_with_the_first_reason() {
         let open = OpenRequests::default();
-        let problem = |message: &str| Problem {
-            code: ProblemCode::WorkerDied,
-            message: message.to_owned(),
-        };
+        let problem = |text: &str| Problem::detail(ProblemCode::WorkerDied, text);
         let (_, before) = open.add();
         open.fail_all(&problem("first"));
         open.fail_all(&problem("second"));

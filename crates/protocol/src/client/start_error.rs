@@ -1,16 +1,15 @@
 //! Why a worker could not be started.
 
-use crate::{Problem, ProblemCode};
-use std::{io, path::PathBuf, time::Duration};
+use super::{log::logged, whole_seconds};
+use crate::{Problem, ProblemCode, WorkerReason};
+use std::{error::Error, fmt, io, path::PathBuf, time::Duration};
 
-/// Why a worker could not be started.
-#[derive(Debug, thiserror::Error)]
+/// Why a worker could not be started. Its `Display` is the English sentence of its [`Problem`].
+#[derive(Debug)]
 pub enum StartError {
     /// The executable does not exist.
-    #[error("Hearth's worker is missing at {}. Reinstall Hearth, or build the whole workspace.", .0.display())]
     Missing(PathBuf),
     /// The operating system refused to start it.
-    #[error("Hearth's worker at {} could not be started: {source}.", .executable.display())]
     Refused {
         /// The executable.
         executable: PathBuf,
@@ -18,43 +17,74 @@ pub enum StartError {
         source: io::Error,
     },
     /// It was not ready in time.
-    #[error("Hearth's worker did not answer within {} seconds and was killed. Try again.{log}", .within.as_secs())]
     NotReady {
         /// The time limit.
         within: Duration,
-        /// The end of its log, or empty.
-        log: String,
+        /// The last line of its log, if any.
+        log: Option<String>,
     },
     /// Its first line is not [`Event::Ready`](crate::Event::Ready).
-    #[error("{} is not Hearth's worker: its first message is invalid. Reinstall Hearth.{log}", .executable.display())]
     NotAWorker {
         /// The executable.
         executable: PathBuf,
-        /// The end of its log, or empty.
-        log: String,
+        /// The last line of its log, if any.
+        log: Option<String>,
     },
     /// Its protocol has another version.
-    #[error(
-        "Hearth was updated while it was running (its worker is now of version {version}). Restart Hearth; if this \
-         happens again, reinstall it."
-    )]
     OtherVersion {
         /// Hearth's version as reported by the worker.
         version: String,
     },
     /// It exited during its start.
-    #[error("{0}")]
     Died(Problem),
+}
+
+impl From<&StartError> for Problem {
+    fn from(error: &StartError) -> Self {
+        let died = |reason: WorkerReason| Self::new(ProblemCode::WorkerDied, reason);
+        match error {
+            StartError::Missing(path) => {
+                let path = path.display().to_string();
+                died(WorkerReason::Missing { path })
+            }
+            StartError::Refused { executable, source } => died(WorkerReason::NotStarted {
+                path: executable.display().to_string(),
+                detail: source.to_string(),
+            }),
+            StartError::NotReady { within, log } => {
+                let seconds = whole_seconds(*within);
+                logged(died(WorkerReason::NotReady { seconds }), log.clone())
+            }
+            StartError::NotAWorker { executable, log } => {
+                let path = executable.display().to_string();
+                logged(died(WorkerReason::NotAWorker { path }), log.clone())
+            }
+            StartError::OtherVersion { version } => {
+                let version = version.clone();
+                Self::new(ProblemCode::Updated, WorkerReason::OtherVersion { version })
+            }
+            StartError::Died(problem) => Self::new(ProblemCode::WorkerDied, (*problem.reason).clone()),
+        }
+    }
 }
 
 impl From<StartError> for Problem {
     fn from(error: StartError) -> Self {
-        Self {
-            code: match error {
-                StartError::OtherVersion { .. } => ProblemCode::Updated,
-                _ => ProblemCode::WorkerDied,
-            },
-            message: error.to_string(),
+        Self::from(&error)
+    }
+}
+
+impl fmt::Display for StartError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", Problem::from(self))
+    }
+}
+
+impl Error for StartError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            Self::Refused { source, .. } => Some(source),
+            _ => None,
         }
     }
 }

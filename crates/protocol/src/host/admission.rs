@@ -1,7 +1,7 @@
 //! Admission of a model to memory: next to the others, instead of unused ones, or after them.
 
 use super::{Inner, ledger::InstanceId, model::Entry};
-use crate::{LoadRequest, Plan, PlanRequest, Problem, ProblemCode, Reservation};
+use crate::{LoadRequest, Plan, PlanRequest, Problem, ProblemCode, Reservation, Stage};
 use std::{path::PathBuf, sync::Arc};
 use tokio::{sync::MutexGuard, time::Instant};
 
@@ -64,7 +64,7 @@ impl Inner {
                 if beside.fits || busy.is_empty() {
                     return Ok((turn, Some(beside)));
                 }
-                entry.show_progress(0.0, "Waiting for the memory of another model that is in use");
+                entry.show_progress(0.0, Stage::WaitingForMemory);
                 drop(turn);
                 // The host lives as long as this.
                 let _ = freed.changed().await;
@@ -97,7 +97,7 @@ impl Inner {
             check: true,
             ..plan_request(&entry.request)
         };
-        let mut show = |fraction, stage: &str| entry.show_progress(fraction, stage);
+        let mut show = |fraction, stage| entry.show_progress(fraction, stage);
         self.planner.choose(request, &mut show).await
     }
 }

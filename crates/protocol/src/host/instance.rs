@@ -5,7 +5,7 @@ use super::{
     ledger::{InstanceId, Kind},
     model::{Entry, LoadError, ModelStatus, unloaded},
 };
-use crate::{Event, LoadRequest, ModelInfo, Plan, Problem, Request, Worker};
+use crate::{Event, LoadRequest, ModelInfo, Notice, Plan, Problem, Request, Stage, Worker};
 use std::{
     future::pending,
     sync::{Arc, Mutex, PoisonError},
@@ -52,7 +52,7 @@ impl Instance {
             end: watch::Sender::new(false),
             worker: Mutex::default(),
         });
-        entry.show_progress(0.0, "Starting");
+        entry.show_progress(0.0, Stage::Starting);
         tokio::spawn(Arc::clone(&instance).run(Arc::clone(entry)));
         instance
     }
@@ -209,14 +209,13 @@ impl Instance {
     /// Reloads the model on the CPU after its GPU has failed.
     async fn reload_on_cpu(&self, entry: &Entry, worker: &Worker) -> Result<(), Exit> {
         self.phase.send_replace(Phase::Loading);
-        entry.show_progress(0.0, "Loading on the CPU");
+        entry.show_progress(0.0, Stage::LoadingOnCpu);
         let request = LoadRequest {
             device: Some(CPU.to_owned()),
             ..entry.request.clone()
         };
         let mut info = self.request_load(entry, worker, request).await?;
-        let notice = "The GPU failed during an answer, so the model runs on the CPU until it is reloaded.";
-        info.notices.push(notice.to_owned());
+        info.notices.push(Notice::GpuFailed);
         if let Some(host) = entry.host.upgrade() {
             host.ledger.reserve(self.id, info.placement.clone());
         }
@@ -230,7 +229,7 @@ impl Instance {
         let mut events = worker.request(Request::Load(request));
         loop {
             match events.next().await {
-                Some(Event::Progress { fraction, stage }) => entry.show_progress(fraction, &stage),
+                Some(Event::Progress { fraction, stage }) => entry.show_progress(fraction, stage),
                 Some(Event::Loaded(info)) => return Ok(info),
                 Some(Event::Failed(problem)) => {
                     return Err(if worker.is_alive() {
@@ -254,8 +253,7 @@ impl Instance {
 
 impl Entry {
     /// Shows the progress of a load.
-    pub fn show_progress(&self, fraction: f32, stage: &str) {
-        let stage = stage.to_owned();
+    pub fn show_progress(&self, fraction: f32, stage: Stage) {
         self.status.send_replace(ModelStatus::Loading { fraction, stage });
     }
 }

@@ -17,7 +17,7 @@ pub use run::{Run, RunEvent};
 
 use crate::{
     DeviceInfo, ExportRequest, Exported, InspectRequest, Inspection, LoadRequest, Plan, PlanRequest, Problem,
-    ProblemCode, Request, WorkerCommand,
+    ProblemCode, Request, WorkerCommand, WorkerReason,
 };
 use ledger::Ledger;
 use model::Entry;
@@ -246,8 +246,5 @@ impl Drop for Handle {
 
 /// The problem of an answer of the wrong kind.
 fn unexpected() -> Problem {
-    Problem {
-        code: ProblemCode::Internal,
-        message: "Hearth's worker gave an unexpected answer. Try again.".to_owned(),
-    }
+    Problem::new(ProblemCode::Internal, WorkerReason::UnexpectedAnswer)
 }

@@ -1,7 +1,7 @@
 //! A model of the pool, and leases of it.
 
 use super::{Inner, instance::Instance};
-use crate::{Event, LoadRequest, ModelInfo, Problem, ProblemCode, Request, Responses, Worker};
+use crate::{Event, LoadRequest, ModelInfo, Problem, ProblemCode, Request, Responses, Stage, Worker, WorkerReason};
 use std::{
     fs,
     path::Path,
@@ -22,8 +22,8 @@ pub enum ModelStatus {
     Loading {
         /// From 0 to 1.
         fraction: f32,
-        /// The stage, in a few words.
-        stage: String,
+        /// The stage.
+        stage: Stage,
     },
     /// It is loaded.
     Ready(Arc<ModelInfo>),
@@ -346,8 +346,5 @@ impl Drop for User {
 
 /// The problem of those who waited for a model that was unloaded.
 pub(super) fn unloaded() -> Problem {
-    Problem {
-        code: ProblemCode::Cancelled,
-        message: "The model was unloaded.".to_owned(),
-    }
+    Problem::new(ProblemCode::Cancelled, WorkerReason::ModelUnloaded)
 }

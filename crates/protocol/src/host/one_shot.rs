@@ -4,6 +4,7 @@
 use super::unexpected;
 use crate::{
     Event, ExportRequest, Exported, InspectRequest, Inspection, Problem, ProblemCode, Request, Worker, WorkerCommand,
+    WorkerReason,
 };
 use tokio::sync::{Mutex, watch};
 
@@ -57,10 +58,9 @@ impl OneShots {
         tokio::select! {
             // A cancelled inspection starts no worker.
             biased;
-            _ = newest.wait_for(|newest| *newest != number) => Err(Problem {
-                code: ProblemCode::Cancelled,
-                message: "Reading the dataset was cancelled because another inspection was started.".to_owned(),
-            }),
+            _ = newest.wait_for(|newest| *newest != number) => {
+                Err(Problem::new(ProblemCode::Cancelled, WorkerReason::InspectionReplaced))
+            }
             inspected = inspection => inspected,
         }
     }

@@ -2,7 +2,10 @@
 //! for no load, ends with no model, and exits after a period without queries.
 
 use super::{SHUTDOWN_LIMIT, unexpected};
-use crate::{DeviceInfo, Event, Plan, PlanRequest, Problem, ProblemCode, Request, Responses, Worker, WorkerCommand};
+use crate::{
+    DeviceInfo, Event, Plan, PlanRequest, Problem, ProblemCode, Request, Responses, Stage, Worker, WorkerCommand,
+    WorkerReason, client::whole_seconds,
+};
 use std::{
     collections::HashMap,
     path::PathBuf,
@@ -93,10 +96,7 @@ impl Planner {
         // It is never closed.
         let _turn = self.planning.acquire().await;
         if lock(&self.newest).get(&path) != Some(&number) {
-            return Err(Problem {
-                code: ProblemCode::Superseded,
-                message: "A newer plan replaced this one.".to_owned(),
-            });
+            return Err(Problem::new(ProblemCode::Superseded, WorkerReason::PlanReplaced));
         }
         self.choose(request, &mut |_, _| {}).await
     }
@@ -106,7 +106,7 @@ impl Planner {
     pub async fn choose(
         self: &Arc<Self>,
         request: PlanRequest,
-        progress: &mut (dyn FnMut(f32, &str) + Send),
+        progress: &mut (dyn FnMut(f32, Stage) + Send),
     ) -> Result<Plan, Problem> {
         let _query = Query::begin(self);
         let mut limit = RESPONSE_LIMIT;
@@ -115,7 +115,7 @@ impl Planner {
             match timeout(limit, events.next()).await {
                 Ok(Some(Event::Progress { fraction, stage })) => {
                     limit = CHECK_LIMIT;
-                    progress(fraction, &stage);
+                    progress(fraction, stage);
                 }
                 Ok(Some(Event::Planned(plan))) => return Ok(plan),
                 Ok(Some(Event::Failed(problem))) => return Err(problem),
@@ -198,12 +198,6 @@ fn lock<T>(mutex: &SyncMutex<T>) -> MutexGuard<'_, T> {
 
 /// The problem of a worker that does not answer.
 fn silent() -> Problem {
-    let message = format!(
-        "Hearth's worker did not respond within {} seconds. It may be busy; try again.",
-        RESPONSE_LIMIT.as_secs()
-    );
-    Problem {
-        code: ProblemCode::Busy,
-        message,
-    }
+    let seconds = whole_seconds(RESPONSE_LIMIT);
+    Problem::new(ProblemCode::Busy, WorkerReason::NoResponse { seconds })
 }

@@ -138,8 +138,7 @@ impl Running {
             check: true,
             ..PlanRequest::default()
         };
-        let mut show = |fraction, stage: &str| {
-            let stage = stage.to_owned();
+        let mut show = |fraction, stage| {
             self.say(RunEvent::Training(TrainingEvent::Preparing { fraction, stage }));
         };
         let plan = host.planner.choose(plan, &mut show).await?;

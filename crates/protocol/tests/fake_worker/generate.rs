@@ -2,7 +2,7 @@
 
 use super::{Control, PAUSE, fail, is_cancelled, say, wait_for_kill};
 use hearth_protocol::{
-    DraftKind, DraftStats, Event, FinishReason, GenerateRequest, LeftOut, Message, Part, ProblemCode, Prompt,
+    DraftKind, DraftStats, DroppedTurns, Event, FinishReason, GenerateRequest, Message, Part, ProblemCode, Prompt,
     RequestId, Summary, TextKind, text_of,
 };
 use std::{
@@ -141,7 +141,7 @@ impl Generation {
     }
 
     fn start(&self, order: &str, so_far: Option<Vec<Part>>) {
-        let left_out = (order == "long").then_some(LeftOut {
+        let dropped = (order == "long").then_some(DroppedTurns {
             messages: 2,
             tokens: 300,
         });
@@ -150,7 +150,7 @@ impl Generation {
             Event::Started {
                 prompt_tokens: 10,
                 cached_tokens: 4,
-                left_out,
+                dropped,
                 so_far,
             },
         );
@@ -232,7 +232,7 @@ impl Generation {
 
     fn finish(self, reason: FinishReason) {
         let summary = Summary {
-            reason,
+            finish_reason: reason,
             prompt_tokens: 10,
             tokens: self.tokens,
             ids: vec![1; self.begun + self.tokens as usize],

@@ -4,7 +4,7 @@
 
 use super::{fail, say};
 use hearth_protocol::{
-    Event, GpuLayers, LoadRequest, Plan, PlanRequest, PlannedDevice, ProblemCode, RequestId, Verdict,
+    Event, GpuLayers, LoadRequest, Notice, Plan, PlanRequest, PlannedDevice, ProblemCode, RequestId, Verdict,
 };
 use std::{
     path::PathBuf,
@@ -50,7 +50,9 @@ pub fn plan(request: &PlanRequest) -> Plan {
     Plan {
         fits,
         verdict: if fits { Verdict::Fits } else { Verdict::WontFit },
-        why: format!("{gpu_layers} of {LAYERS} layers on the GPU."),
+        notices: vec![Notice::Detail {
+            detail: format!("{gpu_layers} of {LAYERS} layers on the GPU."),
+        }],
         context,
         context_fits: 16384,
         gpu_layers,

@@ -5,11 +5,11 @@
 //! in which the run is suspended. The inspection of `endless ADDRESS` connects to the address and
 //! never ends.
 
-use super::{Control, OTHER_BUILD, PAUSE, fail, plan::is_copy, say, wait_for_kill};
+use super::{Control, PAUSE, fail, notices, say, wait_for_kill};
 use hearth_protocol::{
-    Checkpointing, EndReason, Event, ExportRequest, Exported, Finding, InspectRequest, Inspection, Outcome, Piece,
-    Precision, Preview, Problem, ProblemCode, RequestId, RunCommand, RunPlan, Severity, StepReport, TrainRequest,
-    TrainingEvent, Verification,
+    Checkpointing, Container, EndReason, Event, ExampleShape, ExportRequest, Exported, Finding, FindingKind,
+    InspectRequest, Inspection, Outcome, Piece, Precision, Preview, Problem, ProblemCode, RequestId, RunCommand,
+    RunPlan, Severity, Stage, StepReport, TrainRequest, TrainingEvent, Verification, VerificationResult,
 };
 use std::{
     fs,
@@ -37,24 +37,17 @@ pub fn train(id: RequestId, request: TrainRequest, controls: &Receiver<Control>)
     Run::new(id, request).play(controls);
 }
 
-fn problem(code: ProblemCode, message: &str) -> Problem {
-    Problem {
-        code,
-        message: message.to_owned(),
-    }
-}
-
 fn words(path: &Path) -> Result<Vec<String>, Problem> {
     match fs::read_to_string(path) {
         Ok(text) => Ok(text.split_whitespace().map(str::to_owned).collect()),
-        Err(_) => Err(problem(ProblemCode::FileUnreadable, "The dataset is gone.")),
+        Err(_) => Err(Problem::detail(ProblemCode::FileUnreadable, "The dataset is gone.")),
     }
 }
 
 fn inspection(request: &InspectRequest, words: &[String]) -> Inspection {
     Inspection {
-        container: "JSONL".into(),
-        shape: "text".into(),
+        container: Container::Jsonl,
+        shape: ExampleShape::Text,
         columns: vec!["text".into()],
         mapping: request.data.mapping.clone().unwrap_or_default(),
         unsure: request.data.mapping.is_none(),
@@ -71,14 +64,13 @@ fn inspection(request: &InspectRequest, words: &[String]) -> Inspection {
                 tokens: 1,
                 trained: true,
                 template: false,
-                cut: false,
+                truncated: false,
             }],
             tokens: 1,
         }],
         findings: vec![Finding {
-            kind: "few".into(),
+            kind: FindingKind::FewExamples { count: 9 },
             severity: Severity::Warning,
-            message: "There are few examples.".into(),
             lines: vec![1],
         }],
         broken: Vec::new(),
@@ -95,14 +87,18 @@ pub fn export(id: RequestId, request: &ExportRequest) {
     let exported = Exported {
         path: request.out.clone(),
         bytes: 8,
-        verification: request.verify.then(|| Verification {
+        verification: request.verify.then_some(Verification {
             passed: true,
             learned: true,
             prompts: 4,
             divergence: 0.0,
             taught: 0.5,
             same_text: 4,
-            summary: "It answers as before.".into(),
+            result: VerificationResult::Matches {
+                retained_percent: 100,
+                same: 4,
+                prompts: 4,
+            },
         }),
         notices: Vec::new(),
     };
@@ -139,7 +135,7 @@ impl Run {
     fn play(mut self, controls: &Receiver<Control>) {
         self.tell(TrainingEvent::Preparing {
             fraction: 0.5,
-            stage: "reading the data".into(),
+            stage: Stage::ReadingData,
         });
         let words = match words(&self.request.data.path) {
             Ok(words) => words,
@@ -264,7 +260,7 @@ impl Run {
             peak_memory: 1 << 30,
             step_seconds: 0.01,
             total_seconds: 1.0,
-            notices: is_copy().then(|| OTHER_BUILD.to_owned()).into_iter().collect(),
+            notices: notices(),
         }
     }
 

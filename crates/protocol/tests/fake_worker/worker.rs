@@ -10,8 +10,9 @@ mod training;
 
 use generate::generate;
 use hearth_protocol::{
-    DeviceInfo, DraftChoice, DraftKind, Envelope, Event, KvType, LoadRequest, Measured, ModelInfo, PROTOCOL_VERSION,
-    PlanRequest, Problem, ProblemCode, Request, RequestId, RunCommand, ThinkingSupport,
+    DeviceInfo, DeviceStatus, DraftChoice, DraftKind, Envelope, Event, KvType, LoadRequest, Measured, ModelInfo,
+    Notice, PROTOCOL_VERSION, PlanRequest, Problem, ProblemCode, Request, RequestId, RunCommand, Stage,
+    ThinkingSupport,
 };
 use plan::{LAYERS, answer_plan, is_copy, placed, plan};
 use std::{
@@ -145,14 +146,13 @@ fn say(id: RequestId, message: Event) {
 
 /// Ends a request with a failure.
 fn fail(id: RequestId, code: ProblemCode, message: &str) {
-    let message = message.to_owned();
-    say(id, Event::Failed(Problem { code, message }));
+    say(id, Event::Failed(Problem::detail(code, message)));
 }
 
 fn load(id: RequestId, load: &LoadRequest) {
     let name = load.path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
     let progress = |fraction| {
-        let stage = "reading".to_owned();
+        let stage = Stage::ReadingWeights;
         say(id, Event::Progress { fraction, stage });
     };
     if !load.path.exists() {
@@ -194,7 +194,7 @@ fn load(id: RequestId, load: &LoadRequest) {
         device: "cpu".into(),
         threads: load.threads.unwrap_or(2),
         load_seconds: 0.0,
-        notices: is_copy().then(|| OTHER_BUILD.to_owned()).into_iter().collect(),
+        notices: notices(),
         gpu_layers: if on_cpu { 0 } else { placed(load.gpu_layers) },
         layers_total: LAYERS,
         kv: load.kv,
@@ -202,7 +202,7 @@ fn load(id: RequestId, load: &LoadRequest) {
         draft: match load.draft {
             DraftChoice::None => None,
             DraftChoice::Auto | DraftChoice::Ngram => Some(DraftKind::Ngram),
-            DraftChoice::Own { .. } => Some(DraftKind::Own),
+            DraftChoice::FirstLayers { .. } => Some(DraftKind::FirstLayers),
             DraftChoice::Model { .. } => Some(DraftKind::Model),
         },
         thinking: ThinkingSupport {
@@ -213,12 +213,15 @@ fn load(id: RequestId, load: &LoadRequest) {
     say(id, Event::Loaded(info));
 }
 
-/// The notice of a model or run in another build.
-const OTHER_BUILD: &str = "Another build of Hearth.";
+/// The notices of a model or run: one in another build.
+fn notices() -> Vec<Notice> {
+    let detail = "Another build of Hearth.".to_owned();
+    is_copy().then_some(Notice::Detail { detail }).into_iter().collect()
+}
 
 /// Answers with a measurement. A model with a q8_0 cache measures until it is cancelled.
 fn measure(id: RequestId, endless: bool, controls: &Receiver<Control>) {
-    let stage = "measuring".to_owned();
+    let stage = Stage::Measuring;
     say(id, Event::Progress { fraction: 0.5, stage });
     if endless {
         while !is_cancelled(controls) {}
@@ -247,7 +250,10 @@ fn cpu() -> DeviceInfo {
         memory_total: Some(1 << 30),
         memory_free: None,
         usable: true,
-        why: "Always available.".into(),
+        status: DeviceStatus::Cpu {
+            cores: 2,
+            instructions: "AVX2".into(),
+        },
         ..DeviceInfo::default()
     }
 }

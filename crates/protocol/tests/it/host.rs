@@ -3,7 +3,7 @@
 
 use hearth_protocol::{
     Event, GenerateRequest, GpuLayers, HostOptions, Lease, LoadError, LoadRequest, Message, Model, ModelHost,
-    ModelStatus, PlanRequest, ProblemCode, Prompt, Request, Role, WorkerCommand,
+    ModelStatus, Notice, PlanRequest, ProblemCode, Prompt, Request, Role, Stage, WorkerCommand,
 };
 use std::{fs, path::PathBuf, time::Duration};
 use tempfile::TempDir;
@@ -84,8 +84,15 @@ async fn until(model: &Model, wanted: impl FnMut(&ModelStatus) -> bool) {
 
 /// Waits until a load waits for the memory of another model.
 async fn until_waiting(model: &Model) {
-    let is_waiting =
-        |status: &ModelStatus| matches!(status, ModelStatus::Loading { stage, .. } if stage.contains("Waiting"));
+    let is_waiting = |status: &ModelStatus| {
+        matches!(
+            status,
+            ModelStatus::Loading {
+                stage: Stage::WaitingForMemory,
+                ..
+            }
+        )
+    };
     until(model, is_waiting).await;
 }
 
@@ -142,10 +149,8 @@ async fn the_build_is_chosen_before_a_worker_is_started() {
         request.build = build.map(str::to_owned);
         let lease = ready(&harness.host.model(request.clone())).await;
         let notices = &lease.info().notices;
-        assert_eq!(
-            notices.iter().any(|notice| notice == "Another build of Hearth."),
-            is_other
-        );
+        let named = |notice: &Notice| notice.to_string() == "Another build of Hearth.";
+        assert_eq!(notices.iter().any(named), is_other);
     }
 }
 
@@ -300,7 +305,7 @@ async fn a_model_whose_gpu_failed_continues_on_the_cpu() {
     assert_eq!(answer(&lease, "fault").await, Err(ProblemCode::GpuFailed));
     let lease = ready(&one).await;
     assert_eq!(lease.info().gpu_layers, 0);
-    assert!(lease.info().notices.iter().any(|notice| notice.contains("on the CPU")));
+    assert!(lease.info().notices.contains(&Notice::GpuFailed));
     assert_eq!(answer(&lease, "say again").await.as_deref(), Ok("again"));
     assert_eq!(harness.loaded(), ["one"]);
 }

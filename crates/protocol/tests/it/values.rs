@@ -1,8 +1,8 @@
 //! The meaning of protocol values on which more than one crate relies.
 
 use hearth_protocol::{
-    BackendOption, DeviceCheck, DeviceInfo, DraftChoice, Effort, GenerateRequest, LoadRequest, Prompt, Request, Role,
-    device_names, parse_json_schema,
+    BackendOption, DeviceCheck, DeviceInfo, DraftChoice, Effort, GenerateRequest, LoadRequest, Mismatch, Prompt,
+    Request, Role, device_names, parse_json_schema,
 };
 
 #[test]
@@ -30,12 +30,15 @@ fn a_mismatch_is_that_of_the_check() {
         ..BackendOption::default()
     };
     let check = |mismatch: Option<&str>| DeviceCheck {
-        mismatch: mismatch.map(str::to_owned),
+        mismatch: mismatch.map(|detail| Mismatch::Detail {
+            detail: detail.to_owned(),
+        }),
         ..DeviceCheck::ASSUMED_GPU
     };
     assert_eq!(option(None).mismatch(), None);
     assert_eq!(option(Some(check(None))).mismatch(), None);
-    assert_eq!(option(Some(check(Some("Wrong.")))).mismatch(), Some("Wrong."));
+    let found = option(Some(check(Some("Wrong."))));
+    assert_eq!(found.mismatch().map(ToString::to_string).as_deref(), Some("Wrong."));
 }
 
 #[test]
@@ -84,7 +87,7 @@ fn a_schema_is_a_json_object_of_at_most_64_kilobytes() {
         (&long, "at most 65536"),
     ] {
         let problem = parse_json_schema(text).expect_err(expected);
-        assert!(problem.contains(expected), "{problem}");
+        assert!(problem.to_string().contains(expected), "{problem}");
     }
 }
 

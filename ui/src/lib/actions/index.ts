@@ -22,4 +22,4 @@ export const actions: readonly Action[] = [
 ].map(actionOf);
 
 /** The id of an action of the table. */
-export const action = (id: string): Action | null => actions.find((one) => one.id === id) ?? null;
+export const action = (id: string): Action | null => actions.find((candidate) => candidate.id === id) ?? null;

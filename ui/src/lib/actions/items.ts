@@ -37,10 +37,10 @@ export function items(app: App): Item[] {
       run: () => action.run(app),
     }));
   const { state } = app.models;
-  const here = state.type === "ready" || state.type === "loading" ? state.model : null;
+  const currentModel = state.type === "ready" || state.type === "loading" ? state.model : null;
   const modelWords = searchWords(m.action_load_model_words);
   const models = app.models.all
-    .filter((model) => model.problem === null && model.id !== here)
+    .filter((model) => model.problem === null && model.id !== currentModel)
     .map((model): Item => ({
       id: `model:${model.id}`,
       title: m.action_load_model({ name: model.name }),
@@ -102,7 +102,8 @@ export function items(app: App): Item[] {
 }
 
 /**
- * The items that fit a query, best first. Recent ones come first for an empty query, and before others that fit equally.
+ * The items that fit a query, best first. Recent ones come first for an empty query, and before
+ * others that fit equally.
  */
 export function find(all: readonly Item[], query: string, recent: readonly string[]): Found[] {
   const age = (id: string) => {
@@ -110,13 +111,13 @@ export function find(all: readonly Item[], query: string, recent: readonly strin
     return at < 0 ? Infinity : at;
   };
   const empty = query.trim() === "";
-  const found = all.flatMap((item, order) => {
+  const matches = all.flatMap((item, order) => {
     const match = fuzzy(query, item.title, item.words);
     // An empty query lists actions; of the rest only what was used.
     if (!match || (empty && item.id.includes(":") && age(item.id) === Infinity)) return [];
     const bonus = age(item.id) === Infinity ? 0 : 15 - age(item.id);
     return [{ item: { ...item, at: match.at }, score: empty ? 0 : match.score + bonus, age: age(item.id), order }];
   });
-  found.sort((a, b) => b.score - a.score || (a.age === b.age ? 0 : a.age - b.age) || a.order - b.order);
-  return found.slice(0, LIMIT).map(({ item }) => item);
+  matches.sort((a, b) => b.score - a.score || (a.age === b.age ? 0 : a.age - b.age) || a.order - b.order);
+  return matches.slice(0, LIMIT).map(({ item }) => item);
 }

@@ -10,15 +10,18 @@ export interface Range {
   high: number;
 }
 
-/** Share of the training losses inside the range; the highest ones, mostly the first, are clipped at the top. */
+/**
+ * Share of the training losses inside the range; the highest ones, mostly the first, are clipped at
+ * the top.
+ */
 const SHOWN_QUANTILE = 0.985;
 
-/** About `about` round numbers from `low` to `high`. */
+/** Approximately `about` round numbers from `low` to `high`. */
 export function ticks(low: number, high: number, about: number): number[] {
   if (!(high > low) || about < 1) return [];
   const rough = (high - low) / about;
   const power = 10 ** Math.floor(Math.log10(rough));
-  // The nearest of 1, 2, 5 and 10, as ratios go.
+  // The nearest of 1, 2, 5 and 10 by ratio.
   const unit = rough / power;
   const every = (unit < Math.SQRT2 ? 1 : unit < Math.sqrt(10) ? 2 : unit < Math.sqrt(50) ? 5 : 10) * power;
   const first = Math.ceil(low / every - 1e-9);
@@ -32,8 +35,8 @@ export function lossRange(train: readonly Point[], validation: readonly Point[])
     .map((p) => p.value)
     .filter(Number.isFinite)
     .sort((a, b) => a - b);
-  const most = losses.slice(0, Math.max(1, Math.ceil(losses.length * SHOWN_QUANTILE)));
-  const all = [...most, ...validation.map((p) => p.value).filter(Number.isFinite)];
+  const unclipped = losses.slice(0, Math.max(1, Math.ceil(losses.length * SHOWN_QUANTILE)));
+  const all = [...unclipped, ...validation.map((p) => p.value).filter(Number.isFinite)];
   if (all.length === 0) return { low: 0, high: 1 };
   const low = all.reduce((a, b) => Math.min(a, b));
   const high = all.reduce((a, b) => Math.max(a, b));
@@ -41,7 +44,7 @@ export function lossRange(train: readonly Point[], validation: readonly Point[])
   return { low: Math.max(0, low - margin), high: high + margin };
 }
 
-/** Decay of the moving average: the longer the curve, the smoother. */
+/** Decay of the moving average. Longer curves are smoothed more. */
 function smoothing(length: number): number {
   return Math.min(0.97, Math.max(0.5, 1 - 14 / Math.max(1, length)));
 }
@@ -59,11 +62,14 @@ export function smooth(points: readonly Point[], decay = smoothing(points.length
   });
 }
 
-/** Downsamples to about `most` points: the minimum and maximum of each bucket, so that no spike is lost. */
-export function thin(points: readonly Point[], most: number): readonly Point[] {
-  if (points.length <= most) return points;
-  const bucket = Math.ceil((points.length * 2) / most);
-  const kept: Point[] = [];
+/**
+ * Downsamples to about `maxPoints` points: the minimum and maximum of each bucket, so that no spike
+ * is lost.
+ */
+export function thin(points: readonly Point[], maxPoints: number): readonly Point[] {
+  if (points.length <= maxPoints) return points;
+  const bucket = Math.ceil((points.length * 2) / maxPoints);
+  const sampled: Point[] = [];
   for (let from = 0; from < points.length; from += bucket) {
     let min = points[from];
     let max = min;
@@ -72,15 +78,17 @@ export function thin(points: readonly Point[], most: number): readonly Point[] {
       if (max === undefined || point.value > max.value) max = point;
     }
     if (!min || !max) continue;
-    if (min === max) kept.push(min);
-    else kept.push(...(min.step < max.step ? [min, max] : [max, min]));
+    if (min === max) sampled.push(min);
+    else sampled.push(...(min.step < max.step ? [min, max] : [max, min]));
   }
   const last = points.at(-1);
-  if (last && kept.at(-1) !== last) kept.push(last);
-  return kept;
+  if (last && sampled.at(-1) !== last) sampled.push(last);
+  return sampled;
 }
 
-/** Index of the point nearest to a step, of points in order; -1 if there is none. */
+/**
+ * Index of the point nearest to a step; -1 if there are no points. The points are sorted by step.
+ */
 export function nearest(points: readonly Point[], step: number): number {
   let low = 0;
   let high = points.length - 1;
@@ -89,10 +97,10 @@ export function nearest(points: readonly Point[], step: number): number {
     if ((points[middle]?.step ?? 0) < step) low = middle + 1;
     else high = middle;
   }
-  const before = points[low - 1];
-  const at = points[low];
-  if (!at) return -1;
-  return before && step - before.step < at.step - step ? low - 1 : low;
+  const previous = points[low - 1];
+  const next = points[low];
+  if (!next) return -1;
+  return previous && step - previous.step < next.step - step ? low - 1 : low;
 }
 
 /** SVG path through the points; a non-finite value interrupts it. */

@@ -1,4 +1,4 @@
-// Adapters of a message in words.
+// Names of the adapters of a message.
 
 import type { Message } from "../host";
 import { language } from "../text/language.svelte";

@@ -9,8 +9,8 @@ import { problemText } from "../text/problem";
 
 export function announceAnswers(app: App): void {
   let writing: number | null = null;
-  /** The request whose answer was announced; one that ends at once is never seen growing. */
-  let heard = app.thread.requested;
+  /** The last request that was announced. An answer that ends at once is never seen streaming. */
+  let announcedRequest = app.thread.requested;
 
   $effect(() => {
     const message = app.thread.last?.message;
@@ -18,8 +18,8 @@ export function announceAnswers(app: App): void {
     const compared = app.thread.compared(message).map((node) => node.message);
     const first = compared[0]?.id ?? message.id;
     const { requested } = app.thread;
-    const isNew = requested !== heard && requested?.answer === first;
-    heard = requested;
+    const isNew = requested !== announcedRequest && requested?.answer === first;
+    announcedRequest = requested;
     if ([message, ...compared].some(isActive)) {
       if (writing !== first)
         app.announcements.say(

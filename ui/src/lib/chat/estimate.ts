@@ -16,26 +16,27 @@ const CARD = 50;
 const MORE = 47;
 
 /**
- * Estimated height of a message in pixels. `most` is the number of shown characters of each part.
+ * Estimated height of a message in pixels. `maxLength` is the number of shown characters of each
+ * part.
  */
-export function estimateHeight(message: Message, most: number): number {
+export function estimateHeight(message: Message, maxLength: number): number {
   const width = message.role === "user" ? BUBBLE_LINE : ANSWER_LINE;
   let lines = 0;
   let gaps = 0;
-  let begin = 0;
+  let start = 0;
   /** Lines of the piece of code that is being counted, which is folded if it is long. */
   let code = -1;
-  const text = shownText(message, most);
-  while (begin <= text.length) {
-    const newline = text.indexOf("\n", begin);
+  const text = shownText(message, maxLength);
+  while (start <= text.length) {
+    const newline = text.indexOf("\n", start);
     const end = newline < 0 ? text.length : newline;
-    if (message.role === "assistant" && text.startsWith("```", begin)) {
+    if (message.role === "assistant" && text.startsWith("```", start)) {
       if (code > FOLD_ABOVE) lines -= code - FOLDED_LINES;
       code = code < 0 ? 0 : -1;
     } else if (code >= 0) code++;
-    if (end === begin && code < 0) gaps++;
-    else lines += code >= 0 ? 1 : Math.ceil((end - begin) / width);
-    begin = end + 1;
+    if (end === start && code < 0) gaps++;
+    else lines += code >= 0 ? 1 : Math.ceil((end - start) / width);
+    start = end + 1;
   }
   // Padding and tools of a bubble, or name and tools of an answer, plus the gap below.
   const frame = message.role === "user" ? 18 + 12 + 24 : 22 + 36 + 24;

@@ -1,4 +1,5 @@
-// Matches of a search in the rendered messages, marked with the page's custom highlights: no element is changed.
+// Matches of a search in the rendered messages, marked with the page's custom highlights: no
+// element is changed.
 
 import { fold, occurrences } from "../text/fold";
 
@@ -43,19 +44,19 @@ interface Piece {
 
 function rangesOf(root: Element, query: string): Range[] {
   const pieces: Piece[] = [];
-  let whole = "";
+  let text = "";
   let block: Element | null = null;
   const walker = document.createTreeWalker(root, NodeFilter.SHOW_TEXT, (node) =>
     node.parentElement?.closest(BESIDE) ? NodeFilter.FILTER_REJECT : NodeFilter.FILTER_ACCEPT,
   );
   for (let node = walker.nextNode(); node; node = walker.nextNode()) {
     const around = blockOf(node);
-    if (block && around !== block) whole += "\n";
+    if (block && around !== block) text += "\n";
     block = around;
-    pieces.push({ node: node as Text, start: whole.length });
-    whole += (node as Text).data;
+    pieces.push({ node: node as Text, start: text.length });
+    text += (node as Text).data;
   }
-  const folded = fold(whole);
+  const folded = fold(text);
   return occurrences(folded.text, query).flatMap(
     (at) => range(pieces, folded.origin(at), folded.origin(at + query.length)) ?? [],
   );
@@ -71,10 +72,10 @@ function range(pieces: readonly Piece[], from: number, to: number): Range | null
   const first = pieceAt(pieces, from);
   const last = pieceAt(pieces, to - 1);
   if (!first || !last) return null;
-  const made = document.createRange();
-  made.setStart(first.node, Math.min(from - first.start, first.node.length));
-  made.setEnd(last.node, Math.min(to - last.start, last.node.length));
-  return made;
+  const domRange = document.createRange();
+  domRange.setStart(first.node, Math.min(from - first.start, first.node.length));
+  domRange.setEnd(last.node, Math.min(to - last.start, last.node.length));
+  return domRange;
 }
 
 /** The piece with the character of an index of the whole: the last that starts at or before it. */

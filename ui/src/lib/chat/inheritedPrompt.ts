@@ -8,7 +8,10 @@ export interface InheritedPrompt {
   from: "folder" | "adapter" | "model";
 }
 
-/** The instructions of the folder, or else the prompt that the first adapter of a run was trained under, or else the model's default. */
+/**
+ * The instructions of the folder, or else the prompt that the first adapter of a run was trained
+ * under, or else the model's default.
+ */
 export function inheritedPrompt(app: App, ofModel: string | null): InheritedPrompt {
   const ofFolder = app.folder?.systemPrompt ?? null;
   if (ofFolder !== null) return { text: ofFolder, from: "folder" };

@@ -15,9 +15,9 @@ export class RowLayout {
     this.keys = keys;
     this.estimate = estimate;
     if (this.offsets.length < keys.length + 1) {
-      const grown = new Float64Array(Math.ceil((keys.length + 1) * 1.5));
-      grown.set(this.offsets);
-      this.offsets = grown;
+      const resized = new Float64Array(Math.ceil((keys.length + 1) * 1.5));
+      resized.set(this.offsets);
+      this.offsets = resized;
     }
     this.valid = Math.min(this.valid, same);
   }

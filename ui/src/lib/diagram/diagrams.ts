@@ -1,10 +1,10 @@
-// Owns the diagrams that were drawn and the worker that draws them, which is started with the first one.
+// Owns the cache of drawings and the worker that draws them, which is started by the first diagram.
 
 import { Runner } from "../workers/runner";
 import { Shared } from "../workers/shared";
 import type { Drawing } from "./drawing";
 
-/** A diagram that takes longer (in ms) is shown as its source. */
+/** Time limit in milliseconds. A diagram that takes longer is shown as its source. */
 const TIMEOUT_MS = 4_000;
 const MAX_CACHED = 60;
 
@@ -16,17 +16,20 @@ export class Diagrams {
   private readonly runner: Runner<string, Drawing>;
 
   constructor(start: Start) {
-    this.runner = new Runner(start, { first: TIMEOUT_MS, again: 0 });
+    this.runner = new Runner(start, { first: TIMEOUT_MS, retry: 0 });
     this.pending = new Shared(
       (source) => this.begin(source),
       (source) => this.runner.withdraw(source),
     );
   }
 
-  /** The drawing of a source; `null`: it is shown as its source. One that waits when all who asked for it have `left` is not drawn. */
+  /**
+   * The drawing of a source; `null` if it is shown as its source. A waiting job is withdrawn once
+   * all callers have `left`.
+   */
   draw(source: string, left?: AbortSignal): Promise<Drawing | null> {
-    const known = this.cache.get(source);
-    return known !== undefined ? Promise.resolve(known) : this.pending.get(source, source, left);
+    const cached = this.cache.get(source);
+    return cached !== undefined ? Promise.resolve(cached) : this.pending.get(source, source, left);
   }
 
   private async begin(source: string): Promise<Drawing | null> {
@@ -37,7 +40,7 @@ export class Diagrams {
       this.cache.set(source, drawing);
       return drawing;
     } catch {
-      // Without a worker there is no drawing. The next time there may be one.
+      // No worker could be started. The next request tries again.
       return null;
     }
   }

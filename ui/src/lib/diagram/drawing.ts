@@ -25,11 +25,11 @@ export interface Point {
   y: number;
 }
 
-/** As a canvas has it (not text). */
+/** The font of labels, in canvas notation (not text). */
 export const FONT = '13px system-ui, -apple-system, "Segoe UI", Roboto, "Noto Sans", sans-serif';
 export const LINE = 18;
 
-/** Lines broken between words to a width; a longer word is broken as well. */
+/** Wraps text to a width at word boundaries. Longer words are broken. */
 export function wrap(lines: readonly string[], width: number, measure: Measure): string[] {
   return lines.flatMap((line) => {
     const broken: string[] = [];
@@ -66,7 +66,7 @@ export function line(points: readonly Point[]): string {
   return points.map(({ x, y }, i) => `${i === 0 ? "M" : "L"}${at(x)} ${at(y)}`).join("");
 }
 
-/** A line through points, round at its corners. */
+/** A path through points with rounded corners. */
 export function curve(points: readonly Point[]): string {
   const [first, ...rest] = points;
   if (!first || rest.length < 2) return line(points);
@@ -80,7 +80,7 @@ export function curve(points: readonly Point[]): string {
   return path;
 }
 
-/** The head of an arrow at a point, seen from another. */
+/** An arrowhead at a point, in the direction from another point. */
 export function head(kind: "arrow" | "cross" | "circle" | "open", tip: Point, from: Point): Mark {
   const length = Math.hypot(tip.x - from.x, tip.y - from.y) || 1;
   const along = { x: (tip.x - from.x) / length, y: (tip.y - from.y) / length };

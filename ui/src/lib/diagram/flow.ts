@@ -40,24 +40,24 @@ export function parseFlow(lines: readonly string[]): Flow {
   return parser.end();
 }
 
-/** Statements end at a line's end or at a semicolon outside quotes, brackets and references. */
+/** Splits a line into statements at semicolons outside quotes and brackets. */
 function statements(line: string): string[] {
   if (!line.includes(";")) return [line];
-  const found: string[] = [];
+  const parts: string[] = [];
   let depth = 0;
   let quoted = false;
-  let begin = 0;
+  let start = 0;
   for (let at = 0; at < line.length; at++) {
     const character = line[at] ?? "";
     if (character === '"') quoted = !quoted;
     else if (!quoted && "[({".includes(character)) depth++;
     else if (!quoted && "])}".includes(character)) depth--;
     else if (character === ";" && !quoted && depth <= 0) {
-      found.push(line.slice(begin, at));
-      begin = at + 1;
+      parts.push(line.slice(start, at));
+      start = at + 1;
     }
   }
-  return [...found, line.slice(begin)].map((part) => part.trim()).filter((part) => part !== "");
+  return [...parts, line.slice(start)].map((part) => part.trim()).filter((part) => part !== "");
 }
 
 class FlowParser {
@@ -67,10 +67,10 @@ class FlowParser {
   private at = 0;
 
   constructor(direction: string) {
-    const turned = { TD: "TB", v: "TB", ">": "LR", "<": "RL", "^": "BT" }[direction] ?? direction;
+    const normalized = { TD: "TB", v: "TB", ">": "LR", "<": "RL", "^": "BT" }[direction] ?? direction;
     this.flow = {
       type: "flow",
-      direction: turned as Flow["direction"],
+      direction: normalized as Flow["direction"],
       nodes: new Map(),
       edges: [],
       groups: new Map(),
@@ -97,22 +97,22 @@ class FlowParser {
     const id = named?.[1] ?? (title.replace(/^"(.*)"$/, "$1") || `group ${this.flow.groups.size}`);
     if (this.flow.groups.size >= LIMITS.groups || this.flow.groups.has(id))
       throw new NotDrawable("Too many groups, or two of one name.");
-    // An edge named it before.
+    // An edge may have created it as a node.
     this.flow.nodes.delete(id);
     this.flow.groups.set(id, { id, label: label(named?.[2] ?? title), parent: this.open.at(-1) ?? null });
     this.open.push(id);
   }
 
-  /** `A & B -- text --> C --> D` */
+  /** Parses a chain of edges: `A & B -- text --> C --> D`. */
   private chain(line: string): void {
     this.text = line;
     this.at = 0;
-    let before = this.nodes();
+    let sources = this.nodes();
     while (this.at < line.length) {
       const link = this.link();
-      const after = this.nodes();
-      for (const from of before) for (const to of after) this.edge({ ...link, from, to });
-      before = after;
+      const targets = this.nodes();
+      for (const from of sources) for (const to of targets) this.edge({ ...link, from, to });
+      sources = targets;
     }
   }
 
@@ -122,22 +122,22 @@ class FlowParser {
   }
 
   private nodes(): string[] {
-    const found = [this.node()];
-    while (this.read(/\s*&/y)) found.push(this.node());
+    const ids = [this.node()];
+    while (this.read(/\s*&/y)) ids.push(this.node());
     this.read(/\s+/y);
-    return found;
+    return ids;
   }
 
   private node(): string {
     const id = this.read(ID)?.[1];
     if (id === undefined) throw new NotDrawable("A node is missing.");
-    const shaped = this.shape();
+    const shape = this.shape();
     this.read(/:::[\w-]+/y);
-    const known = this.flow.nodes.get(id);
+    const existing = this.flow.nodes.get(id);
     if (this.flow.groups.has(id)) return id;
-    if (!known && this.flow.nodes.size >= LIMITS.nodes) throw new NotDrawable("There are too many nodes.");
-    const node: FlowNode = known ?? { id, label: label(id), shape: "rectangle", group: this.open.at(-1) ?? null };
-    if (shaped) Object.assign(node, shaped);
+    if (!existing && this.flow.nodes.size >= LIMITS.nodes) throw new NotDrawable("There are too many nodes.");
+    const node: FlowNode = existing ?? { id, label: label(id), shape: "rectangle", group: this.open.at(-1) ?? null };
+    if (shape) Object.assign(node, shape);
     if (this.open.length > 0) node.group ??= this.open.at(-1) ?? null;
     this.flow.nodes.set(id, node);
     return id;
@@ -160,10 +160,10 @@ class FlowParser {
   }
 
   private link(): Omit<Flow["edges"][number], "from" | "to"> {
-    const begin = this.at;
+    const start = this.at;
     const simple = this.read(LINK);
     if (simple) {
-      const line = lineOf(this.text.slice(begin, this.at));
+      const line = lineOf(this.text.slice(start, this.at));
       const text = this.read(PIPED)?.[1] ?? "";
       return {
         line,
@@ -185,9 +185,9 @@ class FlowParser {
 
   private read(pattern: RegExp): RegExpExecArray | null {
     pattern.lastIndex = this.at;
-    const found = pattern.exec(this.text);
-    if (found) this.at = pattern.lastIndex;
-    return found;
+    const match = pattern.exec(this.text);
+    if (match) this.at = pattern.lastIndex;
+    return match;
   }
 }
 

@@ -21,11 +21,11 @@ import { NotDrawable, type Flow, type FlowEdge, type FlowNode } from "./model";
 
 const WRAP = 190;
 const MARGIN = 12;
-/** Room around the nodes of a group, and above them for its title. */
+/** Padding around the nodes of a group, and above them for its title. */
 const GROUP = 14;
 const GROUP_TITLE = 28;
 
-interface Placed extends Size, Point {
+interface PlacedNode extends Size, Point {
   lines: string[];
   node: FlowNode;
 }
@@ -49,15 +49,15 @@ interface Box {
 export function drawFlow(flow: Flow, measure: Measure): Drawing {
   const graph = new Graph({ compound: true, multigraph: true });
   graph.setGraph({ rankdir: flow.direction, nodesep: 34, ranksep: 46, edgesep: 18 });
-  const placed = new Map<string, Placed>();
+  const placedNodes = new Map<string, PlacedNode>();
   for (const id of flow.groups.keys()) graph.setNode(groupKey(id), {});
   for (const { id, parent } of flow.groups.values())
     if (parent !== null) graph.setParent(groupKey(id), groupKey(parent));
   for (const node of flow.nodes.values()) {
     const lines = wrap(node.label, WRAP, measure);
-    const made = { ...shapeSize(node, sizeOf(lines, measure)), x: 0, y: 0, lines, node };
-    placed.set(node.id, made);
-    graph.setNode(nodeKey(node.id), made);
+    const placedNode = { ...shapeSize(node, sizeOf(lines, measure)), x: 0, y: 0, lines, node };
+    placedNodes.set(node.id, placedNode);
+    graph.setNode(nodeKey(node.id), placedNode);
     if (node.group !== null) graph.setParent(nodeKey(node.id), groupKey(node.group));
   }
   const labels = flow.edges.map((edge) => wrap(edge.label, WRAP, measure));
@@ -73,30 +73,30 @@ export function drawFlow(flow: Flow, measure: Measure): Drawing {
   }
   layout(graph);
 
-  const found = flow.edges.map((edge, i): Route => {
+  const untrimmed = flow.edges.map((edge, i): Route => {
     const [from, to] = ends(flow, edge);
     const { points = [], x, y } = graph.edge(nodeKey(from), nodeKey(to), String(i)) as Partial<Route>;
     return { points, x, y };
   });
   const groups = groupBoxes(
     flow,
-    placed,
-    found.map((route, i) => labelBoxes(route, labels[i] ?? [], measure)),
+    placedNodes,
+    untrimmed.map((route, i) => labelBoxes(route, labels[i] ?? [], measure)),
     measure,
   );
-  const routes = found.map((route, i) => ({
+  const routes = untrimmed.map((route, i) => ({
     ...route,
-    points: trimmed(flow, flow.edges[i], route.points, placed, groups),
+    points: trimmed(flow, flow.edges[i], route.points, placedNodes, groups),
   }));
   const marks: Mark[] = [
     ...[...groups].flatMap(([id, box]) => groupMarks(box, flow.groups.get(id)?.label ?? [])),
     ...flow.edges.flatMap((edge, i) =>
       edgeMarks(edge, routes[i]?.points ?? [], labels[i] ?? [], routes[i] ?? NOWHERE, measure),
     ),
-    ...[...placed.values()].flatMap(nodeMarks),
+    ...[...placedNodes.values()].flatMap(nodeMarks),
   ];
   const covered = [
-    ...[...placed.values()].map(boxOf),
+    ...[...placedNodes.values()].map(boxOf),
     ...groups.values(),
     ...routes.flatMap((route, i) => routeBoxes(route, labels[i] ?? [], measure)),
   ];
@@ -111,7 +111,7 @@ export function drawFlow(flow: Flow, measure: Measure): Drawing {
   };
 }
 
-function boxOf({ x, y, width, height }: Placed): Box {
+function boxOf({ x, y, width, height }: PlacedNode): Box {
   return { left: x - width / 2, top: y - height / 2, right: x + width / 2, bottom: y + height / 2 };
 }
 
@@ -135,7 +135,7 @@ function around(boxes: readonly Box[]): Box {
   };
 }
 
-// A node or group may have the name of a property that every object has (not text).
+// The prefix avoids names of properties that every object has (not text).
 const nodeKey = (id: string) => `node ${id}`;
 const groupKey = (id: string) => `group ${id}`; // not text
 
@@ -168,7 +168,7 @@ function shapeSize(node: FlowNode, text: Size): Size {
   }
 }
 
-function nodeMarks({ x, y, width, height, lines, node }: Placed): Mark[] {
+function nodeMarks({ x, y, width, height, lines, node }: PlacedNode): Mark[] {
   const left = x - width / 2;
   const top = y - height / 2;
   const right = x + width / 2;
@@ -271,7 +271,7 @@ function edgeMarks(
   return marks;
 }
 
-/** The nodes that an edge joins: of a group, its first one. */
+/** The nodes that an edge joins. A group is represented by its first node. */
 function ends(flow: Flow, { from, to }: FlowEdge): [string, string] {
   const node = (id: string) => {
     if (!flow.groups.has(id)) return id;
@@ -282,7 +282,7 @@ function ends(flow: Flow, { from, to }: FlowEdge): [string, string] {
   return [node(from), node(to)];
 }
 
-/** Whether a group is another one or in it. */
+/** Whether `group` is the group `id` or nested in it. */
 function within(flow: Flow, id: string, group: string | null | undefined): boolean {
   for (let at = group ?? null; at !== null; at = flow.groups.get(at)?.parent ?? null) if (at === id) return true;
   return false;
@@ -293,26 +293,26 @@ function trimmed(
   flow: Flow,
   edge: FlowEdge | undefined,
   points: readonly Point[],
-  placed: ReadonlyMap<string, Placed>,
+  placedNodes: ReadonlyMap<string, PlacedNode>,
   groups: ReadonlyMap<string, Box>,
 ): Point[] {
   if (!edge || points.length < 2) return [];
-  const [from, to] = ends(flow, edge).map((id) => placed.get(id));
+  const [from, to] = ends(flow, edge).map((id) => placedNodes.get(id));
   if (!from || !to) return [];
   if (from === to) return loop(from, flow.direction === "LR" || flow.direction === "RL");
-  const begun = cut(points, from, groups.get(edge.from), to);
-  return cut(begun.toReversed(), to, groups.get(edge.to), from).toReversed();
+  const fromBorder = clipStart(points, from, groups.get(edge.from), to);
+  return clipStart(fromBorder.toReversed(), to, groups.get(edge.to), from).toReversed();
 }
 
-/** A line from the border of the node or the group in which it begins. */
-function cut(points: readonly Point[], node: Placed, group: Box | undefined, other: Point): Point[] {
+/** Clips the start of a line to the border of its node or group. */
+function clipStart(points: readonly Point[], node: PlacedNode, group: Box | undefined, other: Point): Point[] {
   return group && !inside(group, other)
     ? leaving(points, group)
     : [border(node, points[1] ?? other), ...points.slice(1)];
 }
 
 /** The points of an edge from a node to itself, on its right side or below it. */
-function loop({ x, y, width, height }: Placed, below: boolean): Point[] {
+function loop({ x, y, width, height }: PlacedNode, below: boolean): Point[] {
   const away = 26;
   const side = x + width / 2;
   const bottom = y + height / 2;
@@ -335,7 +335,7 @@ function inside({ left, top, right, bottom }: Box, { x, y }: Point): boolean {
   return x > left && x < right && y > top && y < bottom;
 }
 
-/** The part of a line from where it leaves a box in which it begins. */
+/** The part of a line outside the box in which it starts. */
 function leaving(points: readonly Point[], box: Box): Point[] {
   const out = points.findIndex((point) => !inside(box, point));
   const outer = points[out];
@@ -365,8 +365,8 @@ function labelMarks(lines: readonly string[], x: number, y: number, measure: Mea
   ];
 }
 
-/** Where the line from a node's center to a point leaves the node. */
-function border({ x, y, width, height, node }: Placed, to: Point): Point {
+/** Intersection of a node's border with the line from its center to a point. */
+function border({ x, y, width, height, node }: PlacedNode, to: Point): Point {
   const dx = to.x - x;
   const dy = to.y - y;
   const across = width / 2;
@@ -382,17 +382,17 @@ function border({ x, y, width, height, node }: Placed, to: Point): Point {
   return { x: x + dx * scale, y: y + dy * scale };
 }
 
-/** The boxes of groups around what is in them, outer ones first. */
+/** The boxes of groups around their contents, outer groups first. */
 function groupBoxes(
   flow: Flow,
-  placed: ReadonlyMap<string, Placed>,
+  placedNodes: ReadonlyMap<string, PlacedNode>,
   labels: readonly Box[][],
   measure: Measure,
 ): Map<string, Box> {
   const boxes = new Map<string, Box>();
   // A group is declared after the one around it.
   for (const { id, label } of [...flow.groups.values()].reverse()) {
-    const nodes = [...placed.values()].filter(({ node }) => node.group === id).map(boxOf);
+    const nodes = [...placedNodes.values()].filter(({ node }) => node.group === id).map(boxOf);
     const inner = [...flow.groups.values()].flatMap((group) =>
       group.parent === id ? (boxes.get(group.id) ?? []) : [],
     );

@@ -18,9 +18,9 @@ import type { Sequence, Step } from "./model";
 const MARGIN = 12;
 const WRAP = 200;
 const ACTOR_WRAP = 140;
-/** Least room between two actors' boxes. */
+/** Minimum gap between the boxes of two actors. */
 const GAP = 36;
-/** Width of a message to oneself. */
+/** Width of a self-message. */
 const LOOP = 42;
 const NOTE = 10;
 
@@ -95,7 +95,7 @@ class SequenceLayout {
     };
   }
 
-  /** Columns far enough apart for their boxes and for the texts between them. */
+  /** Places the columns far enough apart for their boxes and for the texts between them. */
   private spread(): void {
     const needs = this.sequence.steps.flatMap((step) => this.need(step) ?? []);
     for (const [i, column] of this.columns.entries()) {

@@ -1,4 +1,4 @@
-// Diagrams as they were written, before they are laid out.
+// Parsed diagrams, before layout.
 
 /** Larger diagrams are shown as their source. */
 export const LIMITS = {
@@ -13,7 +13,7 @@ export const LIMITS = {
   lines: 12,
 };
 
-/** The source is no diagram that can be drawn: another kind, a mistake, or too large. */
+/** The source cannot be drawn: unsupported kind, syntax error, or too large. */
 export class NotDrawable extends Error {}
 
 export type Shape =
@@ -86,7 +86,9 @@ export type Diagram = Flow | Sequence;
 
 const NAMED: Record<string, string> = { quot: '"', amp: "&", lt: "<", gt: ">", nbsp: "\u00a0", apos: "'" };
 
-/** The lines of a label: line breaks and character references are read, other tags are text. */
+/**
+ * Splits a label into lines: line breaks and character references are decoded, other tags are text.
+ */
 export function label(source: string): string[] {
   const text = source
     .trim()
@@ -98,12 +100,12 @@ export function label(source: string): string[] {
   return lines.every((line) => line === "") ? [] : lines;
 }
 
-/** `#quot;` and `#35;`, as mermaid writes them, and `&quot;`. */
+/** Decodes `#quot;` and `#35;`, the references of Mermaid, and `&quot;`. */
 function references(text: string): string {
-  return text.replace(/[#&](?:#?(\d{1,7})|([a-z]{2,5}));/g, (whole, code, name) => {
-    if (name !== undefined) return NAMED[name] ?? whole;
+  return text.replace(/[#&](?:#?(\d{1,7})|([a-z]{2,5}));/g, (reference, code, name) => {
+    if (name !== undefined) return NAMED[name] ?? reference;
     const point = Number(code);
-    return point >= 32 && point <= 0x10ffff ? String.fromCodePoint(point) : whole;
+    return point >= 32 && point <= 0x10ffff ? String.fromCodePoint(point) : reference;
   });
 }
 
@@ -114,7 +116,7 @@ export function sourceLines(source: string): string[] {
     .replace(/\r\n?/g, "\n")
     .replace(/^\s*---\n[\s\S]*?\n---\n/, "")
     .split("\n");
-  const kept = lines.map((line) => line.trim()).filter((line) => line !== "" && !line.startsWith("%%"));
-  if (kept.some((line) => line.length > LIMITS.line)) throw new NotDrawable("A line is too long.");
-  return kept;
+  const statements = lines.map((line) => line.trim()).filter((line) => line !== "" && !line.startsWith("%%"));
+  if (statements.some((line) => line.length > LIMITS.line)) throw new NotDrawable("A line is too long.");
+  return statements;
 }

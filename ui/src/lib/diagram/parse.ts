@@ -1,11 +1,11 @@
-// A diagram from its source.
+// Parses the source of a diagram.
 
 import { isFlow, parseFlow } from "./flow";
 import { NotDrawable, sourceLines, type Diagram } from "./model";
 import { isSequence, parseSequence } from "./sequence";
 import { isStates, parseStates } from "./states";
 
-/** Throws {@link NotDrawable}. */
+/** Parses a flowchart, state diagram or sequence diagram. Throws {@link NotDrawable}. */
 export function parseDiagram(source: string): Diagram {
   const lines = sourceLines(source);
   const first = lines[0] ?? "";

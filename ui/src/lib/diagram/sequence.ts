@@ -81,7 +81,7 @@ class SequenceParser {
   }
 
   private beginFrame(kind: string, text: string): void {
-    // Boxes and colored areas only decorate.
+    // Boxes and colored areas are decoration only.
     const drawn = kind !== "rect" && kind !== "box";
     this.open.push(drawn);
     if (drawn) this.step({ type: "begin", kind, text: label(text) });
@@ -100,11 +100,11 @@ class SequenceParser {
 
   private actor(name: string, as?: string): string {
     const id = name.trim();
-    const known = this.sequence.actors.get(id);
-    if (!known) {
+    const existing = this.sequence.actors.get(id);
+    if (!existing) {
       if (this.sequence.actors.size >= LIMITS.actors) throw new NotDrawable("There are too many participants.");
       this.sequence.actors.set(id, { id, label: label(as ?? id) });
-    } else if (as !== undefined) known.label = label(as);
+    } else if (as !== undefined) existing.label = label(as);
     return id;
   }
 }

@@ -74,7 +74,7 @@ class StateParser {
   private begin(id: string, text: string[] | null): void {
     if (this.flow.groups.size >= LIMITS.groups || this.flow.groups.has(id))
       throw new NotDrawable("Too many groups, or two of one name.");
-    // A transition or a description named it before.
+    // A transition or a description may have created it as a node.
     const named = this.flow.nodes.get(id)?.label;
     this.flow.nodes.delete(id);
     this.flow.groups.set(id, { id, label: text ?? named ?? label(id), parent: this.open.at(-1) ?? null });
@@ -83,11 +83,11 @@ class StateParser {
 
   /** A state, or a group of states. */
   private node(id: string): FlowNode | FlowGroup {
-    const known = this.flow.groups.get(id) ?? this.flow.nodes.get(id);
-    return known ?? this.add({ id, label: label(id), shape: "rounded", group: this.open.at(-1) ?? null });
+    const existing = this.flow.groups.get(id) ?? this.flow.nodes.get(id);
+    return existing ?? this.add({ id, label: label(id), shape: "rounded", group: this.open.at(-1) ?? null });
   }
 
-  /** The beginning or the end of the group. */
+  /** The start or end node of the group. */
   private point(shape: "start" | "end"): string {
     const group = this.open.at(-1) ?? null;
     const id = `[*] ${shape} ${group ?? ""}`;

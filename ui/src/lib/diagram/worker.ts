@@ -4,7 +4,7 @@ import { serve } from "../workers/serve";
 import { draw } from "./draw";
 import { FONT, type Drawing, type Measure } from "./drawing";
 
-/** Letters differ a little from font to font. */
+/** Margin for differences between fonts. */
 const TOLERANCE = 1.06;
 
 function measureText(): Measure {

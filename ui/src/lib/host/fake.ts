@@ -10,16 +10,19 @@ import { FakeGetting } from "./fake/getting";
 import { asParts, checkedTags } from "./fake/organizing";
 import { addedModel, inFolder, loadedState, templateOf } from "./fake/models";
 import { planFor } from "./fake/plans";
+import { CRASHED, MODEL_GONE, NO_CONVERSATION, NO_MESSAGE, noSuchDevice, problem } from "./fake/problems";
 import { initialWorld, linked, type World } from "./fake/scenes";
 import { onlySet, withOverrides } from "../text/sampling";
 import { matchesDevice } from "../text/devices";
+import { deviceStatusText } from "../text/sentence";
 import type {
   AdapterChoice,
+  AnswerOverrides,
   Cache,
   CacheUsage,
   ChatFormat,
   Compared,
-  Contender,
+  ComparedAnswer,
   Conversation,
   ConversationSettings,
   ConversationSummary,
@@ -36,15 +39,14 @@ import type {
   Model,
   ModelState,
   NewConversation,
-  OwnSettings,
   PendingRestore,
   Plan,
-  Problem,
   SearchFilter,
   SearchHit,
   Sent,
   Settings,
   Snapshot,
+  Stage,
   TextFile,
   Thumb,
   TrayContent,
@@ -55,18 +57,10 @@ import type {
 import { defaultBeginning, nothingUnsent } from "./host";
 
 /** The problem of a crashed worker. */
-const WORKER_DIED: Problem = {
-  code: "workerDied",
-  message:
-    "Hearth's worker exited unexpectedly (signal 11). Send again to restart it. If it happens again, choose a smaller model.",
-};
+const WORKER_DIED = problem("workerDied", { area: "chat", type: "workerDied", cause: CRASHED });
 
 /** The problem of a worker of another version. */
-const UPDATED: Problem = {
-  code: "updated",
-  message:
-    "Hearth was updated while it was running (its worker is now of version 0.2.0). Restart Hearth; if this happens again, reinstall it.",
-};
+const UPDATED = problem("updated", { area: "worker", type: "otherVersion", version: "0.2.0" });
 
 const CONTEXT = 2048;
 
@@ -153,9 +147,8 @@ export class FakeHost extends FakeGetting implements Host {
     files: TextFile[] = [],
     fresh: NewConversation = defaultBeginning,
   ): Promise<Sent> {
-    if (text.startsWith("/refuse"))
-      throw { code: "busy", message: "An answer is still being generated here. Stop it, or wait until it is done." };
-    const home = conversation === null ? this.begin(text, fresh) : this.conversation(conversation);
+    if (text.startsWith("/refuse")) throw problem("busy", { area: "chat", type: "answering" });
+    const home = conversation === null ? this.createConversation(text, fresh) : this.conversation(conversation);
     const user = this.message(home, parent, "user", text);
     user.parts = [...asParts(files), ...user.parts];
     return this.answer(home, user, user);
@@ -164,7 +157,7 @@ export class FakeHost extends FakeGetting implements Host {
   async regenerate(message: number): Promise<Sent> {
     const [home, old] = this.find(message);
     const user = home.messages.find((m) => m.id === old.parent);
-    if (!user) throw { code: "notFound", message: "This message no longer exists." };
+    if (!user) throw NO_MESSAGE;
     return this.answer(home, user, null);
   }
 
@@ -178,10 +171,7 @@ export class FakeHost extends FakeGetting implements Host {
   async continueAnswer(message: number): Promise<Sent> {
     const [home, answer] = this.find(message);
     if (home.messages.some((m) => m.parent === message))
-      throw {
-        code: "badRequest",
-        message: "This answer has replies, so it stays as it is. Edit it or regenerate it for another version.",
-      };
+      throw problem("badRequest", { area: "chat", type: "hasReplies" });
     return this.goOn(home, answer);
   }
 
@@ -205,7 +195,14 @@ export class FakeHost extends FakeGetting implements Host {
   async setConversationSettings(conversation: number, chosen: ConversationSettings): Promise<void> {
     const temperature = chosen.sampling.temperature;
     if (temperature !== null && temperature > 100)
-      throw { code: "badRequest", message: `The temperature must be between 0 and 100, not ${temperature}.` };
+      throw problem("badRequest", {
+        area: "chat",
+        type: "outOfRange",
+        setting: { type: "temperature" },
+        least: "0",
+        most: "100",
+        value: String(temperature),
+      });
     this.conversation(conversation).settings = chosen;
   }
 
@@ -301,13 +298,13 @@ export class FakeHost extends FakeGetting implements Host {
     for (const c of this.world.conversations.values()) {
       if (this.world.deleted.has(c.id) || hits.length >= 50) continue;
       if (!this.isWithin(c, filter)) continue;
-      const found =
+      const matches =
         needle === ""
           ? []
           : c.messages.filter(
               (m) => (filter.role ?? m.role) === m.role && textOf(m.parts).toLowerCase().includes(needle),
             );
-      for (const message of found)
+      for (const message of matches)
         hits.push({
           conversation: c.id,
           title: c.title,
@@ -315,7 +312,7 @@ export class FakeHost extends FakeGetting implements Host {
           snippet: snippet(textOf(message.parts), needle),
           updatedAt: c.updatedAt,
         });
-      if (found.length > 0 || filter.role || !c.title.toLowerCase().includes(needle)) continue;
+      if (matches.length > 0 || filter.role || !c.title.toLowerCase().includes(needle)) continue;
       hits.push({
         conversation: c.id,
         title: c.title,
@@ -334,27 +331,23 @@ export class FakeHost extends FakeGetting implements Host {
   async importConversations(path: string): Promise<ImportReport> {
     this.importCancelled = false;
     for (let step = 1; step <= 10; step++) {
-      if (this.importCancelled) throw { code: "cancelled", message: "The import was cancelled." };
+      if (this.importCancelled) throw problem("cancelled", { area: "data", type: "importCancelled" });
       this.emit({ type: "importProgress", fraction: step / 10 });
       await this.rest(2);
     }
-    if (/photo|broken/i.test(path))
-      throw {
-        code: "dataInvalid",
-        message: `Hearth found no conversations in ${path}. Choose an export of ChatGPT, Claude, LM Studio, Jan, Open WebUI, llama.cpp or Hearth, or a file of ShareGPT or OpenAI messages: the ZIP archive, the JSON file or the folder.`,
-      };
-    const known = this.world.imported.has(path);
+    if (/photo|broken/i.test(path)) throw problem("dataInvalid", { area: "data", type: "noConversations", path });
+    const wasImported = this.world.imported.has(path);
     this.world.imported.add(path);
     const titles = ["Plan a week in Lisbon", "Regex for dates", "Which fern survives a dark hall?"];
-    if (!known) for (const title of titles) this.addImported(title);
+    if (!wasImported) for (const title of titles) this.addImported(title);
     await this.emitConversations();
     return {
       formats: ["chatGpt"],
       found: 5,
-      imported: known ? 0 : 3,
+      imported: wasImported ? 0 : 3,
       extended: 0,
-      known: known ? 3 : 0,
-      messages: known ? 0 : 6,
+      known: wasImported ? 3 : 0,
+      messages: wasImported ? 0 : 6,
       skipped: [
         { reason: "empty", limit: null, count: 1, example: "New chat" },
         { reason: "malformed", limit: null, count: 1, example: null },
@@ -363,7 +356,7 @@ export class FakeHost extends FakeGetting implements Host {
   }
 
   private addImported(title: string): void {
-    const home = this.begin(title);
+    const home = this.createConversation(title);
     home.createdAt = home.updatedAt = Date.now() - 400 * 86_400_000;
     const question = this.message(home, null, "user", `${title}?`);
     this.message(home, question.id, "assistant", "Here is a start.");
@@ -383,7 +376,7 @@ export class FakeHost extends FakeGetting implements Host {
       path,
       bytes: 48_300_000,
       files: 27,
-      leftOut: [{ reason: "notAFile", count: 1, example: "runs/3/latest" }],
+      skipped: [{ reason: "notAFile", count: 1, example: "runs/3/latest" }],
     };
   }
 
@@ -391,20 +384,22 @@ export class FakeHost extends FakeGetting implements Host {
     this.extracting = true;
     for (let percent = 10; percent <= 100; percent += 10) {
       await this.rest(1);
-      if (!this.extracting) throw { code: "cancelled", message: "The restoration was cancelled. Nothing was changed." };
+      if (!this.extracting) throw problem("cancelled", { area: "data", type: "restoreCancelled" });
       this.emit({ type: "restoreProgress", fraction: percent / 100 });
     }
     this.extracting = false;
     if (/damaged/.test(path))
-      throw {
-        code: "dataInvalid",
-        message: `The backup ${path} is damaged: hearth.db has another hash than its list of files says. Nothing was changed. Use another copy of it.`,
-      };
+      throw problem("dataInvalid", {
+        area: "data",
+        type: "backupDamaged",
+        path,
+        damage: { type: "otherHash", name: "hearth.db" },
+      });
     this.pendingRestore = {
       madeAt: Date.now() - 86_400_000,
       conversations: 212,
       files: 27,
-      leftOut: [],
+      skipped: [],
       aside: "/home/you/.local/share/hearth/hearth-set-aside-1764000000000",
     };
     return this.pendingRestore;
@@ -433,9 +428,9 @@ export class FakeHost extends FakeGetting implements Host {
 
   async loadModel(id: string): Promise<void> {
     const model = this.world.models.find((m) => m.id === id);
-    if (!model) throw { code: "notFound", message: "This model no longer exists. Choose another one." };
+    if (!model) throw MODEL_GONE;
     if (model.problem !== null) {
-      this.setModelState({ type: "failed", model: id, problem: { code: "fileUnreadable", message: model.problem } });
+      this.setModelState({ type: "failed", model: id, problem: model.problem });
       return;
     }
     for await (const progress of this.loading()) this.setModelState({ type: "loading", model: id, ...progress });
@@ -443,21 +438,21 @@ export class FakeHost extends FakeGetting implements Host {
   }
 
   /** The progress of a load. */
-  private async *loading(): AsyncGenerator<{ fraction: number; stage: string }> {
+  private async *loading(): AsyncGenerator<{ fraction: number; stage: Stage }> {
     for (let step = 0; step <= 10; step++) {
-      yield { fraction: step / 10, stage: step < 4 ? "reading the file" : "repacking weights" };
+      yield { fraction: step / 10, stage: { type: step < 4 ? "openingFile" : "readingWeights" } };
       await this.rest(3);
     }
   }
 
-  /** Loads the model of an answer, which shows the progress. */
+  /** Loads the model of an answer. The answer shows the progress. */
   private async loadFor(home: Conversation, answer: Message, model: Model, run: Generation): Promise<void> {
-    const isOwn = answer.own?.model === model.id;
+    const isOverride = answer.overrides?.model === model.id;
     for await (const progress of this.loading()) {
-      if (!isOwn) this.setModelState({ type: "loading", model: model.id, ...progress });
+      if (!isOverride) this.setModelState({ type: "loading", model: model.id, ...progress });
       if (!run.stopped) this.change(home, answer, { state: { type: "loading", ...progress } });
     }
-    if (isOwn) this.loaded.add(model.id);
+    if (isOverride) this.loaded.add(model.id);
     else this.setModelState(loadedState(model, this.world.settings, this.world, this.world.models));
   }
 
@@ -466,8 +461,7 @@ export class FakeHost extends FakeGetting implements Host {
   }
 
   async addModel(path: string) {
-    if (/lora/i.test(path))
-      throw { code: "isAdapter", message: `${path}: this is a LoRA adapter, not a model. Import it as an adapter.` };
+    if (/lora/i.test(path)) throw problem("isAdapter", { area: "models", type: "isAdapter", path });
     const model = addedModel(path);
     this.world.models = [...this.world.models, model];
     this.emit({ type: "modelsChanged", models: this.world.models });
@@ -476,8 +470,8 @@ export class FakeHost extends FakeGetting implements Host {
 
   async chatTemplate(id: string): Promise<string | null> {
     await this.rest();
-    const model = this.world.models.find((one) => one.id === id);
-    if (!model) throw { code: "notFound", message: "This model no longer exists. Choose another one." };
+    const model = this.world.models.find((candidate) => candidate.id === id);
+    if (!model) throw MODEL_GONE;
     return templateOf(model);
   }
 
@@ -505,7 +499,7 @@ export class FakeHost extends FakeGetting implements Host {
     return this.world.settings.hubEndpoint;
   }
 
-  protected arrived(model: Model): void {
+  protected addDownloadedModel(model: Model): void {
     this.world.models = [...this.world.models.filter(({ id }) => id !== model.id), model];
     this.emit({ type: "modelsChanged", models: this.world.models });
   }
@@ -539,11 +533,7 @@ export class FakeHost extends FakeGetting implements Host {
 
   async checkDevice(device: string): Promise<Device[]> {
     await this.rest(60);
-    if (!this.world.devices.some((d) => matchesDevice(device, d)))
-      throw {
-        code: "noDevice",
-        message: `There is no device '${device}'. Choose one of: ${this.world.devices.map((d) => d.id).join(", ")}.`,
-      };
+    if (!this.world.devices.some((d) => matchesDevice(device, d))) throw noSuchDevice(device, this.world.devices);
     this.world.devices = afterCheck(this.world.machine, this.world.devices, device);
     return this.devices();
   }
@@ -551,26 +541,20 @@ export class FakeHost extends FakeGetting implements Host {
   async plan(model: string, loadSettings: LoadSettings): Promise<Plan> {
     this.planned.push(loadSettings);
     await this.rest(3);
-    const found = this.world.models.find((m) => m.id === model);
-    if (!found || found.problem !== null)
-      throw { code: "fileUnreadable", message: found?.problem ?? "This model no longer exists. Choose another one." };
-    return planFor(found, loadSettings, this.world, this.world.models);
+    const target = this.world.models.find((m) => m.id === model);
+    if (!target || target.problem !== null) throw target?.problem ?? MODEL_GONE;
+    return planFor(target, loadSettings, this.world, this.world.models);
   }
 
   async measure(): Promise<Measurement> {
     const state = this.world.modelState;
-    if (this.generating.size > 0)
-      throw {
-        code: "busy",
-        message:
-          "An answer is being generated, which would distort the measurement. Stop it, or wait until it is done.",
-      };
-    if (state.type !== "ready") throw { code: "noModel", message: "No model is loaded. Load one, then measure it." };
+    if (this.generating.size > 0) throw problem("busy", { area: "chat", type: "answeringWhileMeasuring" });
+    if (state.type !== "ready") throw problem("noModel", { area: "chat", type: "nothingToMeasure" });
     this.measuring = true;
     for (let step = 1; step <= 10; step++) {
       this.emit({ type: "measureProgress", fraction: step / 10 });
       await this.rest(5);
-      if (!this.measuring) throw { code: "cancelled", message: "The measurement was cancelled. Nothing was saved." };
+      if (!this.measuring) throw problem("cancelled", { area: "chat", type: "measurementCancelled" });
     }
     const { gpuLayers, layersTotal, kv, threads, name } = state.info;
     const device = this.world.devices.find((d) => matchesDevice(state.info.device, d))?.identity ?? state.info.device;
@@ -620,7 +604,7 @@ export class FakeHost extends FakeGetting implements Host {
   }
 
   async report(): Promise<string> {
-    const devices = this.world.devices.map((d) => `- ${d.id} (${d.kind}): ${d.name}. ${d.why}`);
+    const devices = this.world.devices.map((d) => `- ${d.id} (${d.kind}): ${d.name}. ${deviceStatusText(d.status)}`);
     return ["Hearth 0.1.0 on a browser", "", "Devices", ...devices].join("\n");
   }
 
@@ -660,14 +644,19 @@ export class FakeHost extends FakeGetting implements Host {
     parent: number | null,
     text: string,
     files: TextFile[],
-    contenders: Contender[],
+    compared: ComparedAnswer[],
     fresh: NewConversation,
   ): Promise<Compared> {
-    const home = conversation === null ? this.begin(text, fresh) : this.conversation(conversation);
+    const home = conversation === null ? this.createConversation(text, fresh) : this.conversation(conversation);
     const user = this.message(home, parent, "user", text);
     user.parts = [...asParts(files), ...user.parts];
-    const answers = contenders.map(({ own, adapters }) =>
-      this.waitingAnswer(home, user, adapters, own.model === null && own.preset === null ? null : own),
+    const answers = compared.map(({ overrides, adapters }) =>
+      this.waitingAnswer(
+        home,
+        user,
+        adapters,
+        overrides.model === null && overrides.preset === null ? null : overrides,
+      ),
     );
     for (const [at, answer] of answers.entries()) answer.comparison = answers[(at + 1) % answers.length]?.id ?? null;
     const sent = {
@@ -681,22 +670,21 @@ export class FakeHost extends FakeGetting implements Host {
 
   async voteAnswer(message: number, better: boolean): Promise<void> {
     const [home, answer] = this.find(message);
-    if (answer.comparison === null)
-      throw { code: "badRequest", message: "This answer is not part of a comparison, so there is nothing to vote on." };
+    if (answer.comparison === null) throw problem("badRequest", { area: "chat", type: "notCompared" });
     const all = [answer];
     for (let next = this.find(answer.comparison)[1]; next !== answer; next = this.find(next.comparison ?? message)[1])
       all.push(next);
     const tuned = all.find(({ adapters }) => adapters.length > 0);
-    const before = all.find((one) => one.better);
-    const count = (one: Message | undefined, wanted: boolean) =>
-      Number(one !== undefined && one.adapters.length > 0 === wanted);
-    const after = better ? answer : undefined;
+    const previousVote = all.find((message) => message.better);
+    const count = (message: Message | undefined, isTuned: boolean) =>
+      Number(message !== undefined && message.adapters.length > 0 === isTuned);
+    const newVote = better ? answer : undefined;
     if (tuned)
       this.vote(tuned.adapters, {
-        tuned: count(after, true) - count(before, true),
-        base: count(after, false) - count(before, false),
+        tuned: count(newVote, true) - count(previousVote, true),
+        base: count(newVote, false) - count(previousVote, false),
       });
-    for (const one of all) this.change(home, one, { better: better && one === answer });
+    for (const compared of all) this.change(home, compared, { better: better && compared === answer });
     // A conversation that has continued keeps its branch.
     if (better && all.some(({ id }) => id === home.leaf)) home.leaf = answer.id;
     this.emit({ type: "conversationChanged", conversation: this.summary(home), leaf: home.leaf });
@@ -752,22 +740,19 @@ export class FakeHost extends FakeGetting implements Host {
     this.setChatBusy(true);
     const script = continued ?? (answer.adapters.length > 0 ? tunedAnswer(question) : scriptedAnswer(question));
     const before = answer.stats?.tokens ?? 0;
-    const { maxTokens, thinking, sampling, stop, jsonSchema } = answer.own?.preset?.values ?? home.settings;
+    const { maxTokens, thinking, sampling, stop, jsonSchema } = answer.overrides?.preset?.values ?? home.settings;
     if (thinking.enabled === false) script.thought = [];
-    const own = this.world.models.find(({ id }) => id === answer.own?.model);
+    const overrideModel = this.world.models.find(({ id }) => id === answer.overrides?.model);
     const state = this.world.modelState;
     const isReady = state.type === "ready";
-    if (own && !this.loaded.has(own.id) && !(isReady && state.model === own.id))
-      await this.loadFor(home, answer, own, run);
-    else if (!own && !isReady) {
+    if (overrideModel && !this.loaded.has(overrideModel.id) && !(isReady && state.model === overrideModel.id))
+      await this.loadFor(home, answer, overrideModel, run);
+    else if (!overrideModel && !isReady) {
       const first = this.world.models.find((m) => m.problem === null);
       if (!first)
         return this.finish(home, answer, {
           type: "failed",
-          problem: {
-            code: "noModel",
-            message: "There is no model on this machine yet. Add a GGUF file under Models, then try again.",
-          },
+          problem: problem("noModel", { area: "chat", type: "noModelYet" }),
         });
       await this.loadFor(home, answer, first, run);
     }
@@ -791,18 +776,18 @@ export class FakeHost extends FakeGetting implements Host {
       this.change(home, answer, { state: { type: "prefill", done, total: script.promptTokens } });
       await this.rest();
     }
-    if (script.leftOut)
+    if (script.dropped)
       this.change(home, answer, {
-        leftOut: script.leftOut,
+        dropped: script.dropped,
         state: { type: "prefill", done: script.promptTokens, total: script.promptTokens },
       });
     let tokens = 0;
     const thought = script.thought.map((text) => ({ kind: "thinking" as const, text }));
-    const said = [...script.folded, ...script.pieces].map((text) => ({ kind: "text" as const, text }));
-    for (const { kind, text } of [...thought, ...said]) {
+    const answerPieces = [...script.folded, ...script.pieces].map((text) => ({ kind: "text" as const, text }));
+    for (const { kind, text } of [...thought, ...answerPieces]) {
       if (run.stopped || run.crashed) break;
       if (maxTokens !== null && tokens >= maxTokens) {
-        script.end = { type: "cut", reason: "length" };
+        script.end = { type: "truncated", reason: "length" };
         break;
       }
       if (tokens === 0) this.change(home, answer, { state: { type: "streaming" } });
@@ -866,18 +851,18 @@ export class FakeHost extends FakeGetting implements Host {
     home: Conversation,
     user: Message,
     adapters: AdapterChoice[],
-    own: OwnSettings | null = null,
+    overrides: AnswerOverrides | null = null,
   ): Message {
     const answer = this.message(home, user.id, "assistant", "");
-    answer.own = own;
-    answer.model = this.world.models.find(({ id }) => id === own?.model)?.name ?? "SmolLM2 135M Instruct";
+    answer.overrides = overrides;
+    answer.model = this.world.models.find(({ id }) => id === overrides?.model)?.name ?? "SmolLM2 135M Instruct";
     answer.state = { type: "waiting" };
     answer.adapters = adapters.map(({ adapter, scale }) => ({ adapter, name: this.adapterName(adapter), scale }));
     home.updatedAt = Date.now();
     return answer;
   }
 
-  private begin(
+  private createConversation(
     text: string,
     { settings, systemPrompt, folder, adapters }: NewConversation = defaultBeginning,
   ): Conversation {
@@ -912,14 +897,14 @@ export class FakeHost extends FakeGetting implements Host {
       createdAt: Date.now(),
       model: null,
       stats: null,
-      leftOut: null,
+      dropped: null,
       adapters: [],
       comparison: null,
       better: false,
       rating: null,
       settings: null,
       edited: false,
-      own: null,
+      overrides: null,
     };
     home.messages.push(message);
     home.leaf = message.id;
@@ -949,9 +934,9 @@ export class FakeHost extends FakeGetting implements Host {
   }
 
   private conversation(id: number): Conversation {
-    const found = this.world.conversations.get(id);
-    if (!found) throw { code: "notFound", message: "This conversation no longer exists." };
-    return found;
+    const conversation = this.world.conversations.get(id);
+    if (!conversation) throw NO_CONVERSATION;
+    return conversation;
   }
 
   private find(message: number): [Conversation, Message] {
@@ -959,7 +944,7 @@ export class FakeHost extends FakeGetting implements Host {
       const found = home.messages.find((m) => m.id === message);
       if (found) return [home, found];
     }
-    throw { code: "notFound", message: "This message no longer exists." };
+    throw NO_MESSAGE;
   }
 }
 

@@ -22,16 +22,20 @@ export interface Host extends Commands {
   onEvent(listener: (event: Announced) => void): Promise<() => void>;
 }
 
-/** Converts any thrown value to a `Problem`. */
-export function asProblem(thrown: unknown): Problem {
-  if (typeof thrown === "object" && thrown !== null && "message" in thrown) {
-    const code = "code" in thrown && typeof thrown.code === "string" ? thrown.code : "internal";
-    return { code, message: String(thrown.message) };
-  }
-  return { code: "internal", message: String(thrown) };
+function isProblem(error: unknown): error is Problem {
+  if (typeof error !== "object" || error === null || !("reason" in error)) return false;
+  const { reason } = error;
+  return typeof reason === "object" && reason !== null && "area" in reason;
 }
 
-/** Settings of a conversation in which nothing is set. */
+/** Converts any thrown value to a `Problem`. */
+export function asProblem(error: unknown): Problem {
+  if (isProblem(error)) return error;
+  const detail = error instanceof Error ? error.message : String(error);
+  return { code: "internal", reason: { area: "detail", detail } };
+}
+
+/** Conversation settings without any set value. */
 export const defaultChatSettings: ConversationSettings = {
   model: null,
   preset: null,
@@ -68,7 +72,7 @@ export const defaultChatSettings: ConversationSettings = {
   jsonSchema: null,
 };
 
-/** The beginning of a conversation if nothing is set. */
+/** The default initial state of a conversation. */
 export const defaultBeginning: NewConversation = {
   settings: defaultChatSettings,
   systemPrompt: null,
@@ -76,7 +80,7 @@ export const defaultBeginning: NewConversation = {
   adapters: [],
 };
 
-/** The unsent state of a conversation in which nothing was written. */
+/** The unsent state of a conversation without a draft. */
 export const nothingUnsent: Unsent = { text: "", files: [], queue: [] };
 
 /** Whether an answer is still being generated. */

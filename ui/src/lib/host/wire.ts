@@ -174,7 +174,7 @@ export interface Commands {
   /** Sets the adapters of new answers; an empty list means the base model. */
   setConversationAdapters(conversation: number, choices: Array<AdapterChoice>): Promise<void>;
   /** Like `send`, with 2 to 4 answers side by side. */
-  compare(conversation: number | null, parent: number | null, text: string, files: Array<TextFile>, contenders: Array<Contender>, fresh: NewConversation): Promise<Compared>;
+  compare(conversation: number | null, parent: number | null, text: string, files: Array<TextFile>, answers: Array<ComparedAnswer>, fresh: NewConversation): Promise<Compared>;
   /** Votes for one of the compared answers, from which the conversation continues; `false` removes the vote. */
   voteAnswer(message: number, better: boolean): Promise<void>;
   /** Removes the rating if both are `null`. A correction alone counts as thumb down. */
@@ -329,7 +329,7 @@ export const commands = (invoke: <T>(command: string, named?: Record<string, unk
   restoreAdapter: (id) => invoke("restore_adapter", { id }),
   exportAdapter: (options) => invoke("export_adapter", { options }),
   setConversationAdapters: (conversation, choices) => invoke("set_conversation_adapters", { conversation, choices }),
-  compare: (conversation, parent, text, files, contenders, fresh) => invoke("compare", { conversation, parent, text, files, contenders, fresh }),
+  compare: (conversation, parent, text, files, answers, fresh) => invoke("compare", { conversation, parent, text, files, answers, fresh }),
   voteAnswer: (message, better) => invoke("vote_answer", { message, better }),
   rateAnswer: (message, thumb, correction) => invoke("rate_answer", { message, thumb, correction }),
   ratedExamples: () => invoke("rated_examples"),
@@ -433,9 +433,9 @@ outcome: Outcome | null,
  */
 votes: Votes,
 /**
- * Why it cannot be used, as a sentence. `None` means it can.
+ * Why it cannot be used. `None` means it can.
  */
-problem: string | null,
+problem: Problem | null,
 /**
  * Entries of its PEFT configuration that match no module, so that they have no effect.
  */
@@ -451,11 +451,11 @@ adapter: number,
  */
 scale: number, };
 
-export type AdapterFit = { "type": "exact" } | { "type": "named" } | { "type": "sizes" } | { "type": "misfit",
+export type AdapterFit = { "type": "exact" } | { "type": "named" } | { "type": "sizes" } | { "type": "mismatch",
 /**
  * Why.
  */
-why: AdapterMisfit, };
+reason: AdapterMismatch, };
 
 export type AdapterMatch = {
 /**
@@ -467,7 +467,7 @@ model: string,
  */
 fit: AdapterFit, };
 
-export type AdapterMisfit = { "type": "architecture",
+export type AdapterMismatch = { "type": "architecture",
 /**
  * The adapter's.
  */
@@ -485,13 +485,24 @@ model: number, } | { "type": "linear",
  */
 name: string,
 /**
- * Sizes of its base's: `576 × 1536`.
+ * Input and output features of its base's.
  */
-adapter: string,
+adapter: [number, number],
 /**
- * Sizes of the model's.
+ * The same of the model's.
  */
-model: string, } | { "type": "otherBase" };
+model: [number, number], } | { "type": "otherBase" };
+
+export type AnswerOverrides = {
+/**
+ * Id of the model. `None` means the conversation's.
+ */
+model: string | null,
+/**
+ * Preset, as it was, with its system prompt if it has one. `None` means the conversation's
+ * settings.
+ */
+preset: Preset | null, };
 
 export type AnswerSettings = {
 /**
@@ -550,15 +561,45 @@ check: DeviceCheck | null,
  */
 largestBuffer: number | null, };
 
+export type BackupDamage = { "type": "notAFile" } | { "type": "archive",
+/**
+ * The archive's error.
+ */
+detail: string, } | { "type": "fileList" } | { "type": "unreadable",
+/**
+ * The file's path in the backup.
+ */
+name: string,
+/**
+ * The archive's error.
+ */
+detail: string, } | { "type": "tooLarge",
+/**
+ * The file's path in the backup.
+ */
+name: string, } | { "type": "otherHash",
+/**
+ * The file's path in the backup.
+ */
+name: string, } | { "type": "corruptStore",
+/**
+ * SQLite's error.
+ */
+detail: string, } | { "type": "foreignStore",
+/**
+ * The difference.
+ */
+fault: StoreFault, };
+
 export type BrokenLine = {
 /**
  * Line number, from 1.
  */
 line: number,
 /**
- * The reason, in one sentence.
+ * Why it cannot be read.
  */
-why: string, };
+reason: BrokenReason, };
 
 export type BrokenPreset = {
 /**
@@ -566,9 +607,97 @@ export type BrokenPreset = {
  */
 file: string,
 /**
- * Why, as a sentence.
+ * Why.
  */
-problem: string, };
+problem: Problem, };
+
+export type BrokenReason = { "type": "tooLong",
+/**
+ * The limit in MiB.
+ */
+mib: number, } | { "type": "tooMuchMemory",
+/**
+ * The limit in MiB.
+ */
+mib: number, } | { "type": "notUtf8" } | { "type": "notJson",
+/**
+ * The parser's error.
+ */
+detail: string, } | { "type": "notObject",
+/**
+ * The kind of its value.
+ */
+json: JsonKind, } | { "type": "columnCount",
+/**
+ * Its columns.
+ */
+count: number,
+/**
+ * Columns of the header.
+ */
+expected: number,
+/**
+ * The character between columns.
+ */
+delimiter: Delimiter, } | { "type": "otherColumns",
+/**
+ * The missing column.
+ */
+column: string,
+/**
+ * The first of its columns; `…` stands for the rest.
+ */
+columns: Array<string>, } | { "type": "noColumns",
+/**
+ * The missing column.
+ */
+column: string, } | { "type": "notText",
+/**
+ * The column.
+ */
+column: string,
+/**
+ * The kind of its value.
+ */
+json: JsonKind, } | { "type": "empty" } | { "type": "emptyText" } | { "type": "emptyConversation" } | { "type": "noAnswer" } | { "type": "conversationIsText" } | { "type": "notConversation" } | { "type": "turnNotObject",
+/**
+ * The turn, from 1.
+ */
+turn: number, } | { "type": "turnWithoutRole",
+/**
+ * The turn, from 1.
+ */
+turn: number, } | { "type": "toolRole",
+/**
+ * The turn, from 1.
+ */
+turn: number,
+/**
+ * The role.
+ */
+role: string, } | { "type": "unknownRole",
+/**
+ * The turn, from 1.
+ */
+turn: number,
+/**
+ * The role.
+ */
+role: string, } | { "type": "toolCall",
+/**
+ * The turn, from 1.
+ */
+turn: number, } | { "type": "turnNotText",
+/**
+ * The turn, from 1.
+ */
+turn: number, } | { "type": "turnWithoutText",
+/**
+ * The turn, from 1.
+ */
+turn: number, };
+
+export type BufferContent = { "type": "ropeTable" } | { "type": "promptActivations" } | { "type": "keys" } | { "type": "stepLogits" } | { "type": "batchActivations" } | { "type": "batchLogits" };
 
 export type BuildReason = "only" | "unmeasured" | "onlyMeasured" | "fastest";
 
@@ -632,6 +761,212 @@ source: string, };
 
 export type ChatFormat = "markdown" | "html" | "json";
 
+export type ChatReason = { "type": "panicked",
+/**
+ * The runtime's error.
+ */
+detail: string, } | { "type": "emptyName" } | { "type": "noConversation" } | { "type": "noMessage" } | { "type": "emptyMessage" } | { "type": "emptyAnswer" } | { "type": "notUserMessage" } | { "type": "notAnAnswer" } | { "type": "notContinuable" } | { "type": "hasReplies" } | { "type": "answering" } | { "type": "answerFailed" } | { "type": "notCompared" } | { "type": "notRatable" } | { "type": "comparedAnswerCount",
+/**
+ * Most answers.
+ */
+limit: number, } | { "type": "tooManyFiles",
+/**
+ * Most files.
+ */
+limit: number,
+/**
+ * Their number.
+ */
+count: number, } | { "type": "fileTooLarge",
+/**
+ * Its name, shortened.
+ */
+name: string,
+/**
+ * Bytes of its text.
+ */
+length: number,
+/**
+ * Most bytes.
+ */
+limit: number, } | { "type": "tooManyQueued",
+/**
+ * Most messages.
+ */
+limit: number, } | { "type": "conversationModelGone" } | { "type": "answerModelGone" } | { "type": "noModelYet" } | { "type": "workerOutOfMemory",
+/**
+ * Its end.
+ */
+cause: Problem, } | { "type": "workerDied",
+/**
+ * Its end.
+ */
+cause: Problem, } | { "type": "measurementCancelled" } | { "type": "measuring" } | { "type": "answeringWhileMeasuring" } | { "type": "nothingToMeasure" } | { "type": "threadsOrContext" } | { "type": "textSize" } | { "type": "tooManyShortcuts" } | { "type": "tooManySamplingDefaults",
+/**
+ * Most models.
+ */
+limit: number, } | { "type": "outOfRange",
+/**
+ * The parameter.
+ */
+setting: SamplingSetting,
+/**
+ * The smallest value.
+ */
+least: string,
+/**
+ * The largest value.
+ */
+most: string,
+/**
+ * The value.
+ */
+value: string, } | { "type": "tooManyTexts",
+/**
+ * The list.
+ */
+list: TextList,
+/**
+ * Most texts.
+ */
+limit: number,
+/**
+ * Their number.
+ */
+count: number, } | { "type": "textLength",
+/**
+ * The list.
+ */
+entry: TextList,
+/**
+ * Most bytes.
+ */
+limit: number,
+/**
+ * Bytes of the text.
+ */
+length: number, } | { "type": "bannedReplacement" } | { "type": "seedTooLarge",
+/**
+ * The largest seed.
+ */
+limit: number,
+/**
+ * The seed.
+ */
+seed: number, } | { "type": "lengthLimit",
+/**
+ * Most tokens.
+ */
+limit: number, } | { "type": "unknownModel" } | { "type": "unknownPreset" } | { "type": "noPreset" } | { "type": "builtInPreset" } | { "type": "tooManyPresets",
+/**
+ * Most presets.
+ */
+limit: number, } | { "type": "presetNameTooLong",
+/**
+ * Most characters.
+ */
+limit: number,
+/**
+ * Its characters.
+ */
+count: number, } | { "type": "presetNameTaken",
+/**
+ * The name.
+ */
+name: string, } | { "type": "presetPromptTooLong",
+/**
+ * Most bytes.
+ */
+limit: number,
+/**
+ * Its bytes.
+ */
+length: number, } | { "type": "presetTooLarge",
+/**
+ * Most bytes.
+ */
+limit: number,
+/**
+ * Its bytes.
+ */
+length: number, } | { "type": "presetUnreadable",
+/**
+ * The file.
+ */
+path: string,
+/**
+ * Why.
+ */
+cause: Problem, } | { "type": "presetNotOpened",
+/**
+ * The system's error.
+ */
+detail: string, } | { "type": "presetNotAFile" } | { "type": "presetFileTooLarge",
+/**
+ * Most bytes.
+ */
+limit: number, } | { "type": "presetNotJson" } | { "type": "notAPreset" } | { "type": "presetNewer" } | { "type": "presetValue",
+/**
+ * The parser's error, shortened.
+ */
+detail: string, } | { "type": "presetField",
+/**
+ * The field, shortened.
+ */
+name: string, } | { "type": "presetsTooLarge",
+/**
+ * Most bytes.
+ */
+limit: number, } | { "type": "morePresets",
+/**
+ * The number of those that are not read.
+ */
+count: number,
+/**
+ * Most presets.
+ */
+limit: number, } | { "type": "noFolder" } | { "type": "folderPromptTooLong",
+/**
+ * Most bytes.
+ */
+limit: number,
+/**
+ * Their bytes.
+ */
+length: number, } | { "type": "tagTooLong",
+/**
+ * Most characters.
+ */
+limit: number, } | { "type": "tooManyTags",
+/**
+ * Most tags.
+ */
+limit: number,
+/**
+ * Their number.
+ */
+count: number, } | { "type": "noPrompt" } | { "type": "promptNameTaken",
+/**
+ * The name, without the slash.
+ */
+name: string, } | { "type": "promptName",
+/**
+ * Most characters.
+ */
+limit: number, } | { "type": "promptText",
+/**
+ * Most bytes.
+ */
+limit: number, } | { "type": "tooManyPrompts",
+/**
+ * Most prompts.
+ */
+limit: number, } | { "type": "dialogNotOpened" } | { "type": "chosenNotAFile" } | { "type": "trayNotSet" } | { "type": "dataFolderNotOpened",
+/**
+ * The system's error.
+ */
+detail: string, };
+
 export type Checkpointing = "auto" | "operations" | "layers";
 
 export type ColumnMapping = {
@@ -670,19 +1005,21 @@ conversation: ConversationSummary,
  */
 user: Message,
 /**
- * The answers, still empty, in the order of the contenders.
+ * The answers, still empty, in the order of the request.
  */
 answers: Array<Message>, };
 
-export type Contender = {
+export type ComparedAnswer = {
 /**
- * Model and settings.
+ * Model and settings that are not the conversation's.
  */
-own: OwnSettings,
+overrides: AnswerOverrides,
 /**
  * Adapters; none means the base model.
  */
 adapters: Array<AdapterChoice>, };
+
+export type Container = "jsonl" | "json" | "csv" | "tsv" | "parquet" | "text" | "markdown";
 
 export type Contrast = "system" | "more";
 
@@ -796,8 +1133,6 @@ folder: number | null,
  */
 tags: Array<string>, };
 
-export type CutReason = "length" | "contextFull";
-
 export type DataPlace = {
 /**
  * The data folder.
@@ -815,6 +1150,292 @@ former: FormerData | null,
  * The backup that replaces it at the next start.
  */
 pending: PendingRestore | null, };
+
+export type DataReason = { "type": "noDataFolder" } | { "type": "folderUnusable",
+/**
+ * The folder.
+ */
+folder: string,
+/**
+ * The system's error.
+ */
+detail: string, } | { "type": "inUse",
+/**
+ * The data folder.
+ */
+folder: string, } | { "type": "storeNewer",
+/**
+ * The store's file.
+ */
+path: string,
+/**
+ * Its schema version.
+ */
+found: number,
+/**
+ * The newest supported schema version.
+ */
+known: number, } | { "type": "storeCorrupt",
+/**
+ * The store's file.
+ */
+path: string,
+/**
+ * SQLite's error.
+ */
+detail: string, } | { "type": "storeOfOtherProgram",
+/**
+ * The file.
+ */
+path: string, } | { "type": "storeForeign",
+/**
+ * The difference.
+ */
+fault: StoreFault, } | { "type": "migrationBackupFailed",
+/**
+ * The folder of backups.
+ */
+folder: string,
+/**
+ * The system's error.
+ */
+detail: string, } | { "type": "storeDiskFull",
+/**
+ * The store's file.
+ */
+path: string, } | { "type": "storeBusy",
+/**
+ * The store's file.
+ */
+path: string, } | { "type": "storeOccupied" } | { "type": "storeFrozen" } | { "type": "storeFailed",
+/**
+ * SQLite's error.
+ */
+detail: string, } | { "type": "closing" } | { "type": "mirrorAddress" } | { "type": "backupActive" } | { "type": "restoreActive" } | { "type": "moveActive" } | { "type": "runActive",
+/**
+ * The run's name.
+ */
+name: string, } | { "type": "restorePending" } | { "type": "noSpace",
+/**
+ * The data to write.
+ */
+contents: DiskContents,
+/**
+ * Their size.
+ */
+bytes: number,
+/**
+ * The folder to write to.
+ */
+folder: string,
+/**
+ * The free space of its disk.
+ */
+freeBytes: number,
+/**
+ * The part of it that has to stay free.
+ */
+reservedBytes: number, } | { "type": "backupWithUnsavedAnswer" } | { "type": "backupInDataFolder" } | { "type": "backupOfTooManyFiles" } | { "type": "backupNotRestorable",
+/**
+ * The error of its store.
+ */
+cause: Problem, } | { "type": "backupFailed",
+/**
+ * The file or folder.
+ */
+path: string,
+/**
+ * The system's error.
+ */
+detail: string, } | { "type": "notABackup",
+/**
+ * The file.
+ */
+path: string, } | { "type": "backupNewer",
+/**
+ * The backup.
+ */
+path: string,
+/**
+ * The version of that Hearth.
+ */
+version: string, } | { "type": "backupDamaged",
+/**
+ * The backup.
+ */
+path: string,
+/**
+ * The damage.
+ */
+damage: BackupDamage, } | { "type": "restoreCancelled" } | { "type": "restoreIncomplete",
+/**
+ * The data folder.
+ */
+folder: string,
+/**
+ * The system's error.
+ */
+detail: string, } | { "type": "restoreUnreadable",
+/**
+ * The data folder.
+ */
+folder: string,
+/**
+ * The file's name in it.
+ */
+name: string, } | { "type": "movedDataMissing",
+/**
+ * The folder.
+ */
+folder: string,
+/**
+ * The file that names it.
+ */
+path: string,
+/**
+ * The folder that is used without that file.
+ */
+base: string, } | { "type": "movedDataUnknown",
+/**
+ * The file.
+ */
+path: string,
+/**
+ * The error.
+ */
+detail: string,
+/**
+ * The folder that is used without that file.
+ */
+base: string, } | { "type": "moveToRelative" } | { "type": "moveIntoItself" } | { "type": "moveToSame" } | { "type": "moveToOtherFiles",
+/**
+ * The folder.
+ */
+folder: string, } | { "type": "moveToNewFiles",
+/**
+ * The folder.
+ */
+folder: string, } | { "type": "moveWithDownload" } | { "type": "moveWithUnsavedAnswer" } | { "type": "moveWithFormer",
+/**
+ * Its folder.
+ */
+folder: string, } | { "type": "moveCancelled" } | { "type": "moveFailed",
+/**
+ * The file or folder.
+ */
+path: string,
+/**
+ * The system's error.
+ */
+detail: string, } | { "type": "noFormer" } | { "type": "formerMissing",
+/**
+ * The folder.
+ */
+folder: string, } | { "type": "formerIsPresent" } | { "type": "formerListUnreadable",
+/**
+ * The list.
+ */
+path: string,
+/**
+ * The error.
+ */
+detail: string,
+/**
+ * The folder of the copy.
+ */
+folder: string,
+/**
+ * The user's way to free the space.
+ */
+cleanup: FormerCleanup, } | { "type": "formerUsed",
+/**
+ * The folder of the copy.
+ */
+folder: string,
+/**
+ * The user's way to free the space.
+ */
+cleanup: FormerCleanup, } | { "type": "formerNotDeleted",
+/**
+ * The folder of the copy.
+ */
+folder: string, } | { "type": "nothingToExport" } | { "type": "fileUnwritable",
+/**
+ * The file.
+ */
+path: string,
+/**
+ * The system's error.
+ */
+detail: string, } | { "type": "fileUnreadable",
+/**
+ * The file or folder.
+ */
+path: string,
+/**
+ * The system's error.
+ */
+detail: string, } | { "type": "pathNotText",
+/**
+ * The path, with replacements for these.
+ */
+path: string, } | { "type": "textNotAFile",
+/**
+ * Its name.
+ */
+name: string, } | { "type": "textTooLarge",
+/**
+ * Its name.
+ */
+name: string,
+/**
+ * The limit in MiB.
+ */
+limitMib: number, } | { "type": "textBinary",
+/**
+ * Its name.
+ */
+name: string, } | { "type": "noConversations",
+/**
+ * The file or folder.
+ */
+path: string, } | { "type": "importInterrupted",
+/**
+ * The error that ended it.
+ */
+cause: Problem,
+/**
+ * The number of imported conversations.
+ */
+count: number, } | { "type": "importCancelled" } | { "type": "importNotAFile",
+/**
+ * Its path.
+ */
+path: string, } | { "type": "importDamaged",
+/**
+ * The archive.
+ */
+path: string,
+/**
+ * The error of the archive.
+ */
+detail: string, } | { "type": "importUnreadable",
+/**
+ * The error.
+ */
+detail: string, } | { "type": "importTooLarge",
+/**
+ * The limit.
+ */
+limitBytes: number, } | { "type": "importTooManyFiles",
+/**
+ * The limit.
+ */
+limit: number, } | { "type": "importTooManyEntries",
+/**
+ * The limit.
+ */
+limit: number, };
 
 export type Dataset = {
 /**
@@ -838,9 +1459,9 @@ addedAt: number,
  */
 examples: number | null,
 /**
- * Why it cannot be used, as a sentence. `None` means it can.
+ * Why it cannot be used. `None` means it can.
  */
-problem: string | null, };
+problem: Problem | null, };
 
 export type DeletedConversation = {
 /**
@@ -865,6 +1486,8 @@ left: number,
  * The path of one of them.
  */
 example: string | null, };
+
+export type Delimiter = { "type": "comma" } | { "type": "semicolon" } | { "type": "tab" };
 
 export type Device = {
 /**
@@ -901,10 +1524,13 @@ memoryFree: number | null,
  */
 usable: boolean,
 /**
- * Why it is or is not usable, in one sentence. The CPU's also reports errors of the graphics
- * drivers.
+ * Why it is or is not usable.
  */
-why: string,
+status: DeviceStatus,
+/**
+ * Why no GPU is known, of the CPU. `None` means that the graphics drivers answered.
+ */
+driverProblem: DriverProblem | null,
 /**
  * Driver name and version. `None` for a CPU, or if unknown.
  */
@@ -950,10 +1576,9 @@ buildReason: BuildReason | null, };
 
 export type DeviceCheck = {
 /**
- * The first mismatch with the CPU's results, in one sentence. `None` means that all results
- * match.
+ * The first mismatch with the CPU's results. `None` means that all results match.
  */
-mismatch: string | null,
+mismatch: Mismatch | null,
 /**
  * Bandwidth of weights in decode, in bytes per second, without the overheads below.
  */
@@ -983,6 +1608,30 @@ kernelsLaunched: number,
  * Distinct kernels, each compiled by the driver.
  */
 kernelsCompiled: number, };
+
+export type DeviceStatus = { "type": "unknown" } | { "type": "cpu",
+/**
+ * Physical cores.
+ */
+cores: number,
+/**
+ * The instruction set in use: `AVX2`.
+ */
+instructions: string, } | { "type": "usable",
+/**
+ * Names of its APIs: `Vulkan`, `CUDA`.
+ */
+apis: Array<string>, } | { "type": "software" } | { "type": "softwareUnusable" } | { "type": "lost" } | { "type": "virtualMachine" } | { "type": "noVulkanDriver" } | { "type": "nvidiaDriverUnused" } | { "type": "nvidiaWithoutVulkan" } | { "type": "cudaDriverTooOld" } | { "type": "libdeviceMissing" } | { "type": "buildWithoutVulkan" } | { "type": "notConformant" } | { "type": "featuresMissing",
+/**
+ * The driver's API and version: `Vulkan 1.0.3`.
+ */
+api: string, } | { "type": "mismatch",
+/**
+ * The mismatch.
+ */
+mismatch: Mismatch, };
+
+export type DiskContents = { "type": "newBackup" } | { "type": "restoredBackup" } | { "type": "dataFolder" };
 
 export type Download = {
 /**
@@ -1033,7 +1682,7 @@ model: string | null,
  */
 adapter: number | null, };
 
-export type DraftKind = "ngram" | "own" | "model";
+export type DraftKind = "ngram" | "firstLayers" | "model";
 
 export type DraftProblem = { "type": "missing" } | { "type": "unreadable",
 /**
@@ -1045,7 +1694,7 @@ name: string, } | { "type": "cannotDraft",
  */
 name: string, };
 
-export type DraftSetting = { "type": "auto" } | { "type": "none" } | { "type": "own" } | { "type": "model",
+export type DraftSetting = { "type": "auto" } | { "type": "none" } | { "type": "firstLayers" } | { "type": "model",
 /**
  * Its id.
  */
@@ -1077,6 +1726,22 @@ used: number,
  * Whether it had switched itself off when the answer ended, and `gain` is below 1.
  */
 stopped: boolean, };
+
+export type DriverProblem = { "type": "process",
+/**
+ * The failure.
+ */
+failure: ProcessFailure, };
+
+export type DroppedTurns = {
+/**
+ * Number of messages dropped from the beginning (after the system prompt).
+ */
+messages: number,
+/**
+ * Their tokens.
+ */
+tokens: number, };
 
 export type Effort = "low" | "medium" | "high";
 
@@ -1232,13 +1897,9 @@ run: number,
  */
 evaluation: RunEvaluation, } | { "type": "runEnded",
 /**
- * Id of the run.
+ * The run, in its final state.
  */
-run: number,
-/**
- * The end, in a sentence.
- */
-message: string, } | { "type": "storeLocked",
+run: Run, } | { "type": "storeLocked",
 /**
  * Whether it is still locked.
  */
@@ -1251,6 +1912,8 @@ run: number, } | { "type": "adaptersChanged",
  * All adapters now.
  */
 adapters: Array<Adapter>, };
+
+export type ExampleShape = "messages" | "shareGpt" | "alpaca" | "promptAnswer" | "text";
 
 export type Expectation = {
 /**
@@ -1304,9 +1967,9 @@ bytes: number,
  */
 verification: Verification | null,
 /**
- * Notices about the adapter in whole sentences.
+ * Notices about the adapter.
  */
-notices: Array<string>, };
+notices: Array<Notice>, };
 
 export type ExportedChats = {
 /**
@@ -1322,24 +1985,189 @@ conversations: number,
  */
 bytes: number, };
 
+export type FetchFailure = { "type": "invalidAddress",
+/**
+ * The HTTP library's error.
+ */
+detail: string, } | { "type": "hostNotFound" } | { "type": "unreachable",
+/**
+ * The system's error.
+ */
+detail: string, } | { "type": "timedOut" } | { "type": "tooSlow" } | { "type": "broken",
+/**
+ * The system's error.
+ */
+detail: string, } | { "type": "endedEarly" } | { "type": "other",
+/**
+ * The HTTP library's error.
+ */
+detail: string, } | { "type": "noThreads",
+/**
+ * The system's error.
+ */
+detail: string, } | { "type": "invalidRedirect" } | { "type": "redirectLoop" } | { "type": "insecureRedirect" } | { "type": "privateRedirect" } | { "type": "accessRefused",
+/**
+ * HTTP status: `403 Forbidden`.
+ */
+status: string, } | { "type": "loginUnencrypted" } | { "type": "loginRefused" } | { "type": "loginRequired" } | { "type": "notFound" } | { "type": "badStatus",
+/**
+ * HTTP status: `503 Service Unavailable`.
+ */
+status: string, } | { "type": "webPage" } | { "type": "unexpectedResponse" } | { "type": "tooLarge" } | { "type": "malformedRange" } | { "type": "beyondEnd" } | { "type": "otherRange" } | { "type": "otherSize" } | { "type": "tooLong" } | { "type": "changed" } | { "type": "noSize" } | { "type": "noChecksum" } | { "type": "configTooLong",
+/**
+ * Its length in bytes.
+ */
+length: number,
+/**
+ * The longest that is accepted, in bytes.
+ */
+limit: number, } | { "type": "notGguf" } | { "type": "headerBeyondEnd" } | { "type": "headerTooLarge" } | { "type": "headersTooLarge" } | { "type": "otherFormat" };
+
 export type Finding = {
 /**
- * For programs: `duplicates`, `near_duplicates`, `truncated`, `empty_answers`, `secrets`,
- * `leaks`, `few`, `broken`, `retrieve`, `thoughts`.
+ * Its kind, with the data.
  */
-kind: string,
+kind: FindingKind,
 /**
  * Its severity.
  */
 severity: Severity,
 /**
- * The finding and the advice, in whole sentences.
- */
-message: string,
-/**
  * Affected lines, the first twenty.
  */
 lines: Array<number>, };
+
+export type FindingKind = { "type": "broken",
+/**
+ * Their number.
+ */
+count: number,
+/**
+ * The first of them.
+ */
+line: number,
+/**
+ * Why it cannot be read.
+ */
+broken: BrokenReason, } | { "type": "refused",
+/**
+ * Their number.
+ */
+count: number,
+/**
+ * The line of the first.
+ */
+line: number,
+/**
+ * Why it cannot be tokenized.
+ */
+refusal: Refusal, } | { "type": "dropped",
+/**
+ * Their number.
+ */
+count: number,
+/**
+ * The sequence length in tokens.
+ */
+sequence: number, } | { "type": "truncated",
+/**
+ * Their number.
+ */
+count: number,
+/**
+ * The sequence length in tokens.
+ */
+sequence: number, } | { "type": "lastAnswer",
+/**
+ * Their number.
+ */
+count: number, } | { "type": "thoughts",
+/**
+ * Examples with thoughts.
+ */
+count: number, } | { "type": "unsure" } | { "type": "preferences",
+/**
+ * Their column.
+ */
+column: string, } | { "type": "rowLimit",
+/**
+ * The maximum.
+ */
+rows: number,
+/**
+ * The first line that is ignored.
+ */
+line: number, } | { "type": "textLimit",
+/**
+ * The maximum in MiB.
+ */
+mib: number,
+/**
+ * The first line that is ignored.
+ */
+line: number, } | { "type": "noExample" } | { "type": "oneExample" } | { "type": "fewExamples",
+/**
+ * Their number.
+ */
+count: number, } | { "type": "fewSequences",
+/**
+ * Their number.
+ */
+count: number, } | { "type": "someExamples",
+/**
+ * Their number.
+ */
+count: number, } | { "type": "someSequences",
+/**
+ * Their number.
+ */
+count: number, } | { "type": "secrets",
+/**
+ * Their number.
+ */
+count: number,
+/**
+ * The kinds of secrets.
+ */
+secrets: Array<Secret>, } | { "type": "emptyAnswers",
+/**
+ * Their number.
+ */
+count: number, } | { "type": "duplicates",
+/**
+ * Their number.
+ */
+count: number, } | { "type": "nearDuplicates",
+/**
+ * Their number.
+ */
+count: number, } | { "type": "comparedFirst",
+/**
+ * Number of searched examples, from the first.
+ */
+count: number, } | { "type": "leaks",
+/**
+ * Their number.
+ */
+count: number,
+/**
+ * All validation examples.
+ */
+total: number, } | { "type": "shortFacts" } | { "type": "longDocument" };
+
+export type Flaw = { "type": "empty" } | { "type": "webPage" } | { "type": "notGguf" } | { "type": "missingTensors",
+/**
+ * Its length in bytes.
+ */
+length: number,
+/**
+ * Where the last tensor ends.
+ */
+end: number, } | { "type": "missingHeader",
+/**
+ * Its length in bytes.
+ */
+length: number, };
 
 export type Folder = {
 /**
@@ -1358,6 +2186,8 @@ systemPrompt: string | null,
  * Default settings of its conversations.
  */
 settings: ConversationSettings, };
+
+export type FormerCleanup = { "type": "deleteFolder" } | { "type": "keepPlace" } | { "type": "lookOrDelete" };
 
 export type FormerData = {
 /**
@@ -1542,13 +2372,13 @@ skipped: Array<Skipped>, };
 
 export type Inspection = {
 /**
- * `JSONL`, `CSV` and so on.
+ * The file format.
  */
-container: string,
+container: Container,
 /**
- * The format of the examples: `messages`, `ShareGPT`, `alpaca`, `prompt and answer`, `text`.
+ * The format of the examples.
  */
-shape: string,
+shape: ExampleShape,
 /**
  * Names of the columns.
  */
@@ -1602,37 +2432,33 @@ broken: Array<BrokenLine>,
  */
 brokenTotal: number, };
 
+export type JsonKind = { "type": "null" } | { "type": "boolean" } | { "type": "number" } | { "type": "string" } | { "type": "list" } | { "type": "object" };
+
+export type Kept = { "type": "resumes" } | { "type": "restarts" } | { "type": "nothing" };
+
 export type KeychainState = "saved" | "empty" | "missing" | "locked";
 
 export type KvType = "f16" | "q8_0";
 
 export type Language = "system" | "en" | "de" | "es" | "zh-CN";
 
-export type LeftOut = {
+export type LargeBuffer = {
 /**
- * Number of messages dropped from the beginning (after the system prompt).
+ * The GPU's name.
  */
-messages: number,
+device: string,
 /**
- * Their tokens.
+ * Its content.
  */
-tokens: number, };
-
-export type LeftOutFiles = {
+buffer: BufferContent,
 /**
- * Why.
+ * Its size.
  */
-reason: LeftOutReason,
+bytes: number,
 /**
- * Number of these files.
+ * The GPU's limit.
  */
-count: number,
-/**
- * One of them, in the data folder.
- */
-example: string, };
-
-export type LeftOutReason = "name" | "tooDeep" | "notAFile" | "notAPreset" | "unreadable";
+limitBytes: number, };
 
 export type Link = { "type": "model",
 /**
@@ -1699,6 +2525,152 @@ host: string,
 file: string, };
 
 export type LinkRefusal = "tooLong" | "hiddenCharacters" | "unknownForm" | "unknownSource";
+
+export type LoadReason = { "type": "noSuchDevice",
+/**
+ * The requested id or identity.
+ */
+name: string,
+/**
+ * The ids that exist.
+ */
+known: Array<string>, } | { "type": "badThreads",
+/**
+ * The number.
+ */
+threads: number,
+/**
+ * The most.
+ */
+max: number, } | { "type": "noDevice" } | { "type": "cpuAmongGpus" } | { "type": "deviceUnusable",
+/**
+ * Its name.
+ */
+device: string,
+/**
+ * Why.
+ */
+deviceStatus: DeviceStatus, } | { "type": "notInThisBuild",
+/**
+ * Its name.
+ */
+device: string,
+/**
+ * Why.
+ */
+deviceStatus: DeviceStatus, } | { "type": "notChecked",
+/**
+ * Its name.
+ */
+device: string,
+/**
+ * The build.
+ */
+build: string,
+/**
+ * The error.
+ */
+detail: string, } | { "type": "unknownBuild",
+/**
+ * Its name.
+ */
+build: string, } | { "type": "buildNotInstalled",
+/**
+ * Its name.
+ */
+build: string, } | { "type": "buildNotInstalledFor",
+/**
+ * Its name.
+ */
+build: string,
+/**
+ * Names of the devices.
+ */
+devices: Array<string>, } | { "type": "buildMismatch",
+/**
+ * The build.
+ */
+build: string,
+/**
+ * Names of the devices.
+ */
+devices: Array<string>,
+/**
+ * The first mismatch.
+ */
+mismatch: Mismatch, } | { "type": "buildCannotUse",
+/**
+ * The build.
+ */
+build: string,
+/**
+ * Names of the devices.
+ */
+devices: Array<string>, } | { "type": "modelTooLarge",
+/**
+ * The memory that it needs.
+ */
+need: MemoryNeed, } | { "type": "contextTooLarge",
+/**
+ * The memory that it needs.
+ */
+need: MemoryNeed, } | { "type": "batchTooLargeForGpu",
+/**
+ * The buffer.
+ */
+notice: Notice, } | { "type": "tooManyGpuLayers",
+/**
+ * The buffer.
+ */
+notice: Notice, } | { "type": "contextTooLargeForGpu",
+/**
+ * The buffer.
+ */
+notice: Notice,
+/**
+ * The longest context that fits, in tokens.
+ */
+context: number, } | { "type": "draftUnusable",
+/**
+ * Its file.
+ */
+path: string,
+/**
+ * Why.
+ */
+cause: Problem, } | { "type": "draftCorrupt",
+/**
+ * Its file.
+ */
+path: string, } | { "type": "draftVocabulary",
+/**
+ * Its file.
+ */
+path: string,
+/**
+ * Share of the model's tokens that it has, in percent.
+ */
+percent: number, } | { "type": "draftLayers",
+/**
+ * The requested number of them.
+ */
+layers: number,
+/**
+ * Layers of the model.
+ */
+total: number,
+/**
+ * The most that can draft.
+ */
+most: number, } | { "type": "adapterMissing",
+/**
+ * The path.
+ */
+path: string, } | { "type": "adapterScale",
+/**
+ * The scale.
+ */
+scale: string, };
 
 export type LoadSettings = {
 /**
@@ -1798,6 +2770,60 @@ tokens: number,
  */
 measuredAt: number, };
 
+export type MemoryNeed = { "type": "model",
+/**
+ * The weights.
+ */
+weightsBytes: number,
+/**
+ * The context in tokens.
+ */
+context: number,
+/**
+ * Its KV cache.
+ */
+contextBytes: number,
+/**
+ * Buffers of a pass.
+ */
+buffersBytes: number,
+/**
+ * The machine's memory.
+ */
+totalBytes: number,
+/**
+ * The free part of it.
+ */
+freeBytes: number, } | { "type": "withDraft",
+/**
+ * The weights.
+ */
+weightsBytes: number,
+/**
+ * The context in tokens.
+ */
+context: number,
+/**
+ * Its KV cache.
+ */
+contextBytes: number,
+/**
+ * The draft model.
+ */
+draftBytes: number,
+/**
+ * Buffers of a pass.
+ */
+buffersBytes: number,
+/**
+ * The machine's memory.
+ */
+totalBytes: number,
+/**
+ * The free part of it.
+ */
+freeBytes: number, };
+
 export type Message = {
 /**
  * Id.
@@ -1836,9 +2862,9 @@ model: string | null,
  */
 stats: Stats | null,
 /**
- * The turns left out of the prompt.
+ * The turns dropped from the prompt, because the context is too short.
  */
-leftOut: LeftOut | null,
+dropped: DroppedTurns | null,
 /**
  * The active adapters. Empty means the base model.
  */
@@ -1867,7 +2893,7 @@ edited: boolean,
 /**
  * The model and settings that are not its conversation's. `None` means none.
  */
-own: OwnSettings | null, };
+overrides: AnswerOverrides | null, };
 
 export type MessageState = { "type": "complete" } | { "type": "waiting" } | { "type": "loading",
 /**
@@ -1875,9 +2901,9 @@ export type MessageState = { "type": "complete" } | { "type": "waiting" } | { "t
  */
 fraction: number,
 /**
- * The stage, in a few words.
+ * The stage.
  */
-stage: string, } | { "type": "prefill",
+stage: Stage, } | { "type": "prefill",
 /**
  * Tokens done, cached ones included.
  */
@@ -1885,15 +2911,65 @@ done: number,
 /**
  * Tokens of the prompt.
  */
-total: number, } | { "type": "streaming" } | { "type": "stopped" } | { "type": "cut",
+total: number, } | { "type": "streaming" } | { "type": "stopped" } | { "type": "truncated",
 /**
  * Why.
  */
-reason: CutReason, } | { "type": "failed",
+reason: TruncationReason, } | { "type": "failed",
 /**
  * Why.
  */
 problem: Problem, };
+
+export type Mismatch = { "type": "detail",
+/**
+ * A whole sentence, in English.
+ */
+detail: string, } | { "type": "elements",
+/**
+ * The check's case: an operation and its shapes.
+ */
+case: string,
+/**
+ * The output's name.
+ */
+output: string,
+/**
+ * Elements out of tolerance.
+ */
+wrong: number,
+/**
+ * Total elements.
+ */
+elements: number,
+/**
+ * Row of the worst element.
+ */
+row: number,
+/**
+ * Column of the worst element.
+ */
+column: number,
+/**
+ * Its value, perhaps `NaN`.
+ */
+actual: string,
+/**
+ * The CPU's value.
+ */
+expected: string, } | { "type": "losses",
+/**
+ * Its error in percent, perhaps `NaN`.
+ */
+percent: string, } | { "type": "crashed",
+/**
+ * The panic's message.
+ */
+detail: string, } | { "type": "process",
+/**
+ * The failure.
+ */
+failure: ProcessFailure, };
 
 export type Model = {
 /**
@@ -1961,9 +3037,9 @@ downloadedFrom: string | null,
  */
 isDeletable: boolean,
 /**
- * Why the model cannot be loaded, as a sentence. `None` means it can.
+ * Why the model cannot be loaded. `None` means it can.
  */
-problem: string | null,
+problem: Problem | null,
 /**
  * Ids of the models that can draft for it.
  */
@@ -2019,9 +3095,9 @@ threads: number,
  */
 loadSeconds: number,
 /**
- * Notices for the user in whole sentences, for example that the file has no chat template.
+ * Notices for the user, for example that the file has no chat template.
  */
-notices: Array<string>,
+notices: Array<Notice>,
 /**
  * Layers on GPUs.
  */
@@ -2057,9 +3133,9 @@ model: string,
  */
 fraction: number,
 /**
- * The stage, in a few words.
+ * The stage.
  */
-stage: string, } | { "type": "ready",
+stage: Stage, } | { "type": "ready",
 /**
  * Its id.
  */
@@ -2097,6 +3173,336 @@ source: string,
 state: UpdateState, };
 
 export type ModelsOwn = "model";
+
+export type ModelsReason = { "type": "unknownModel",
+/**
+ * The requested name.
+ */
+name: string,
+/**
+ * Ids of the library's models.
+ */
+known: Array<string>, } | { "type": "unknownModelOfNone",
+/**
+ * The requested name.
+ */
+name: string, } | { "type": "notDownloaded",
+/**
+ * The requested name.
+ */
+name: string,
+/**
+ * The model's id in the catalog.
+ */
+id: string,
+/**
+ * Ids of the library's models.
+ */
+known: Array<string>, } | { "type": "notDownloadedOfNone",
+/**
+ * The requested name.
+ */
+name: string,
+/**
+ * The model's id in the catalog.
+ */
+id: string, } | { "type": "notInCatalog",
+/**
+ * The requested name.
+ */
+name: string,
+/**
+ * Ids of the catalog.
+ */
+known: Array<string>, } | { "type": "modelGone" } | { "type": "noSuchFile",
+/**
+ * The file.
+ */
+path: string, } | { "type": "noAccess",
+/**
+ * The path.
+ */
+path: string,
+/**
+ * The system's error.
+ */
+detail: string, } | { "type": "unreadable",
+/**
+ * The file.
+ */
+path: string,
+/**
+ * The system's error.
+ */
+detail: string, } | { "type": "unreadablePath",
+/**
+ * The file.
+ */
+path: string, } | { "type": "notRead",
+/**
+ * The file.
+ */
+path: string, } | { "type": "readerNotStarted",
+/**
+ * The file to read.
+ */
+path: string,
+/**
+ * The program.
+ */
+program: string,
+/**
+ * The system's error.
+ */
+detail: string, } | { "type": "readerTimedOut",
+/**
+ * The file.
+ */
+path: string,
+/**
+ * The time limit in seconds.
+ */
+seconds: number, } | { "type": "readerOutOfMemory",
+/**
+ * The file.
+ */
+path: string, } | { "type": "readerExited",
+/**
+ * The file.
+ */
+path: string,
+/**
+ * The exit code.
+ */
+exitCode: number, } | { "type": "readerSignaled",
+/**
+ * The file.
+ */
+path: string,
+/**
+ * The signal's number.
+ */
+signal: number, } | { "type": "readerKilled",
+/**
+ * The file.
+ */
+path: string, } | { "type": "readerPanicked",
+/**
+ * The file.
+ */
+path: string, } | { "type": "architectureTooLong",
+/**
+ * The file.
+ */
+path: string,
+/**
+ * Its length in bytes.
+ */
+length: number, } | { "type": "templateTooLong",
+/**
+ * The file.
+ */
+path: string,
+/**
+ * Its length in bytes.
+ */
+length: number,
+/**
+ * The longest that is shown, in bytes.
+ */
+limit: number, } | { "type": "isAdapter",
+/**
+ * The file.
+ */
+path: string, } | { "type": "nonUtf8Path",
+/**
+ * The path.
+ */
+path: string, } | { "type": "bundled",
+/**
+ * Its name.
+ */
+name: string, } | { "type": "addedByHand",
+/**
+ * The file.
+ */
+path: string, } | { "type": "foreign",
+/**
+ * The file.
+ */
+path: string, } | { "type": "downloadInProgress",
+/**
+ * Its name.
+ */
+name: string, } | { "type": "notDeleted",
+/**
+ * The file.
+ */
+path: string,
+/**
+ * The system's error.
+ */
+detail: string, } | { "type": "notWritten",
+/**
+ * The file.
+ */
+path: string,
+/**
+ * The system's error.
+ */
+detail: string, } | { "type": "downloadFailed",
+/**
+ * Name of the model or file.
+ */
+name: string,
+/**
+ * Its address, without a query.
+ */
+url: string,
+/**
+ * Why.
+ */
+fetchFailure: FetchFailure,
+/**
+ * Whether a retry reuses the bytes received so far.
+ */
+kept: Kept, } | { "type": "changedMeanwhile",
+/**
+ * Name of the model or file.
+ */
+name: string,
+/**
+ * Its address, without a query.
+ */
+url: string, } | { "type": "flawed",
+/**
+ * Name of the model or file.
+ */
+name: string,
+/**
+ * Its address, without a query.
+ */
+url: string,
+/**
+ * Why.
+ */
+flaw: Flaw, } | { "type": "hashMismatch",
+/**
+ * Name of the model or file.
+ */
+name: string,
+/**
+ * Its address, without a query.
+ */
+url: string,
+/**
+ * The download's SHA-256.
+ */
+found: string, } | { "type": "requestFailed",
+/**
+ * The requested item.
+ */
+item: string,
+/**
+ * Why.
+ */
+fetchFailure: FetchFailure, } | { "type": "searchFailed",
+/**
+ * Why.
+ */
+fetchFailure: FetchFailure, } | { "type": "nothingToDownload",
+/**
+ * `owner/name`.
+ */
+repository: string, } | { "type": "noSuchVariant",
+/**
+ * `owner/name`.
+ */
+repository: string,
+/**
+ * The requested name.
+ */
+wanted: string,
+/**
+ * The names in it.
+ */
+known: Array<string>, } | { "type": "unsafeName",
+/**
+ * The name.
+ */
+name: string, } | { "type": "badReference",
+/**
+ * The text.
+ */
+reference: string, } | { "type": "unencrypted",
+/**
+ * The address.
+ */
+url: string, } | { "type": "noSpace",
+/**
+ * Name of the model.
+ */
+name: string,
+/**
+ * Folder of downloads.
+ */
+folder: string,
+/**
+ * The required space.
+ */
+neededBytes: number,
+/**
+ * The free space.
+ */
+freeBytes: number, } | { "type": "offlineBySetting" } | { "type": "offlineByVariable",
+/**
+ * The variable.
+ */
+variable: string, } | { "type": "alreadyDownloading",
+/**
+ * Its name.
+ */
+name: string, } | { "type": "deletedMeanwhile",
+/**
+ * Its file.
+ */
+path: string, } | { "type": "alteredMeanwhile",
+/**
+ * The file.
+ */
+path: string, } | { "type": "downloadCancelled" } | { "type": "downloadLost" } | { "type": "downloadRemoved" } | { "type": "notAToken" } | { "type": "keychainMissing" } | { "type": "keychainLocked" } | { "type": "keychainFailed",
+/**
+ * The system's error.
+ */
+detail: string, } | { "type": "keychainAmbiguous" } | { "type": "keychainTooLong" } | { "type": "keychainDamaged" } | { "type": "keychainEnded" } | { "type": "updateNoRecord" } | { "type": "updateNoHashes" } | { "type": "updateNoRecordedVersion" } | { "type": "updateNoQuery" } | { "type": "updateNoVersion" } | { "type": "updateTooLate" } | { "type": "adapterGone" } | { "type": "adapterMoved",
+/**
+ * Name of the adapter.
+ */
+name: string,
+/**
+ * Where they were.
+ */
+path: string, } | { "type": "adapterModelGone",
+/**
+ * Name of the base model.
+ */
+model: string, } | { "type": "adapterMismatch",
+/**
+ * Name of the adapter.
+ */
+name: string, } | { "type": "adapterOfOtherModel",
+/**
+ * Name of the adapter.
+ */
+name: string,
+/**
+ * Name of its base model.
+ */
+base: string, } | { "type": "adapterWithoutModel",
+/**
+ * Name of the adapter.
+ */
+name: string, };
 
 export type Motion = "system" | "reduce";
 
@@ -2143,6 +3549,164 @@ skipBroken: boolean,
  * Settings.
  */
 settings: TrainSettings, };
+
+export type Notice = { "type": "detail",
+/**
+ * A whole sentence or more, in English.
+ */
+detail: string, } | { "type": "fits" } | { "type": "slowOnCpu",
+/**
+ * Bytes of weights that the CPU reads per token.
+ */
+bytes: number, } | { "type": "deviceFull",
+/**
+ * Its name.
+ */
+device: string,
+/**
+ * The memory that the plan needs on it.
+ */
+neededBytes: number,
+/**
+ * Its free memory.
+ */
+freeBytes: number, } | { "type": "contextTooLong",
+/**
+ * The planned context in tokens.
+ */
+context: number,
+/**
+ * The longest that fits, in tokens.
+ */
+fits: number, } | { "type": "contextFits",
+/**
+ * The longest that fits, in tokens.
+ */
+context: number, } | { "type": "bufferTooLarge" } & LargeBuffer | { "type": "contextShortened",
+/**
+ * The planned context in tokens.
+ */
+context: number,
+/**
+ * The usual one in tokens.
+ */
+usual: number, } | { "type": "layersOnCpu",
+/**
+ * Layers on GPUs.
+ */
+onGpus: number,
+/**
+ * All layers.
+ */
+total: number, } | { "type": "contextAvoids",
+/**
+ * Its length in tokens.
+ */
+context: number, } | { "type": "batchAvoids",
+/**
+ * Its tokens.
+ */
+tokens: number, } | { "type": "memoryTight",
+/**
+ * The memory that it needs.
+ */
+need: MemoryNeed, } | { "type": "fewerGpuLayers",
+/**
+ * Layers on GPUs now.
+ */
+layers: number,
+/**
+ * Layers that failed.
+ */
+failed: number,
+/**
+ * The GPU's error.
+ */
+cause: Problem, } | { "type": "cpuAlone",
+/**
+ * Layers that failed.
+ */
+failed: number,
+/**
+ * The GPU's error.
+ */
+cause: Problem, } | { "type": "beyondTraining",
+/**
+ * The context in tokens.
+ */
+context: number,
+/**
+ * The context in tokens that the model was trained with.
+ */
+trained: number, } | { "type": "chatMlTemplate" } | { "type": "plainTemplate" } | { "type": "missingBytes",
+/**
+ * The first of these bytes, in hexadecimal.
+ */
+byte: string, } | { "type": "unknownSettings",
+/**
+ * Names of settings in the file.
+ */
+names: Array<string>, } | { "type": "moreUnknownSettings",
+/**
+ * Names of settings in the file.
+ */
+names: Array<string>,
+/**
+ * The number of others.
+ */
+more: number, } | { "type": "draftUnused",
+/**
+ * Why.
+ */
+cause: Problem, } | { "type": "gpuGone",
+/**
+ * Why.
+ */
+cause: Problem, } | { "type": "gpuFailed" } | { "type": "adapterOfOtherQuantization",
+/**
+ * Name of the file that it was trained on.
+ */
+file: string, } | { "type": "entriesUnmatched",
+/**
+ * The setting that has them.
+ */
+setting: string,
+/**
+ * The entries.
+ */
+entries: Array<string>, } | { "type": "moreEntriesUnmatched",
+/**
+ * The setting that has them.
+ */
+setting: string,
+/**
+ * The first of the entries.
+ */
+entries: Array<string>,
+/**
+ * The number of others.
+ */
+more: number, } | { "type": "trainedOnGpus",
+/**
+ * The number of them.
+ */
+layers: number,
+/**
+ * All layers.
+ */
+total: number,
+/**
+ * Names of the GPUs.
+ */
+devices: Array<string>, } | { "type": "bestAdapterLost",
+/**
+ * Why.
+ */
+cause: Problem, } | { "type": "finding",
+/**
+ * The finding.
+ */
+finding: FindingKind, };
 
 export type Outcome = {
 /**
@@ -2193,17 +3757,6 @@ peakMemory: number,
  * The adapter's folder; empty in outcomes that an earlier version stored.
  */
 adapter: string, };
-
-export type OwnSettings = {
-/**
- * Id of the model. `None` means the conversation's.
- */
-model: string | null,
-/**
- * Preset, as it was, with its system prompt if it has one. `None` means the conversation's
- * settings.
- */
-preset: Preset | null, };
 
 export type Part = { "type": "text",
 /**
@@ -2285,7 +3838,7 @@ files: number,
 /**
  * Files in it that are not restored.
  */
-leftOut: Array<LeftOutFiles>,
+skipped: Array<SkippedFiles>,
 /**
  * The folder to which the present data is moved.
  */
@@ -2311,7 +3864,7 @@ template: boolean,
 /**
  * Whether it is truncated by the maximum sequence length.
  */
-cut: boolean, };
+truncated: boolean, };
 
 export type Plan = {
 /**
@@ -2323,9 +3876,9 @@ fits: boolean,
  */
 verdict: Verdict,
 /**
- * The reason, in one sentence.
+ * The reasons, and what limits the plan.
  */
-why: string,
+notices: Array<Notice>,
 /**
  * Planned context in tokens.
  */
@@ -2507,9 +4060,31 @@ export type Problem = {
  */
 code: string,
 /**
- * For people: what happened, to which file or device, and what to do.
+ * The cause.
  */
-message: string, };
+reason: Reason, };
+
+export type ProcessFailure = { "type": "notStarted",
+/**
+ * The program.
+ */
+program: string,
+/**
+ * The system's error.
+ */
+detail: string, } | { "type": "crashed",
+/**
+ * The signal or exception.
+ */
+detail: string, } | { "type": "exited",
+/**
+ * The exit code.
+ */
+code: number, } | { "type": "noAnswer" } | { "type": "timedOut",
+/**
+ * The time limit in seconds.
+ */
+seconds: number, };
 
 export type QueuedMessage = {
 /**
@@ -2530,6 +4105,22 @@ thumb: Thumb,
  * The corrected answer.
  */
 correction: string | null, };
+
+export type Reason = { "area": "detail",
+/**
+ * A whole sentence or more, in English.
+ */
+detail: string, } | { "area": "load" } & LoadReason | { "area": "request" } & RequestReason | { "area": "training" } & TrainingReason | { "area": "worker" } & WorkerReason | { "area": "models" } & ModelsReason | { "area": "data" } & DataReason | { "area": "chat" } & ChatReason | { "area": "tune" } & TuneReason;
+
+export type Refusal = { "type": "detail",
+/**
+ * A sentence in English, without a full stop.
+ */
+detail: string, } | { "type": "noAnswer" } | { "type": "tooManyTokens",
+/**
+ * The maximum, in millions of tokens.
+ */
+millions: number, };
 
 export type RemoteModel = {
 /**
@@ -2560,6 +4151,96 @@ fileSize: number,
  * Where its bytes would go on this machine.
  */
 plan: Plan, };
+
+export type RequestReason = { "type": "noModel" } | { "type": "cancelled" } | { "type": "measurementCancelled" } | { "type": "gpuFailed",
+/**
+ * The GPU's error.
+ */
+cause: Problem, } | { "type": "emptyMessage" } | { "type": "promptTooLong",
+/**
+ * Tokens of the prompt.
+ */
+tokens: number,
+/**
+ * The most that fit.
+ */
+fits: number,
+/**
+ * The context in tokens.
+ */
+context: number,
+/**
+ * Tokens of the context that are reserved for the answer.
+ */
+reserved: number, } | { "type": "answerTooLong",
+/**
+ * Tokens of the answer.
+ */
+tokens: number,
+/**
+ * The same with the message before it.
+ */
+needed: number,
+/**
+ * The context in tokens.
+ */
+context: number, } | { "type": "noAnswerToContinue" } | { "type": "answerNotContinuable" } | { "type": "imageUnsupported",
+/**
+ * The image's name.
+ */
+name: string, } | { "type": "contextTooShort",
+/**
+ * The context in tokens.
+ */
+context: number, } | { "type": "settingInvalid",
+/**
+ * Which, and why, without a full stop.
+ */
+detail: string, } | { "type": "noSuchToken",
+/**
+ * The token's id.
+ */
+id: number,
+/**
+ * Tokens of the model.
+ */
+tokens: number,
+/**
+ * Id of the last of them.
+ */
+last: number, } | { "type": "noTokenLeft" } | { "type": "logitsNotFinite" } | { "type": "schemaTooLong",
+/**
+ * Its length in bytes.
+ */
+length: number,
+/**
+ * The longest in bytes.
+ */
+most: number, } | { "type": "schemaNotJson",
+/**
+ * The parser's error.
+ */
+detail: string, } | { "type": "schemaNotAnObject" } | { "type": "schemaNeedsEndOfTurn" } | { "type": "schemasCompiling" } | { "type": "schemaTooSlow" } | { "type": "schemaNotFollowed" } | { "type": "schemaFailed",
+/**
+ * The library's reason, without a full stop.
+ */
+detail: string, } | { "type": "schemaUnsupported",
+/**
+ * The library's reason, without a full stop.
+ */
+detail: string, } | { "type": "patternInvalid",
+/**
+ * The pattern.
+ */
+pattern: string,
+/**
+ * The parser's error, without a full stop.
+ */
+detail: string, } | { "type": "patternAssertion",
+/**
+ * The pattern.
+ */
+pattern: string, };
 
 export type Role = "system" | "user" | "assistant";
 
@@ -2707,9 +4388,9 @@ stepSeconds: number,
  */
 totalSeconds: number,
 /**
- * Notices for the user, in whole sentences.
+ * Notices for the user.
  */
-notices: Array<string>, };
+notices: Array<Notice>, };
 
 export type RunPoint = {
 /**
@@ -2751,13 +4432,13 @@ export type RunState = { "type": "preparing",
  */
 fraction: number,
 /**
- * The stage, in a few words.
+ * The stage.
  */
-stage: string, } | { "type": "planned" } | { "type": "running" } | { "type": "paused",
+stage: Stage, } | { "type": "planned" } | { "type": "running" } | { "type": "paused",
 /**
  * Why.
  */
-why: PauseReason, } | { "type": "finished" } | { "type": "stopped" } | { "type": "failed",
+reason: PauseReason, } | { "type": "finished" } | { "type": "stopped" } | { "type": "failed",
 /**
  * Why.
  */
@@ -2993,6 +4674,8 @@ bannedStrings: Array<string>,
  */
 seed: number | null, };
 
+export type SamplingSetting = { "type": "temperature" } | { "type": "topK" } | { "type": "topP" } | { "type": "minP" } | { "type": "typicalP" } | { "type": "topNSigma" } | { "type": "repetitionPenalty" } | { "type": "frequencyPenalty" } | { "type": "presencePenalty" } | { "type": "repeatLastN" } | { "type": "xtcProbability" } | { "type": "xtcThreshold" } | { "type": "dryMultiplier" } | { "type": "dryBase" } | { "type": "dryAllowedLength" } | { "type": "dryLastN" } | { "type": "mirostatTau" } | { "type": "mirostatEta" } | { "type": "dynatempRange" } | { "type": "dynatempExponent" } | { "type": "logitBias" };
+
 export type SamplingSource = "catalog" | "file" | "builtIn";
 
 export type SavedPrompt = {
@@ -3055,6 +4738,8 @@ snippet: Array<SnippetPart>,
  * Time of the conversation's last message.
  */
 updatedAt: number, };
+
+export type Secret = { "type": "privateKey" } | { "type": "awsKey" } | { "type": "githubToken" } | { "type": "gitlabToken" } | { "type": "slackToken" } | { "type": "anthropicKey" } | { "type": "openaiKey" } | { "type": "huggingFaceToken" } | { "type": "googleKey" } | { "type": "stripeKey" } | { "type": "npmToken" } | { "type": "pypiToken" } | { "type": "emailPassword" } | { "type": "cardNumber" };
 
 export type Sent = {
 /**
@@ -3196,6 +4881,22 @@ count: number,
  */
 example: string | null, };
 
+export type SkippedFileReason = "name" | "tooDeep" | "notAFile" | "notAPreset" | "unreadable";
+
+export type SkippedFiles = {
+/**
+ * Why.
+ */
+reason: SkippedFileReason,
+/**
+ * Number of these files.
+ */
+count: number,
+/**
+ * One of them, in the data folder.
+ */
+example: string, };
+
 export type Snapshot = {
 /**
  * Hearth's version.
@@ -3250,6 +4951,12 @@ hit: boolean, };
 
 export type Source = "bundled" | "catalog" | "file" | "folder" | "huggingFace" | "lmStudio" | "ollama" | "jan" | "llamaCpp";
 
+export type Stage = { "type": "starting" } | { "type": "openingFile" } | { "type": "readingVocabulary" } | { "type": "readingWeights" } | { "type": "allocatingCache" } | { "type": "measuring" } | { "type": "checkingDevice",
+/**
+ * The GPU's name.
+ */
+device: string, } | { "type": "waitingForMemory" } | { "type": "loadingOnCpu" } | { "type": "openingModel" } | { "type": "readingData" } | { "type": "dryRun" } | { "type": "writing" } | { "type": "merging" } | { "type": "verifying" };
+
 export type Stats = {
 /**
  * Tokens of the prompt.
@@ -3264,7 +4971,7 @@ cachedTokens: number,
  */
 tokens: number,
 /**
- * Speed of decoding, in tokens per second.
+ * The decode speed in tokens per second.
  */
 tokensPerSecond: number,
 /**
@@ -3289,10 +4996,24 @@ context: number,
  */
 draft: DraftStats | null,
 /**
- * Time from the first token of its thought to the first of its text, in seconds. `None` means
- * that it did not think, or that the row was written by a version that did not measure it.
+ * Time from the first thinking token to the first text token, in seconds. `None` means that
+ * there was no thinking, or that the row was written by a version that did not measure it.
  */
 thinkingSeconds: number | null, };
+
+export type StoreFault = { "type": "otherProgram" } | { "type": "unknownVersion",
+/**
+ * The version.
+ */
+version: number, } | { "type": "foreignEntry",
+/**
+ * Its name.
+ */
+name: string, } | { "type": "misplacedMessage" } | { "type": "largeNumbers",
+/**
+ * Their table.
+ */
+table: string, };
 
 export type TextFile = {
 /**
@@ -3305,6 +5026,8 @@ name: string,
 text: string, };
 
 export type TextKind = "text" | "thinking";
+
+export type TextList = { "type": "stopStrings" } | { "type": "sequenceBreakers" } | { "type": "bannedStrings" } | { "type": "biasedTokens" };
 
 export type Theme = "system" | "light" | "dark";
 
@@ -3444,6 +5167,140 @@ trainOnPrompts: boolean,
  */
 systemPrompt: string | null, };
 
+export type TrainingReason = { "type": "runUnreadable",
+/**
+ * The run's folder.
+ */
+folder: string,
+/**
+ * The error.
+ */
+detail: string, } | { "type": "runFileMissing",
+/**
+ * The run's folder.
+ */
+folder: string, } | { "type": "runNewer",
+/**
+ * The run's folder.
+ */
+folder: string,
+/**
+ * Version of the settings.
+ */
+version: number,
+/**
+ * The newest version that this Hearth reads.
+ */
+supported: number, } | { "type": "runOfOtherModel",
+/**
+ * The run's folder.
+ */
+folder: string,
+/**
+ * The difference, without a full stop.
+ */
+detail: string, } | { "type": "folderInUse",
+/**
+ * The folder.
+ */
+folder: string,
+/**
+ * The file in it.
+ */
+path: string, } | { "type": "folderHasOtherFile",
+/**
+ * The folder.
+ */
+folder: string,
+/**
+ * The file's name.
+ */
+name: string, } | { "type": "runLocked",
+/**
+ * The folder.
+ */
+folder: string, } | { "type": "gpuFailed",
+/**
+ * The driver's message.
+ */
+detail: string, } | { "type": "outIsModelfile",
+/**
+ * The file to write to.
+ */
+path: string, } | { "type": "outIsModel",
+/**
+ * The file to write to.
+ */
+path: string, } | { "type": "outIsAdapter",
+/**
+ * The file to write to.
+ */
+path: string, } | { "type": "adapterBesideFiles",
+/**
+ * The folder.
+ */
+folder: string, } | { "type": "unknownQuantization",
+/**
+ * Its name.
+ */
+name: string,
+/**
+ * The names that exist.
+ */
+known: Array<string>, } | { "type": "brokenLine",
+/**
+ * The dataset.
+ */
+path: string,
+/**
+ * The line, from 1.
+ */
+line: number,
+/**
+ * Why it cannot be read.
+ */
+broken: BrokenReason, } | { "type": "brokenLines",
+/**
+ * The dataset.
+ */
+path: string,
+/**
+ * The first of the lines, from 1.
+ */
+line: number,
+/**
+ * Why it cannot be read.
+ */
+broken: BrokenReason,
+/**
+ * The number of the other lines.
+ */
+count: number, } | { "type": "noReadableLine",
+/**
+ * The dataset.
+ */
+path: string,
+/**
+ * The first line, from 1.
+ */
+line: number,
+/**
+ * Why it cannot be read.
+ */
+broken: BrokenReason, } | { "type": "systemPromptTooLong",
+/**
+ * The size of one copy.
+ */
+bytes: number,
+/**
+ * The number of examples.
+ */
+examples: number, } | { "type": "validationSplit",
+/**
+ * The requested fraction.
+ */
+split: string, };
+
 export type TrayContent = {
 /**
  * The entry that opens the window.
@@ -3459,6 +5316,54 @@ running: Array<string>,
 quit: string, };
 
 export type TraySetting = "off" | "on" | "keepRunning";
+
+export type TruncationReason = "length" | "contextFull";
+
+export type TuneReason = { "type": "noDataset" } | { "type": "datasetUnreadable",
+/**
+ * The file.
+ */
+path: string,
+/**
+ * The system's error.
+ */
+detail: string, } | { "type": "fileUnreadable",
+/**
+ * The file.
+ */
+path: string,
+/**
+ * The system's error.
+ */
+detail: string, } | { "type": "fileIsFolder",
+/**
+ * The folder.
+ */
+path: string, } | { "type": "nothingRated" } | { "type": "ratingsNotWritten",
+/**
+ * Its file.
+ */
+path: string,
+/**
+ * The system's error.
+ */
+detail: string, } | { "type": "noRun" } | { "type": "notActive" } | { "type": "completed" } | { "type": "notSaved",
+/**
+ * Its name.
+ */
+name: string, } | { "type": "otherRun",
+/**
+ * Its name.
+ */
+name: string, } | { "type": "ended" } | { "type": "closed" } | { "type": "runOutOfMemory",
+/**
+ * Its end.
+ */
+cause: Problem, } | { "type": "runInterrupted",
+/**
+ * Its end.
+ */
+cause: Problem, };
 
 export type UnmatchedEntries = {
 /**
@@ -3504,9 +5409,9 @@ queue: Array<QueuedMessage> | null, };
 
 export type UpdateState = { "type": "current" } | { "type": "available" } | { "type": "unknown",
 /**
- * Why, as a sentence.
+ * Why.
  */
-why: string, };
+problem: Problem, };
 
 export type UsedAdapter = {
 /**
@@ -3555,9 +5460,63 @@ taught: number,
  */
 sameText: number,
 /**
- * The result in one sentence.
+ * The result, for the user.
  */
-summary: string, };
+result: VerificationResult, };
+
+export type VerificationResult = { "type": "nothingLearned" } | { "type": "matches",
+/**
+ * Retained part of the training in percent, rounded down.
+ */
+retainedPercent: number,
+/**
+ * Prompts with identical greedy answers.
+ */
+same: number,
+/**
+ * All prompts.
+ */
+prompts: number, } | { "type": "tooCoarse",
+/**
+ * Retained part of the training in percent, rounded down.
+ */
+retainedPercent: number,
+/**
+ * Prompts with identical greedy answers.
+ */
+same: number,
+/**
+ * All prompts.
+ */
+prompts: number, } | { "type": "nothingLearnedTooCoarse",
+/**
+ * Prompts with identical greedy answers.
+ */
+same: number,
+/**
+ * All prompts.
+ */
+prompts: number, } | { "type": "differs",
+/**
+ * Retained part of the training in percent, rounded down.
+ */
+retainedPercent: number,
+/**
+ * Prompts with identical greedy answers.
+ */
+same: number,
+/**
+ * All prompts.
+ */
+prompts: number, } | { "type": "nothingLearnedDiffers",
+/**
+ * Prompts with identical greedy answers.
+ */
+same: number,
+/**
+ * All prompts.
+ */
+prompts: number, };
 
 export type Votes = {
 /**
@@ -3568,6 +5527,106 @@ tuned: number,
  * For the base model's answer.
  */
 base: number, };
+
+export type WorkerExit = { "type": "signal",
+/**
+ * Its number.
+ */
+signal: number, } | { "type": "code",
+/**
+ * The exit code.
+ */
+code: number, } | { "type": "none" } | { "type": "unknown",
+/**
+ * The system's error.
+ */
+detail: string, };
+
+export type WorkerReason = { "type": "missing",
+/**
+ * Its path.
+ */
+path: string, } | { "type": "notStarted",
+/**
+ * The executable.
+ */
+path: string,
+/**
+ * The system's error.
+ */
+detail: string, } | { "type": "notReady",
+/**
+ * The time limit.
+ */
+seconds: number, } | { "type": "notAWorker",
+/**
+ * The executable.
+ */
+path: string, } | { "type": "otherVersion",
+/**
+ * Its version.
+ */
+version: string, } | { "type": "outOfMemory" } | { "type": "killed" } | { "type": "exited",
+/**
+ * The way in which it ended.
+ */
+exit: WorkerExit, } | { "type": "closedOutput" } | { "type": "outputUnreadable",
+/**
+ * The system's error.
+ */
+detail: string, } | { "type": "invalidMessage",
+/**
+ * The beginning of the line.
+ */
+line: string, } | { "type": "unaskedAnswer",
+/**
+ * The request's id.
+ */
+request: number, } | { "type": "silent",
+/**
+ * The time limit.
+ */
+seconds: number, } | { "type": "logged",
+/**
+ * The end.
+ */
+cause: Problem,
+/**
+ * The line.
+ */
+line: string, } | { "type": "ended" } | { "type": "cancelNotConfirmed",
+/**
+ * The time limit.
+ */
+seconds: number, } | { "type": "noResponse",
+/**
+ * The time limit.
+ */
+seconds: number, } | { "type": "unexpectedAnswer" } | { "type": "invalidRequest",
+/**
+ * The parser's error.
+ */
+detail: string, } | { "type": "modelUnloaded" } | { "type": "inspectionReplaced" } | { "type": "planReplaced" } | { "type": "diskFull",
+/**
+ * The file or folder.
+ */
+path: string,
+/**
+ * The system's error.
+ */
+detail: string, } | { "type": "fileUnreadable",
+/**
+ * The file or folder.
+ */
+path: string,
+/**
+ * The system's error.
+ */
+detail: string, } | { "type": "internal",
+/**
+ * The error.
+ */
+detail: string, };
 
 export type WrittenBackup = {
 /**
@@ -3585,4 +5644,4 @@ files: number,
 /**
  * Files of the data folder that are not in it.
  */
-leftOut: Array<LeftOutFiles>, };
+skipped: Array<SkippedFiles>, };

@@ -7,7 +7,10 @@ import { noteIn } from "./notes/syntax";
 
 export type { Token };
 
-/** Blocks of a growing text. Takes the whole text so far; unchanged blocks keep their identity. */
+/**
+ * Parses the blocks of a growing text. Takes the full text so far; unchanged blocks keep their
+ * identity.
+ */
 export class BlockReader {
   private text = "";
   private settled: Token[] = [];
@@ -26,7 +29,10 @@ export class BlockReader {
     return blocks;
   }
 
-  /** Settles every block before the last one with text, which may still grow or absorb what follows, within `decided` characters. */
+  /**
+   * Settles every block before the last one with text, which may still grow or absorb what follows,
+   * within `decided` characters.
+   */
   private settle(tail: Token[], decided: number): void {
     let last = tail.length - 1;
     while (last > 0 && tail[last]?.type === "space") last--;
@@ -40,7 +46,10 @@ export class BlockReader {
   }
 }
 
-/** An HTML tag is shown as text and must not change the lexer's state: marked would treat `<a>` as an open link, in later blocks too. */
+/**
+ * An HTML tag is shown as text and must not change the lexer's state: marked would treat `<a>` as
+ * an open link, in later blocks too.
+ */
 class AnswerTokenizer extends Tokenizer {
   override tag(src: string): Tokens.Tag | undefined {
     const { inLink, inRawBlock } = this.lexer.state;
@@ -49,19 +58,25 @@ class AnswerTokenizer extends Tokenizer {
     return tag && { ...tag, inLink, inRawBlock };
   }
 
-  /** An underlined heading begins after a display or a footnote, which may have been read before its underline. */
+  /**
+   * An underlined heading begins after a display or a footnote, which may have been parsed before
+   * its underline arrived.
+   */
   override lheading(src: string): Tokens.Heading | undefined {
     const ends = [displayIn(src), noteIn(src)].filter((end) => end >= 0);
     return super.lheading(ends.length > 0 ? src.slice(0, Math.min(...ends)) : src);
   }
 
-  /** A footnote's text is not the address of a link, and is shown wherever it is. */
+  /** The text of a footnote is not the address of a link, and is shown in place. */
   override def(src: string): Tokens.Def | undefined {
     return /^ {0,3}\[\^/.test(src) ? undefined : super.def(src);
   }
 }
 
-/** {@link BlockReader} relies on the `raw` of all blocks being as long as the text, so line endings must be normalized before. */
+/**
+ * {@link BlockReader} relies on the `raw` of all blocks being as long as the text, so line endings
+ * must be normalized before.
+ */
 function lex(text: string): Token[] {
   try {
     return new AnswerLexer(new AnswerTokenizer()).lex(text);

@@ -40,10 +40,12 @@ const lowlight = createLowlight({
 });
 lowlight.registerAlias({ bash: ["console", "zsh"], ini: ["toml"], xml: ["svelte", "vue"] });
 
-/** Longer code (in characters) is not highlighted, so that it delays no frame. */
+/**
+ * Maximum length in characters of highlighted code, so that highlighting does not delay a frame.
+ */
 const MAX_LENGTH = 20_000;
 
-/** A span of code of one highlight class; `null`: plain. */
+/** A span of code with one highlight class; `null` for plain code. */
 export interface Span {
   text: string;
   kind: string | null;

@@ -19,14 +19,17 @@ export interface NoteToken {
   tokens: Token[];
 }
 
-/** The number in the text that refers to a footnote. */
+/** A reference to a footnote. */
 export interface ReferenceToken {
   type: "reference";
   raw: string;
   label: string;
 }
 
-/** Characters of a paragraph, or of a cell, whose emphasis, links and so on are read: marked takes the square of their number. */
+/**
+ * Maximum characters of a paragraph or cell whose inline Markdown is parsed: marked takes quadratic
+ * time.
+ */
 const MAX_INLINE = 20_000;
 
 type Extensions = NonNullable<MarkedOptions["extensions"]>;
@@ -44,10 +47,10 @@ function maths(text: string, span: Span | null): MathsToken | undefined {
 }
 
 function note(lexer: AnswerLexer, text: string): NoteToken | undefined {
-  // Footnotes have no footnotes, nor do lists and quotes.
-  const found = lexer.depth === 1 ? noteAt(text) : null;
-  return found
-    ? { type: "note", raw: text.slice(0, found.length), label: found.label, tokens: lexer.blockTokens(found.text, []) }
+  // Footnotes, lists and quotes contain no footnotes.
+  const note = lexer.depth === 1 ? noteAt(text) : null;
+  return note
+    ? { type: "note", raw: text.slice(0, note.length), label: note.label, tokens: lexer.blockTokens(note.text, []) }
     : undefined;
 }
 

@@ -12,7 +12,7 @@ export function answersLine(app: App): string | null {
 
 export function runLine(app: App): string | null {
   const run = app.runs.current;
-  return run && `${run.name}: ${statusLine(run)}`;
+  return run && m.shell_run_line({ name: run.name, status: statusLine(run) });
 }
 
 export function downloadsLine(app: App): string | null {

@@ -1,4 +1,4 @@
-// Shows in the tray what is running.
+// Shows running work in the tray.
 
 import { m } from "$messages";
 import type { App } from "../stores/app.svelte";

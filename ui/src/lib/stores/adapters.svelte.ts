@@ -32,7 +32,10 @@ export class Adapters {
   /** The adapters that fit no model on this machine. */
   readonly waiting: readonly Adapter[] = $derived(this.all.filter((adapter) => bestModel(adapter) === null));
 
-  /** Asks for a file or folder and imports it, without a model for whatever it fits; `null` if the dialog is cancelled. */
+  /**
+   * Asks for a file or folder and imports it. Without a model it matches any model; `null` if the
+   * dialog is cancelled.
+   */
   async import(folder: boolean, model: string | null): Promise<Adapter | null> {
     const path = await this.host.chooseAdapter(folder);
     return path === null ? null : this.host.importAdapter(path, model);

@@ -81,13 +81,13 @@ export class App {
   /** Whether the list of conversations is open in a window too narrow to show it always. */
   listOpen = $state(false);
   ready = $state(false);
-  /** Why the window could not start. */
+  /** The problem that prevented the start. */
   problem: Problem | null = $state.raw(null);
   /** The run that is saved before the window closes. */
   closing: number | null = $state(null);
   /** Whether the panel of the conversation's settings is open. */
   chatSettings = $state(false);
-  /** Whether that shows all of them. */
+  /** Whether the panel shows all settings. */
   chatAdvanced = $state(false);
 
   /** Whether the user is asked to confirm a restart, which drops unfinished edits. */
@@ -138,7 +138,7 @@ export class App {
   readonly announcements = new Announcements();
   readonly toasts = new Toasts();
   readonly speech = new Speech();
-  /** Fields that actions focus, and what opens the search in a conversation, while they are on the page. */
+  /** Fields that actions focus, and the opener of the search in a conversation, while mounted. */
   readonly fields: {
     search?: HTMLInputElement | undefined;
     composer?: HTMLTextAreaElement | undefined;
@@ -170,7 +170,7 @@ export class App {
     this.planning = new Planning(host, this.settings, this.models);
     this.search = new Search(host);
     this.transfer = new Transfer(host);
-    this.unsent = new UnsentSaver(host, (thrown) => this.showError(thrown));
+    this.unsent = new UnsentSaver(host, (error) => this.showError(error));
     this.drafts = new Drafts(this.unsent);
     this.attachments = new Attachments(host, this.unsent);
     this.queue = new Queue(this.unsent, (conversation, parent, message) =>
@@ -180,7 +180,6 @@ export class App {
       host,
       wanted: () => this.settings.value.notifications,
       title: (conversation) => this.conversations.title(conversation),
-      run: (id) => this.runs.get(id),
     });
     this.tray = new Tray(host);
     this.shortcuts = new Shortcuts(this.settings, actions);
@@ -213,8 +212,8 @@ export class App {
         },
       );
       await this.try(() => this.settings.zoom());
-    } catch (thrown) {
-      this.problem = asProblem(thrown);
+    } catch (error) {
+      this.problem = asProblem(error);
     }
     this.ready = true;
     // Loaded last, since chat does not need it.
@@ -248,7 +247,7 @@ export class App {
     this.tune.handle(event);
     this.links.handle(event);
     void this.notifications.handle(event).catch(() => {
-      // The window shows the same.
+      // The window shows the same problem.
     });
     // Not of an older answer that was rated, nor of the first of those that are compared.
     if (event.type === "messageChanged" && wasActive && !live.busy.has(event.message.conversation))
@@ -265,7 +264,10 @@ export class App {
     }
   }
 
-  /** The folder of the open conversation, or that a new one begins in. */
+  /**
+   * The folder of the open conversation; for a new conversation, the folder that it will be created
+   * in.
+   */
   readonly folder: Folder | null = $derived.by(() =>
     this.folders.get(this.thread.id === null ? this.thread.folder : this.conversations.get(this.thread.id)?.folder),
   );
@@ -278,7 +280,9 @@ export class App {
     (this.settings.value.hubEndpoint ?? this.defaultHub).replace(/^https?:\/\//, "").replace(/\/$/, ""),
   );
 
-  /** The model that answers in the open conversation: its own, its folder's, or the selected one. */
+  /**
+   * The model that answers in the open conversation: its own, its folder's, or the selected one.
+   */
   readonly chatModel: Model | null = $derived.by(() => {
     const own = this.thread.settings.model ?? this.folder?.settings.model ?? null;
     return (own === null ? null : this.models.all.find(({ id }) => id === own)) ?? this.models.current;
@@ -299,29 +303,29 @@ export class App {
     this.modelDefaults && withOverrides(this.modelDefaults, this.folder?.settings.sampling),
   );
 
-  /** Shows all settings of a conversation, or the simple ones; remembered. */
+  /** Shows all settings of a conversation or only the simple ones, and stores the choice. */
   showAdvanced(all: boolean): void {
     this.chatAdvanced = all;
     try {
       this.storage?.setItem(ADVANCED, all ? "1" : "0");
     } catch {
-      // A full storage only forgets the choice.
+      // If the storage is full, the choice is lost at the next start.
     }
   }
 
-  /** Restarts Hearth, after a question if something is being edited. */
+  /** Restarts Hearth, after a confirmation if there are unfinished edits. */
   async restart(): Promise<void> {
     this.confirmsRestart = this.edits.changed && !this.confirmsRestart;
     if (!this.confirmsRestart) await this.try(() => this.host.restart());
   }
 
-  /** Opens Settings on a page, or on the last one. */
+  /** Opens a page of Settings; by default the last open page. */
   openSettings(page: SettingsPage = this.settingsPage): void {
     this.view = "settings";
     this.settingsPage = page;
   }
 
-  /** Runs an action of the table; one that cannot be done now does nothing. */
+  /** Runs an action of the table. Does nothing if the action is unavailable. */
   async act(action: Action): Promise<void> {
     if (action.enabled?.(this) ?? true) await this.try(async () => action.run(this));
   }
@@ -336,7 +340,7 @@ export class App {
     this.fields.search?.select();
   }
 
-  /** Lists what a filter leaves, in place of the conversations. */
+  /** Shows the results of a filter instead of the list of conversations. */
   async filter(filter: Partial<SearchFilter>): Promise<void> {
     this.search.only(filter);
     await this.focusSearch();
@@ -354,13 +358,13 @@ export class App {
     this.fields.composer?.focus();
   }
 
-  /** Inserts a saved prompt into the composer, after its variables have values. */
+  /** Inserts a saved prompt into the composer, once its variables have values. */
   async insertPrompt(prompt: SavedPrompt): Promise<void> {
     if (variables(prompt.text).length > 0) this.dialog = { for: "variables", prompt };
     else await this.insertText(prompt.text);
   }
 
-  /** Puts a text into the composer, in place of the `/name` there or after what is typed. */
+  /** Inserts a text into the composer: replaces a typed `/name`, or is appended to the draft. */
   async insertText(text: string): Promise<void> {
     const id = this.thread.id;
     const typed = this.drafts.get(id);
@@ -430,9 +434,9 @@ export class App {
       const sent = await sending;
       this.conversations.add(sent.conversation);
       if (from === null && this.thread.id === sent.conversation.id) this.moveDraft(sent.conversation.id);
-    } catch (thrown) {
+    } catch (error) {
       this.putBack(from, { files }, text, this.drafts.get(from));
-      this.showError(thrown);
+      this.showError(error);
     }
   }
 
@@ -459,11 +463,11 @@ export class App {
     this.announcements.say(m.chat_queued_said());
   }
 
-  /** Puts a queued message back into the composer, after what is typed there. */
+  /** Moves a queued message back into the composer, after the draft. */
   async editQueued(conversation: number, id: number): Promise<void> {
-    const found = this.queue.of(conversation).find((message) => message.id === id);
-    // Before it is taken out, since too many files are refused.
-    if (found) this.attachments.check([...found.files, ...this.attachments.get(conversation)]);
+    const queued = this.queue.of(conversation).find((message) => message.id === id);
+    // Checked before the message is removed from the queue, since too many files are refused.
+    if (queued) this.attachments.check([...queued.files, ...this.attachments.get(conversation)]);
     const message = this.queue.take(conversation, id);
     if (!message) return;
     this.putBack(conversation, message, this.drafts.get(conversation), message.text);
@@ -487,22 +491,25 @@ export class App {
     this.conversations.add(sent.conversation);
   }
 
-  /** Sends a message in the open conversation, compared if that is switched on; `null` means after the open branch. */
+  /**
+   * Sends a message in the open conversation, compared if that is switched on; `null` means after
+   * the open branch.
+   */
   private async sendHere(text: string, files: TextFile[], parent: number | null = null): Promise<Sent | Compared> {
     return this.compare.isReady
-      ? this.thread.compare(this.compare.contenders, text, files, parent)
+      ? this.thread.compare(this.compare.answers, text, files, parent)
       : this.thread.send(text, files, parent);
   }
 
-  /** Goes on in the open conversation with the model, settings and adapters of one of several answers. */
-  async useContender({ own, adapters }: Message, name: string): Promise<void> {
+  /** Applies the model, settings and adapters of a compared answer to the open conversation. */
+  async applyAnswer({ overrides, adapters }: Message, name: string): Promise<void> {
     const { thread } = this;
     const { id, settings, systemPrompt } = thread;
     await this.try(async () => {
-      const now = { settings: { ...settings, model: own?.model ?? settings.model }, systemPrompt };
-      const used = own?.preset ? this.presets.with(own.preset, now) : now;
-      await thread.setSettings(used.settings);
-      if (thread.id === id && used.systemPrompt !== systemPrompt) await thread.setSystemPrompt(used.systemPrompt);
+      const present = { settings: { ...settings, model: overrides?.model ?? settings.model }, systemPrompt };
+      const changed = overrides?.preset ? this.presets.with(overrides.preset, present) : present;
+      await thread.setSettings(changed.settings);
+      if (thread.id === id && changed.systemPrompt !== systemPrompt) await thread.setSystemPrompt(changed.systemPrompt);
       if (thread.id === id) await thread.setAdapters(adapters.map(({ adapter, scale }) => ({ adapter, scale })));
       this.compare.on = false;
       this.toasts.show({ kind: "note", text: m.store_contender_used({ name }) });
@@ -588,14 +595,14 @@ export class App {
     try {
       await action();
       return true;
-    } catch (thrown) {
-      this.showError(thrown);
+    } catch (error) {
+      this.showError(error);
       return false;
     }
   }
 
-  private showError(thrown: unknown): void {
-    const problem = asProblem(thrown);
+  private showError(error: unknown): void {
+    const problem = asProblem(error);
     const text = problemText(problem);
     // A cancellation by the user is not an error.
     if (problem.code === "cancelled") this.toasts.show({ kind: "note", text });

@@ -1,11 +1,12 @@
-// Owns the files of unsent messages, by conversation. They are read when they are added. The app saves them.
+// Owns the files of unsent messages, by conversation. They are read when they are added. The app
+// saves them.
 
 import { m } from "$messages";
 import type { Host, TextFile } from "../host";
 import { SvelteMap } from "svelte/reactivity";
 import type { UnsentSaver } from "./unsent";
 
-/** Most files of a message, and most bytes of one, in the app too. */
+/** Maximum number of files per message and bytes per file. The app has the same limits. */
 const MAX_FILES = 50;
 const MAX_BYTES = 4 << 20;
 
@@ -21,7 +22,7 @@ export class Attachments {
     return this.files.get(conversation) ?? [];
   }
 
-  /** Refuses more files than a message may have. */
+  /** Throws if a message would have too many files. */
   check(files: readonly TextFile[]): void {
     if (files.length > MAX_FILES)
       throw { code: "badRequest", message: m.store_too_many_files({ most: MAX_FILES, n: files.length }) };
@@ -38,7 +39,7 @@ export class Attachments {
     this.saver.change(conversation, { files });
   }
 
-  /** Takes files that the app has saved. */
+  /** Restores the files that the app has saved. */
   fill(conversation: number | null, files: TextFile[]): void {
     if (files.length === 0) this.files.delete(conversation);
     else this.files.set(conversation, files);
@@ -56,7 +57,7 @@ export class Attachments {
     await this.addPaths(conversation, await this.host.chooseTextFiles());
   }
 
-  /** Reads files on this machine and adds them; of several, those before one that cannot be read stay. */
+  /** Reads files on this machine and adds them. If one cannot be read, the files before it stay. */
   async addPaths(conversation: number | null, paths: string[]): Promise<void> {
     for (const path of paths) {
       const file = await this.host.readTextFile(path);
@@ -74,7 +75,7 @@ export class Attachments {
   }
 }
 
-/** The text of UTF-8; `null` if it is something else. */
+/** Decodes UTF-8; `null` if the bytes are not valid UTF-8. */
 function decoded(bytes: ArrayBuffer): string | null {
   try {
     const text = new TextDecoder("utf-8", { fatal: true }).decode(bytes);

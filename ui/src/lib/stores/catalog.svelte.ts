@@ -1,16 +1,16 @@
-// Owns the catalog: models that Hearth recommends, and what each would be like here.
+// Owns the catalog: models that Hearth recommends, with their expected speed on this machine.
 
 import { asProblem, type CatalogModel, type Host, type Problem } from "../host";
 
 export class Catalog {
   all: readonly CatalogModel[] | null = $state.raw(null);
-  /** Why the last request failed. */
+  /** The problem of the last request. */
   problem: Problem | null = $state.raw(null);
   private requests = 0;
 
   constructor(private readonly host: Host) {}
 
-  /** Reads the catalog; of overlapping requests the newest counts. */
+  /** Loads the catalog. The newest of overlapping requests wins. */
   async load(): Promise<void> {
     const request = ++this.requests;
     try {
@@ -18,8 +18,8 @@ export class Catalog {
       if (request !== this.requests) return;
       this.all = all;
       this.problem = null;
-    } catch (thrown) {
-      if (request === this.requests) this.problem = asProblem(thrown);
+    } catch (error) {
+      if (request === this.requests) this.problem = asProblem(error);
     }
   }
 }

@@ -1,12 +1,12 @@
-// Owns comparison: the contenders for the next message, blind mode, and which comparisons are
-// revealed.
+// Owns comparison: the choices for the answers to the next message, blind mode, and which
+// comparisons are revealed.
 
 import { SvelteSet } from "svelte/reactivity";
-import type { Adapter, AdapterChoice, Contender, Message, Model, Preset } from "../host";
+import type { Adapter, AdapterChoice, ComparedAnswer, Message, Model, Preset } from "../host";
 import { same } from "../text/same";
 
 /**
- * The contender for one of the answers. `null` and `"chat"` mean the model, settings and adapters
+ * The choice of model, preset and adapters for one of the answers. `null` and `"chat"` mean those
  * of the conversation.
  */
 export interface Choice {
@@ -16,7 +16,7 @@ export interface Choice {
   readonly adapters: readonly AdapterChoice[] | "chat";
 }
 
-/** The parts of the app that contenders are chosen from. */
+/** The parts of the app that models, presets and adapters are chosen from. */
 interface Parts {
   readonly chatModel: Model | null;
   readonly models: { readonly all: readonly Model[] };
@@ -29,8 +29,8 @@ interface Parts {
   try(action: () => Promise<unknown>): Promise<boolean>;
 }
 
-/** As `Contender::MAX` of the app. */
-export const MAX_CONTENDERS = 4;
+/** As `ComparedAnswer::MAX` of the app. */
+export const MAX_COMPARED_ANSWERS = 4;
 
 const BASE: Choice = { model: null, preset: null, adapters: [] };
 const CHAT: Choice = { model: null, preset: null, adapters: "chat" };
@@ -45,10 +45,10 @@ export class Compare {
 
   constructor(private readonly app: Parts) {}
 
-  /** The choices as the app takes them. */
-  get contenders(): Contender[] {
+  /** The choices in the form of the command `compare`. */
+  get answers(): ComparedAnswer[] {
     return this.choices.map((choice) => ({
-      own: { model: choice.model, preset: this.presetOf(choice) },
+      overrides: { model: choice.model, preset: this.presetOf(choice) },
       adapters: [...this.adaptersOf(choice)],
     }));
   }
@@ -78,23 +78,23 @@ export class Compare {
     return chosen.filter(({ adapter }) => fitting.some(({ id }) => id === adapter));
   }
 
-  /** Number of contenders that differ from each other. */
-  private readonly kinds: number = $derived.by(() => {
+  /** Number of different choices. */
+  private readonly distinctCount: number = $derived.by(() => {
     const all = this.choices.map((choice) => ({
       model: this.modelOf(choice),
       preset: this.presetOf(choice)?.id ?? null,
       adapters: this.adaptersOf(choice),
     }));
-    return all.filter((one, at) => all.findIndex((other) => same(one, other)) === at).length;
+    return all.filter((choice, at) => all.findIndex((other) => same(choice, other)) === at).length;
   });
 
-  /** Whether two contenders are the same. */
-  readonly hasTwins: boolean = $derived.by(() => this.kinds < this.choices.length);
+  /** Whether two choices are the same. */
+  readonly hasTwins: boolean = $derived.by(() => this.distinctCount < this.choices.length);
 
   /** Whether the next message has several answers. */
-  readonly isReady: boolean = $derived.by(() => this.on && this.kinds > 1);
+  readonly isReady: boolean = $derived.by(() => this.on && this.distinctCount > 1);
 
-  /** Compares, or stops. Who is compared stays, as long as they differ. */
+  /** Switches comparison on or off. Choices that differ are kept. */
   toggle(): void {
     this.on = !this.on;
     if (!this.on) return;
@@ -128,9 +128,9 @@ export class Compare {
     this.choices = this.choices.map((choice, index) => (index === at ? { ...choice, ...change } : choice));
   }
 
-  /** Adds a contender: the first model that is not compared yet, or else the first such preset. */
+  /** Adds a choice: the first model that is not compared yet, or else the first such preset. */
   add(): void {
-    if (this.choices.length >= MAX_CONTENDERS) return;
+    if (this.choices.length >= MAX_COMPARED_ANSWERS) return;
     const models = new Set(this.choices.map((choice) => this.modelOf(choice)));
     const presets = new Set(this.choices.map(({ preset }) => preset ?? this.app.presets.chosen?.id));
     const model = this.models.find(({ id }) => !models.has(id));
@@ -142,7 +142,7 @@ export class Compare {
     if (this.choices.length > 2) this.choices = this.choices.filter((_, index) => index !== at);
   }
 
-  /** Whether who gave these answers is hidden. */
+  /** Whether the models and settings of these answers are hidden. */
   hidden(compared: readonly Message[]): boolean {
     return this.blind && !compared.some(({ better }) => better) && !this.open.has(firstOf(compared));
   }
@@ -156,12 +156,12 @@ function firstOf(compared: readonly Message[]): number {
   return Math.min(...compared.map(({ id }) => id));
 }
 
-/** Answers in an order that is pseudo-random, and the same each time: by the id of the first one. */
+/** Answers in a pseudo-random order that the id of the first one determines. */
 export function shuffled<T extends { message: Pick<Message, "id"> }>(compared: readonly T[]): T[] {
   let state = Math.min(...compared.map(({ message }) => message.id)) ^ 0x9e3779b9;
   const order = [...compared];
   for (let last = order.length - 1; last > 0; last--) {
-    // A step of a linear congruential generator, then a finaliser as MurmurHash3 has it.
+    // A step of a linear congruential generator, then the finalizer of MurmurHash3.
     state = (Math.imul(state, 0x85ebca6b) + 0x6d2b79f5) | 0;
     let x = state ^ (state >>> 16);
     x = Math.imul(x, 0xc2b2ae35);

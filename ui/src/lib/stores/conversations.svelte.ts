@@ -13,7 +13,7 @@ export interface Group {
 export class Conversations {
   all: readonly ConversationSummary[] = $state.raw([]);
 
-  /** The pinned ones, then by day those that are in no folder. */
+  /** Groups of the list: pinned conversations, then conversations without a folder, by day. */
   readonly groups: readonly Group[] = $derived(
     grouped(this.all, Date.now(), ({ folder }) => this.folders.get(folder) !== null),
   );
@@ -21,7 +21,7 @@ export class Conversations {
   readonly tags: readonly string[] = $derived(
     [...new Set(this.all.flatMap(({ tags }) => tags))].sort((a, b) => a.localeCompare(b)),
   );
-  /** The deleted ones, once they were asked for. */
+  /** Deleted conversations, once requested. */
   bin: readonly DeletedConversation[] = $state.raw([]);
 
   private readonly removed = new Set<number>();
@@ -43,7 +43,7 @@ export class Conversations {
     return this.get(id)?.title ?? null;
   }
 
-  /** The conversations of a folder: the pinned ones, then the newest. */
+  /** Conversations of a folder: pinned ones first, then newest first. */
   inFolder(folder: number): readonly ConversationSummary[] {
     const all = this.all.filter((c) => c.folder === folder);
     return [...all.filter((c) => c.pinned), ...all.filter((c) => !c.pinned)];
@@ -84,13 +84,13 @@ export class Conversations {
     await this.openBin();
   }
 
-  /** Deletes for good. */
+  /** Deletes permanently. */
   async purge(ids: number[]): Promise<void> {
     await this.host.purgeConversations(ids);
     await this.openBin();
   }
 
-  /** Lists a conversation that a command answered with. Its events may have been faster. */
+  /** Adds the conversation that a command returned. Its events may have arrived before. */
   add(conversation: ConversationSummary): void {
     if (!this.get(conversation.id) && !this.removed.has(conversation.id)) this.put(conversation);
   }
@@ -111,7 +111,10 @@ function newestFirst(a: ConversationSummary, b: ConversationSummary): number {
   return b.updatedAt - a.updatedAt || b.id - a.id;
 }
 
-/** Groups the pinned ones, then neighbors of the same day, without those that are filed in a folder; preserves the order. */
+/**
+ * Groups pinned conversations, then the others by day, without those in folders; preserves the
+ * order.
+ */
 export function grouped(
   conversations: readonly ConversationSummary[],
   now: number,

@@ -5,18 +5,18 @@ import { isUnderWay } from "../text/models";
 import { Reading } from "./reading";
 
 export class Downloads {
-  /** Newest first. */
+  /** All downloads, newest first. */
   all: readonly Download[] = $state.raw([]);
-  /** Sources whose start was requested and not answered yet. */
+  /** Sources whose start request is pending. */
   private starting: readonly string[] = $state.raw([]);
 
-  /** Downloads that wait, run or are checked. */
+  /** Downloads that are queued, running or being checked. */
   readonly active: readonly Download[] = $derived(this.all.filter(isUnderWay));
   /** Progress of the active downloads, from 0 to 1; `null` if no total is known. */
   readonly fraction: number | null = $derived.by(() => {
-    const known = this.active.filter(({ total }) => total !== null && total > 0);
-    const total = known.reduce((sum, download) => sum + (download.total ?? 0), 0);
-    return total === 0 ? null : Math.min(1, known.reduce((sum, { done }) => sum + done, 0) / total);
+    const sized = this.active.filter(({ total }) => total !== null && total > 0);
+    const total = sized.reduce((sum, download) => sum + (download.total ?? 0), 0);
+    return total === 0 ? null : Math.min(1, sized.reduce((sum, { done }) => sum + done, 0) / total);
   });
   readonly bytesPerSecond: number = $derived(this.active.reduce((sum, download) => sum + download.bytesPerSecond, 0));
 
@@ -45,13 +45,15 @@ export class Downloads {
     return this.starting.includes(source);
   }
 
-  /** Queues a download; a second request before the first is answered is ignored. */
+  /**
+   * Queues a download. A second request for the same source is ignored while the first is pending.
+   */
   async start(source: string): Promise<Download | null> {
     if (this.isStarting(source)) return null;
     this.starting = [...this.starting, source];
     try {
       const download = await this.host.startDownload(source);
-      // Its events may have been faster.
+      // Its events may have arrived before the reply.
       if (this.get(download.id) === null) this.all = [download, ...this.all];
       return download;
     } finally {
@@ -64,7 +66,7 @@ export class Downloads {
     this.all = this.all.filter((download) => download.id !== id);
   }
 
-  /** Removes the completed ones from the list; their models stay. */
+  /** Removes completed downloads from the list; their models stay. */
   async clear(): Promise<void> {
     for (const { id, state } of this.all) if (state.type === "done") await this.remove(id);
   }

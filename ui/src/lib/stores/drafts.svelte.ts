@@ -12,7 +12,7 @@ export class Drafts {
     return this.texts.get(conversation) ?? "";
   }
 
-  /** Takes a text that the app has saved. */
+  /** Restores the text that the app has saved. */
   fill(conversation: number | null, text: string): void {
     this.texts.set(conversation, text);
   }

@@ -1,5 +1,5 @@
-// Owns texts that are being edited in place. They outlive their fields: a list renders only the rows near its viewport, and a
-// view is gone while another one is open.
+// Owns texts that are being edited in place. They outlive their fields: a list renders only the
+// rows near its viewport, and only the open view is mounted.
 
 import { SvelteMap } from "svelte/reactivity";
 
@@ -8,45 +8,45 @@ export type Edited = `${"message" | "answer" | "conversation" | "folder" | "run"
 
 export class Edits {
   private readonly texts = new SvelteMap<Edited, string>();
-  /** The texts before they were edited. */
+  /** The original texts. */
   private readonly originals = new Map<Edited, string>();
   /**
    * The edit that began last, until its field has the focus. A field that is shown again does not
    * take the focus.
    */
-  private begun: Edited | null = $state(null);
+  private awaitingFocus: Edited | null = $state(null);
 
-  /** Whether there is a text that was changed. */
+  /** Whether any text was changed. */
   get changed(): boolean {
-    return [...this.texts].some(([what, text]) => text !== this.originals.get(what));
+    return [...this.texts].some(([editKey, text]) => text !== this.originals.get(editKey));
   }
 
-  /** The text; `null`: it is not being edited. */
-  get(what: Edited): string | null {
-    return this.texts.get(what) ?? null;
+  /** The edited text; `null` if there is no edit. */
+  get(editKey: Edited): string | null {
+    return this.texts.get(editKey) ?? null;
   }
 
-  /** Begins with a text, or goes on with what is being edited already. */
-  begin(what: Edited, text: string): void {
-    this.begun = what;
-    if (this.texts.has(what)) return;
-    this.originals.set(what, text);
-    this.texts.set(what, text);
+  /** Starts an edit with a text, or continues an existing edit. */
+  begin(editKey: Edited, text: string): void {
+    this.awaitingFocus = editKey;
+    if (this.texts.has(editKey)) return;
+    this.originals.set(editKey, text);
+    this.texts.set(editKey, text);
   }
 
-  set(what: Edited, text: string): void {
-    if (this.texts.has(what)) this.texts.set(what, text);
+  set(editKey: Edited, text: string): void {
+    if (this.texts.has(editKey)) this.texts.set(editKey, text);
   }
 
-  end(what: Edited): void {
-    this.texts.delete(what);
-    this.originals.delete(what);
+  end(editKey: Edited): void {
+    this.texts.delete(editKey);
+    this.originals.delete(editKey);
   }
 
-  /** Whether the field of what was begun should take the focus: once. */
-  takesFocus(what: Edited): boolean {
-    const takes = this.begun === what;
-    if (takes) this.begun = null;
+  /** Whether the field should take the focus. Returns `true` once per started edit. */
+  takesFocus(editKey: Edited): boolean {
+    const takes = this.awaitingFocus === editKey;
+    if (takes) this.awaitingFocus = null;
     return takes;
   }
 }

@@ -1,4 +1,5 @@
-// Owns a search of what is shown of the open conversation: its query, how often each message matches, and the current match.
+// Owns a search of what is shown of the open conversation: its query, how often each message
+// matches, and the current match.
 
 import type { Message, Part } from "../host";
 import { fold, occurrences } from "../text/fold";
@@ -30,7 +31,7 @@ export interface Match {
 interface Texts {
   parts: readonly Part[];
   /** Characters of each text that are shown. */
-  most: number;
+  maxLength: number;
   /** The source, folded. */
   source: string;
   /** The shown text, folded; `null` until needed. */
@@ -62,8 +63,8 @@ export class Find {
   constructor(private readonly nextFrame: NextFrame = (callback) => requestAnimationFrame(callback)) {}
 
   /**
-   * Searches the messages; the first match at or after a row becomes the current one, unless one is there already. `mostOf`:
-   * how many characters of each text of a message are shown.
+   * Searches the messages; the first match at or after a row becomes the current one, unless one is
+   * there already. `mostOf`: how many characters of each text of a message are shown.
    */
   run(messages: readonly Message[], from: number, mostOf: (message: number) => number = () => Infinity): void {
     const search = ++this.search;
@@ -79,21 +80,21 @@ export class Find {
       return;
     }
     const words = query.match(/[\p{L}\p{N}]+/gu) ?? [];
-    const found: Hits[] = [];
+    const results: Hits[] = [];
     let row = 0;
     this.searching = true;
 
     const slice = () => {
       if (search !== this.search) return;
-      const begun = performance.now();
+      const start = performance.now();
       const end = row + MIN_ROWS;
-      for (; row < messages.length && (row < end || performance.now() - begun < BUDGET_MS); row++) {
+      for (; row < messages.length && (row < end || performance.now() - start < BUDGET_MS); row++) {
         const message = messages[row];
         const count = message ? this.countIn(message, mostOf(message.id), query, words) : 0;
-        if (message && count > 0) found.push({ row, message: message.id, count });
+        if (message && count > 0) results.push({ row, message: message.id, count });
       }
       this.searching = row < messages.length;
-      this.hits = [...found];
+      this.hits = [...results];
       this.choose(from, !this.searching);
       if (this.searching) this.nextFrame(slice);
     };
@@ -104,12 +105,12 @@ export class Find {
   step(by: 1 | -1): void {
     const { hits, current } = this;
     const at = hits.findIndex(({ row }) => row === current?.row);
-    const here = hits[at];
-    if (!current || !here) return;
+    const currentHit = hits[at];
+    if (!current || !currentHit) return;
     const index = current.index + by;
-    if (index >= 0 && index < here.count) this.current = { ...current, index };
+    if (index >= 0 && index < currentHit.count) this.current = { ...current, index };
     else {
-      const hit = hits[(at + by + hits.length) % hits.length] ?? here;
+      const hit = hits[(at + by + hits.length) % hits.length] ?? currentHit;
       this.current = { row: hit.row, message: hit.message, index: by === 1 ? 0 : hit.count - 1 };
     }
   }
@@ -137,19 +138,19 @@ export class Find {
     this.current = hit ? { row: hit.row, message: hit.message, index: 0 } : null;
   }
 
-  private countIn(message: Message, most: number, query: string, words: readonly string[]): number {
-    const texts = this.textsOf(message, most);
+  private countIn(message: Message, maxLength: number, query: string, words: readonly string[]): number {
+    const texts = this.textsOf(message, maxLength);
     // Every word that is shown is in the source, which needs no parsing.
     if (!words.every((word) => texts.source.includes(word))) return 0;
-    texts.shown ??= message.role === "user" ? texts.source : fold(foundText(shownText(message, most))).text;
+    texts.shown ??= message.role === "user" ? texts.source : fold(foundText(shownText(message, maxLength))).text;
     return occurrences(texts.shown, query, MAX_PER_MESSAGE).length;
   }
 
-  private textsOf(message: Message, most: number): Texts {
+  private textsOf(message: Message, maxLength: number): Texts {
     const { id, parts } = message;
-    const known = this.texts.get(id);
-    if (known?.parts === parts && known.most === most) return known;
-    const texts = { parts, most, source: fold(shownText(message, most)).text, shown: null };
+    const cached = this.texts.get(id);
+    if (cached?.parts === parts && cached.maxLength === maxLength) return cached;
+    const texts = { parts, maxLength, source: fold(shownText(message, maxLength)).text, shown: null };
     this.texts.set(id, texts);
     return texts;
   }

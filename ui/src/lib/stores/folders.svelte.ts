@@ -1,4 +1,4 @@
-// Owns the folders of conversations: their list, and which of them the list of conversations shows open.
+// Owns the folders of conversations, and which of them are expanded in the list.
 
 import type { Folder, Host, HostEvent } from "../host";
 import type { PageStorage } from "./storage";
@@ -17,7 +17,7 @@ export class Folders {
       const saved: unknown = JSON.parse(storage?.getItem(KEY) ?? "[]");
       if (Array.isArray(saved)) this.opened = saved.filter((id): id is number => typeof id === "number");
     } catch {
-      // Unreadable storage means that all are closed.
+      // Unreadable storage means that all are collapsed.
     }
   }
 
@@ -33,18 +33,18 @@ export class Folders {
     return this.opened.includes(id);
   }
 
-  /** Opens or closes a folder in the list; remembered. */
+  /** Expands or collapses a folder in the list, and stores the choice. */
   open(id: number, open: boolean): void {
     const others = this.opened.filter((other) => other !== id);
     this.opened = open ? [...others, id] : others;
     try {
-      this.storage?.setItem(KEY, JSON.stringify(this.opened.filter((one) => this.get(one) !== null)));
+      this.storage?.setItem(KEY, JSON.stringify(this.opened.filter((id) => this.get(id) !== null)));
     } catch {
-      // A full storage only forgets which are open.
+      // If the storage is full, the state is only not restored at the next start.
     }
   }
 
-  /** Creates an empty folder, which is open. */
+  /** Creates an empty, expanded folder. */
   async create(name: string): Promise<Folder> {
     const folder = await this.host.createFolder(name);
     if (!this.get(folder.id)) this.all = [...this.all, folder];
@@ -57,7 +57,7 @@ export class Folders {
     if (clean !== "" && clean !== folder.name) await this.update({ ...folder, name: clean });
   }
 
-  /** The changed folders come as an event. */
+  /** The changed folders arrive as an event. */
   async update(folder: Folder): Promise<void> {
     await this.host.updateFolder(folder);
   }

@@ -1,4 +1,4 @@
-// Owns the search of the hub, the open repository, and the headers that were read of files there.
+// Owns the hub search, the open repository, and the file headers that were read.
 // Nothing is requested before the user searches. A newer request replaces an older one, whose
 // answer is ignored.
 
@@ -16,7 +16,7 @@ import {
 import { fitsHere } from "../text/models";
 import { asSource } from "../text/source";
 
-/** Pause in typing after which a search begins, in milliseconds. */
+/** Debounce of the search in milliseconds. */
 const DEBOUNCE_MS = 400;
 
 /** A request to the hub. */
@@ -30,7 +30,7 @@ export class HubStore {
   onlyFitting = $state(false);
   /** The search; `null` before the first. */
   found: Asked<readonly HubModel[]> | null = $state.raw(null);
-  /** The query that {@link found} is of. */
+  /** The query of {@link found}. */
   asked = $state("");
   /** Id of the open repository. */
   open: string | null = $state(null);
@@ -46,10 +46,13 @@ export class HubStore {
   private opens = 0;
   private timer: ReturnType<typeof setTimeout> | undefined;
 
-  /** The address that was typed in place of words. */
+  /** The address that was typed instead of search words. */
   readonly source: string | null = $derived(asSource(this.query));
   readonly results: readonly HubModel[] = $derived(this.found?.type === "answered" ? this.found.answer : []);
-  /** The results that pass the filters. A model is shown unless the hub says that it is not supported. */
+  /**
+   * The results that pass the filters. A model is shown unless the hub says that it is not
+   * supported.
+   */
   readonly shown: readonly HubModel[] = $derived(
     this.results.filter(
       (model) =>
@@ -71,18 +74,18 @@ export class HubStore {
     else if (query.trim() !== this.asked) this.timer = setTimeout(() => void this.search(), DEBOUNCE_MS);
   }
 
-  /** Searches now. Without words it lists what is popular. */
+  /** Searches now. An empty query lists popular repositories. */
   async search(): Promise<void> {
     clearTimeout(this.timer);
     if (this.source !== null || this.isOffline()) return;
     const search = ++this.searches;
     this.asked = this.query.trim();
     this.found = { type: "asking" };
-    const found = await answer(async () => distinct(await this.host.searchHub(this.asked, this.sort, this.kind)));
-    if (search === this.searches) this.found = found;
+    const outcome = await answer(async () => distinct(await this.host.searchHub(this.asked, this.sort, this.kind)));
+    if (search === this.searches) this.found = outcome;
   }
 
-  /** Sorts a search that was made. */
+  /** Changes the order and repeats the search, if there is one. */
   sortBy(sort: HubSort): void {
     this.sort = sort;
     if (this.found !== null) void this.search();
@@ -134,7 +137,7 @@ export class HubStore {
     this.checks.set(source, await answer(() => this.host.inspectRemote(source)));
   }
 
-  /** Drops the results. */
+  /** Clears the results. */
   private forget(): void {
     this.searches += 1;
     this.found = null;
@@ -150,7 +153,7 @@ function distinct(models: readonly HubModel[]): HubModel[] {
 async function answer<T>(request: () => Promise<T>): Promise<Asked<T>> {
   try {
     return { type: "answered", answer: await request() };
-  } catch (thrown) {
-    return { type: "failed", problem: asProblem(thrown) };
+  } catch (error) {
+    return { type: "failed", problem: asProblem(error) };
   }
 }

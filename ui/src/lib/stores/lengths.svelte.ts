@@ -1,10 +1,10 @@
-// Owns how much of each message is shown, so that a long one is read in steps.
+// Owns the shown length of each message: long messages are shown in steps.
 
-/** Most characters of a part of a message that are shown at first, and that each step adds. */
+/** Characters per part of a message that are shown at first, and that each step adds. */
 export const STEP = 120_000;
 
 export class Lengths {
-  /** By message, if more than the first step is shown. */
+  /** Shown characters by message, if more than the first step. */
   all: ReadonlyMap<number, number> = $state.raw(new Map());
 
   /** Number of shown characters of each part of a message. */
@@ -12,7 +12,7 @@ export class Lengths {
     return this.all.get(message) ?? STEP;
   }
 
-  /** Shows a step more of a message. */
+  /** Shows one more step of a message. */
   extend(message: number): void {
     this.all = new Map(this.all).set(message, this.of(message) + STEP);
   }

@@ -1,5 +1,5 @@
-// Owns the opened links until each is confirmed or dismissed. A confirmed link to a model only opens its page or its
-// check.
+// Owns the opened links until each is confirmed or dismissed. A confirmed link to a model only
+// opens its page or its check.
 
 import { m } from "$messages";
 import type { Host, HostEvent, Link } from "../host";
@@ -23,17 +23,20 @@ interface Parts {
 /** A link that the user can agree to. */
 export type Question = Exclude<Link, { type: "refused" }>;
 
-/** Most links that wait for a decision; a page may open any number of them. */
+/** Maximum number of links waiting for a decision: a web page may open any number. */
 const MAX_WAITING = 5;
 
 export class Links {
-  /** Those to decide on, in the order in which they were opened. */
+  /** Links waiting for a decision, oldest first. */
   waiting: readonly Question[] = $state.raw([]);
   private started = false;
 
   constructor(private readonly app: Parts) {}
 
-  /** Asks about the links that were opened before the page loaded; call it once the conversations are known. */
+  /**
+   * Asks about the links that were opened before the page loaded; call it once the conversations
+   * are known.
+   */
   async start(): Promise<void> {
     this.started = true;
     await this.take();
@@ -48,7 +51,7 @@ export class Links {
     this.waiting = this.waiting.slice(1);
   }
 
-  /** Does what the first link asks for. */
+  /** Follows the first link. */
   agree(): void {
     const [link] = this.waiting;
     if (!link) return;
@@ -66,11 +69,11 @@ export class Links {
     if (link.type === "refused") return toasts.show({ kind: "problem", text: refusalText(link.reason) });
     if (link.type === "conversation" && conversations.get(link.id) === null)
       return toasts.show({ kind: "problem", text: m.shell_link_no_conversation() });
-    const known = this.waiting.some((other) => JSON.stringify(other) === JSON.stringify(link));
-    if (!known && this.waiting.length < MAX_WAITING) this.waiting = [...this.waiting, link];
+    const isWaiting = this.waiting.some((other) => JSON.stringify(other) === JSON.stringify(link));
+    if (!isWaiting && this.waiting.length < MAX_WAITING) this.waiting = [...this.waiting, link];
   }
 
-  /** Shows a repository of the hub, or what the header of a file says. */
+  /** Shows a repository of the hub, or the facts from the header of a file. */
   private lookUp({ source, place }: Extract<Link, { type: "model" }>): void {
     const { hub, modelsPage } = this.app;
     modelsPage.open("discover");

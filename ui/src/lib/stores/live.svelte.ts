@@ -9,7 +9,7 @@ export interface Stream {
   parts: Part[];
   tokens: number;
   tokensPerSecond: number;
-  /** Whether the beginning is unknown: the page was loaded while the answer grew. */
+  /** Whether the start of the text is missing: the page was loaded during generation. */
   isTail: boolean;
 }
 
@@ -26,19 +26,22 @@ export const nextFrame: Schedule = (callback) => {
   else setTimeout(callback, 100);
 };
 
-/** An answer that takes longer than this (in ms) to render is rendered less often. */
+/** Time of a render, in milliseconds, above which an answer is rendered less often. */
 const SLOW_RENDER_MS = 8;
-/** Multiple of the render time that is then left to scrolling and typing. */
+/**
+ * Idle time between such renders, as a multiple of the render time. It keeps scrolling and typing
+ * responsive.
+ */
 const REST_FACTOR = 5;
 
 export class Live {
-  /** The answer generated in a conversation; one of them if several are compared. */
+  /** The answer being generated in each conversation; one of them if several are compared. */
   readonly busy = new SvelteMap<number, number>();
   /** Every answer being generated, and its conversation. */
   private readonly active = new Map<number, number>();
   private readonly streams = new Map<number, Stream>();
   private readonly touched = new Set<number>();
-  /** A flush is scheduled. */
+  /** Whether a flush is scheduled. */
   private waiting = false;
   /** Milliseconds to wait before the next flush. */
   private rest = 0;
@@ -49,17 +52,20 @@ export class Live {
     private readonly schedule: Schedule = nextFrame,
   ) {}
 
-  grow(message: number, known: readonly Part[], delta: Delta): void {
+  grow(message: number, stored: readonly Part[], delta: Delta): void {
     const { conversation, tokens, tokensPerSecond } = delta;
     const before = this.streams.get(message);
-    const parts = grown(before?.parts ?? known, delta.kind, delta.text);
-    // An answer that begins is told before its text is.
-    const isTail = before?.isTail ?? (known.length === 0 && !this.active.has(message));
+    const parts = grown(before?.parts ?? stored, delta.kind, delta.text);
+    // The start of an answer is announced before its text.
+    const isTail = before?.isTail ?? (stored.length === 0 && !this.active.has(message));
     this.streams.set(message, { conversation, parts, tokens, tokensPerSecond, isTail });
     this.touch(message, conversation);
   }
 
-  /** Replaces the parts of an answer whose text became a thought. The message is complete. */
+  /**
+   * Replaces the parts of an answer whose text was reclassified as thinking. The message is
+   * complete.
+   */
   fold({ id, conversation, parts }: Message): void {
     this.streams.set(id, {
       tokens: 0,
@@ -101,10 +107,10 @@ export class Live {
     }
     this.begin(message.id, message.conversation);
     const stream = this.streams.get(message.id);
-    const known = stream ? lengthOf(stream.parts) : 0;
+    const knownLength = stream ? lengthOf(stream.parts) : 0;
     const parts = stream?.isTail
       ? joined(message.parts, stream.parts)
-      : stream && known > 0 && known >= lengthOf(message.parts)
+      : stream && knownLength > 0 && knownLength >= lengthOf(message.parts)
         ? stream.parts
         : message.parts;
     // Further text is appended to the longer text. A continued answer has a known beginning, also
@@ -121,7 +127,7 @@ export class Live {
     return parts === message.parts ? message : { ...message, parts, state: { type: "streaming" } };
   }
 
-  /** The conversation is gone, and with it whatever was being written there. */
+  /** Drops the streams of a conversation that was removed. */
   drop(conversation: number): void {
     for (const [message, home] of this.active) if (home === conversation) this.active.delete(message);
     for (const [message, stream] of this.streams)
@@ -129,7 +135,7 @@ export class Live {
     this.busy.delete(conversation);
   }
 
-  /** An answer is being generated. */
+  /** Registers an answer as being generated. */
   begin(message: number, conversation: number): void {
     this.active.set(message, conversation);
     this.busy.set(conversation, message);
@@ -144,11 +150,11 @@ export class Live {
   }
 
   private flush(): void {
-    const begun = performance.now();
-    // Runs after what was shown has been drawn, which also waits as a microtask.
+    const start = performance.now();
+    // Runs after Svelte has rendered the shown parts, which it does in an earlier microtask.
     queueMicrotask(() =>
       queueMicrotask(() => {
-        const cost = performance.now() - begun;
+        const cost = performance.now() - start;
         this.rest = cost > SLOW_RENDER_MS ? cost * REST_FACTOR : 0;
       }),
     );

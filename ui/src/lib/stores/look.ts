@@ -1,4 +1,5 @@
-// Applies the look that the settings choose to the page: attributes of the root element, which `src/styles` reads.
+// Applies theme and contrast of the settings as attributes of the root element, which `src/styles`
+// reads.
 
 import type { Settings } from "../host";
 

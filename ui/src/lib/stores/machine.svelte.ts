@@ -50,8 +50,8 @@ export class Machine {
       const devices = await this.host.devices();
       if (checks === this.checks) this.devices = devices;
       this.problem = null;
-    } catch (thrown) {
-      this.problem = asProblem(thrown);
+    } catch (error) {
+      this.problem = asProblem(error);
     }
   }
 
@@ -65,7 +65,10 @@ export class Machine {
     return this.find(name)?.name ?? (name === "cpu" ? "CPU" : name);
   }
 
-  /** Checks a device against the CPU and measures it. One check at a time, since two would slow each other. Returns `false` if it failed. */
+  /**
+   * Checks a device against the CPU and measures it. One check at a time, since two would slow each
+   * other. Returns `false` if it failed.
+   */
   async check(device: string): Promise<boolean> {
     if (this.checking !== null) return false;
     this.checking = device;
@@ -74,8 +77,8 @@ export class Machine {
       this.devices = await this.host.checkDevice(device);
       this.checks += 1;
       return true;
-    } catch (thrown) {
-      this.checkProblem = { device, problem: asProblem(thrown) };
+    } catch (error) {
+      this.checkProblem = { device, problem: asProblem(error) };
       return false;
     } finally {
       this.checking = null;
@@ -93,8 +96,8 @@ export class Machine {
     try {
       await this.host.measure();
       await this.loadMeasurements();
-    } catch (thrown) {
-      this.measureProblem = asProblem(thrown);
+    } catch (error) {
+      this.measureProblem = asProblem(error);
     } finally {
       this.measuring = null;
     }

@@ -10,7 +10,7 @@ export class Models {
   crash: Problem | null = $state.raw(null);
   private preferred: string | null = $state(null);
 
-  /** The model that is loaded or loading, else the one that the next message will load. */
+  /** The loaded or loading model; otherwise the model that the next message will load. */
   readonly current: Model | null = $derived.by(() => {
     const state = this.state;
     const id = state.type === "none" ? this.preferred : state.model;
@@ -38,7 +38,7 @@ export class Models {
     await this.host.unloadModel();
   }
 
-  /** Lists the models again: folders and drives come and go. */
+  /** Scans the folders again: drives may have been attached or removed. */
   async rescan(): Promise<void> {
     await this.reading.read(
       this.host,

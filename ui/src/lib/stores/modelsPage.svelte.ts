@@ -1,4 +1,4 @@
-// Owns the open part of Models, and the actions there that need several stores.
+// Owns the open tab of Models, and the actions there that need several stores.
 
 import { m } from "$messages";
 import { asProblem, type Download, type FileDrop, type Host, type HostEvent, type Model, type Settings } from "../host";
@@ -40,7 +40,10 @@ export class ModelsPage {
   dropped: string | null = $state(null);
   /** Whether the offer of first models was declined. */
   declined = $state(false);
-  /** The last state of each download; `null` until the list is loaded, since what ended before is no news. */
+  /**
+   * Last known state of each download; `null` until the list is loaded, so that earlier ends are
+   * not reported.
+   */
   private states: Map<number, Download["state"]["type"]> | null = null;
 
   constructor(
@@ -110,7 +113,7 @@ export class ModelsPage {
     try {
       this.storage?.setItem(NOT_NOW, "true");
     } catch {
-      // With a full storage the offer returns at a restart.
+      // If the storage is full, the offer returns at the next start.
     }
   }
 
@@ -122,26 +125,26 @@ export class ModelsPage {
     });
   }
 
-  /** Adds a folder of models. Returns how many models it brought. */
+  /** Adds a folder of models. Returns the number of new models. */
   async addFolder(folder: string): Promise<number> {
     const { settings, models, toasts } = this.app;
     const before = models.all.length;
-    const known = settings.value.modelFolders.includes(folder);
-    if (!known) await this.change({ modelFolders: [...settings.value.modelFolders, folder] });
+    const wasListed = settings.value.modelFolders.includes(folder);
+    if (!wasListed) await this.change({ modelFolders: [...settings.value.modelFolders, folder] });
     await models.rescan();
-    const found = Math.max(0, models.all.length - before);
+    const addedCount = Math.max(0, models.all.length - before);
     const text =
-      found > 0
-        ? m.store_models_found({ count: found, folder: fileName(folder) })
+      addedCount > 0
+        ? m.store_models_found({ count: addedCount, folder: fileName(folder) })
         : m.store_no_model_found({ folder: fileName(folder) });
     toasts.show({
       kind: "note",
       text,
-      ...(known
+      ...(wasListed
         ? {}
         : { action: { label: m.store_undo(), run: () => void this.app.try(() => this.removeFolder(folder)) } }),
     });
-    return found;
+    return addedCount;
   }
 
   async removeFolder(folder: string): Promise<void> {
@@ -149,7 +152,7 @@ export class ModelsPage {
     await this.app.models.rescan();
   }
 
-  /** Adds dropped files of models, and a dropped folder; returns whether they were for it. */
+  /** Adds dropped model files or a dropped folder. Returns `false` if the paths are neither. */
   accept(drop: FileDrop): boolean {
     if (drop.type !== "drop" || drop.paths.length === 0) return false;
     const files = drop.paths.filter((path) => /\.gguf$/i.test(path));
@@ -164,7 +167,7 @@ export class ModelsPage {
     return true;
   }
 
-  /** Imports an adapter, and says which model it fits. */
+  /** Imports an adapter and announces the model that it fits. */
   async importAdapter(path: string): Promise<void> {
     const { host, models, toasts } = this.app;
     const added = await host.importAdapter(path, null);
@@ -176,18 +179,20 @@ export class ModelsPage {
     });
   }
 
-  /** Asks for a GGUF file and adds it; `null` if the dialog is cancelled, or the file is an adapter. */
+  /**
+   * Asks for a GGUF file and adds it; `null` if the dialog is cancelled, or the file is an adapter.
+   */
   async chooseFile(): Promise<Model | null> {
     const path = await this.app.host.chooseModelFile();
     return path === null ? null : this.addFile(path);
   }
 
-  /** Adds a GGUF file as the model or the adapter that it is. */
+  /** Adds a GGUF file as a model, or imports it if it is an adapter. */
   private async addFile(path: string): Promise<Model | null> {
     try {
       return await this.app.models.addPath(path);
-    } catch (thrown) {
-      if (asProblem(thrown).code !== "isAdapter") throw thrown;
+    } catch (error) {
+      if (asProblem(error).code !== "isAdapter") throw error;
       await this.importAdapter(path);
       return null;
     }

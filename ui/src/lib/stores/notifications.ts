@@ -1,10 +1,10 @@
-// Notifies of long answers, downloads and runs that have ended. The system shows a notification only while the window
-// does not have the focus.
+// Notifies of long answers, downloads and runs that have ended. The system shows a notification
+// only while the window does not have the focus.
 
 import { m } from "$messages";
 import { isActive, type Download, type Host, type HostEvent, type Message, type Run } from "../host";
 
-/** Milliseconds of an answer for which the user is not expected to wait. */
+/** Duration in milliseconds above which the end of an answer is notified. */
 const LONG_ANSWER = 20_000;
 
 interface Parts {
@@ -12,11 +12,10 @@ interface Parts {
   /** Whether the user wants notifications. */
   wanted(): boolean;
   title(conversation: number): string | null;
-  run(id: number): Run | null;
 }
 
 export class Notifications {
-  /** When answers in progress began, by message. */
+  /** When the answers in progress began, by message. */
   private readonly startedAt = new Map<number, number>();
   /** Active downloads. */
   private active = new Set<number>();
@@ -26,7 +25,10 @@ export class Notifications {
     private readonly now: () => number = Date.now,
   ) {}
 
-  /** Shows what an event ends; call it after the stores have handled it. */
+  /**
+   * Notifies if an event ends an answer, a download or a run. Called after the stores have handled
+   * the event.
+   */
   async handle(event: HostEvent): Promise<void> {
     const texts = this.texts(event);
     if (!this.parts.wanted()) return;
@@ -66,16 +68,13 @@ export class Notifications {
     ]);
   }
 
-  private trained(id: number): [string, string][] {
-    const run = this.parts.run(id);
-    if (!run) return [];
-    const { type } = run.state;
+  private trained({ name, state }: Run): [string, string][] {
     const title =
-      type === "finished"
+      state.type === "finished"
         ? m.notify_run_done()
-        : type === "failed"
+        : state.type === "failed"
           ? m.notify_run_failed()
           : m.notify_run_interrupted();
-    return [[title, run.name]];
+    return [[title, name]];
   }
 }

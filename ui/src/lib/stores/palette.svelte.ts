@@ -1,15 +1,15 @@
-// Owns the command palette: whether it is open, and the items used last.
+// Owns the state of the command palette: open or closed, and recently used items.
 
 import type { PageStorage } from "./storage";
 
 const KEY = "hearth.palette";
 
-/** Number of items remembered. */
+/** Maximum number of recent items. */
 const REMEMBERED = 12;
 
 export class Palette {
   open = $state(false);
-  /** Ids of the items used last, newest first. */
+  /** Ids of recently used items, newest first. */
   recent: readonly string[] = $state.raw([]);
 
   constructor(private readonly storage: PageStorage | null) {
@@ -18,7 +18,7 @@ export class Palette {
       if (Array.isArray(saved))
         this.recent = saved.filter((id): id is string => typeof id === "string").slice(0, REMEMBERED);
     } catch {
-      // Unreadable storage means that nothing was used.
+      // Unreadable storage means no recent items.
     }
   }
 
@@ -31,7 +31,7 @@ export class Palette {
     try {
       this.storage?.setItem(KEY, JSON.stringify(this.recent));
     } catch {
-      // With a full storage the order is lost at a restart, not before.
+      // If the storage is full, recent items are lost at the next start.
     }
   }
 }

@@ -1,6 +1,6 @@
 // Owns the load settings on trial (their differences from the saved settings) and the resulting
-// memory plan. One plan is requested at a time; of the requests made meanwhile, only the newest is
-// planned.
+// memory plan. One plan is requested at a time; of the changes made meanwhile, only the
+// newest is planned.
 
 import {
   asProblem,
@@ -17,15 +17,15 @@ import type { SettingsStore } from "./settings.svelte";
 export class Planning {
   /** Differences from the saved settings. */
   private allChanges: Partial<LoadSettings> = $state.raw({});
-  /** The model of a changed draft, which is a setting of one model. */
+  /** The model whose draft setting was changed. */
   private draftOf: string | null = $state(null);
   plan: Plan | null = $state.raw(null);
   /** The model of the plan. */
   model: string | null = $state(null);
-  /** Why there is no plan. */
+  /** The problem of a failed plan. */
   problem: Problem | null = $state.raw(null);
   busy = $state(false);
-  private again = false;
+  private isStale = false;
 
   /** Differences from the settings of the current model. */
   readonly changes: Partial<LoadSettings> = $derived.by(() => {
@@ -44,7 +44,7 @@ export class Planning {
     private readonly models: Models,
   ) {}
 
-  /** Changes the load settings on trial and plans again; loads nothing. */
+  /** Changes the load settings on trial and plans again. Does not load the model. */
   change(change: Partial<LoadSettings>): void {
     const settings = asLoaded(this.settings.value, this.target);
     const all = Object.entries({ ...this.changes, ...change }) as [
@@ -78,12 +78,12 @@ export class Planning {
   /** Plans the current model. */
   async refresh(): Promise<void> {
     if (this.busy) {
-      this.again = true;
+      this.isStale = true;
       return;
     }
     this.busy = true;
     do {
-      this.again = false;
+      this.isStale = false;
       const model = this.models.current?.problem === null ? this.models.current.id : null;
       if (model !== this.model) this.plan = null;
       this.model = model;
@@ -91,14 +91,14 @@ export class Planning {
       if (model === null) break;
       try {
         this.plan = await this.host.plan(model, this.loadSettings);
-      } catch (thrown) {
-        const problem = asProblem(thrown);
+      } catch (error) {
+        const problem = asProblem(error);
         if (problem.code !== "superseded") {
           this.plan = null;
           this.problem = problem;
         }
       }
-    } while (this.again);
+    } while (this.isStale);
     this.busy = false;
   }
 
@@ -129,7 +129,7 @@ function asLoaded(
   };
 }
 
-/** The drafts of all models after a change for one model. Automatic needs no entry. */
+/** The draft settings of all models after a change for one model. Automatic has no entry. */
 function withDraft(drafts: Settings["drafts"], model: string, draft: DraftSetting): Settings["drafts"] {
   const { [model]: _, ...others } = drafts;
   return draft.type === "auto" ? others : { ...others, [model]: draft };

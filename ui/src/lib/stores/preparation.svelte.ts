@@ -70,10 +70,10 @@ export class Preparation {
         this.settings?.systemPrompt ?? null,
       );
       if (visit === this.visit) this.inspection = inspection;
-    } catch (thrown) {
+    } catch (error) {
       if (visit !== this.visit) return;
       this.inspection = null;
-      this.problem = asProblem(thrown);
+      this.problem = asProblem(error);
     } finally {
       if (visit === this.visit) this.inspecting = false;
     }
@@ -86,8 +86,8 @@ export class Preparation {
 
   set<K extends keyof TrainSettings>(key: K, value: TrainSettings[K]): void {
     const changes = { ...this.changes };
-    const usual = key === "systemPrompt" ? this.usualPrompt() : this.defaults?.[key];
-    if (this.defaults && JSON.stringify(value) === JSON.stringify(usual)) delete changes[key];
+    const defaultValue = key === "systemPrompt" ? this.usualPrompt() : this.defaults?.[key];
+    if (this.defaults && JSON.stringify(value) === JSON.stringify(defaultValue)) delete changes[key];
     else changes[key] = value;
     const before = this.settings;
     this.changes = changes;

@@ -1,4 +1,4 @@
-// Owns the presets, and which one the open conversation uses.
+// Owns the presets, and the preset of the open conversation.
 
 import { m } from "$messages";
 import type {
@@ -22,7 +22,7 @@ interface Parts {
   readonly host: Host;
   readonly thread: Thread;
   readonly toasts: Toasts;
-  /** Runs an action and shows its error. Returns whether it succeeded. */
+  /** Runs an action and shows its error. Returns `false` if it fails. */
   try(action: () => Promise<unknown>): Promise<boolean>;
 }
 
@@ -95,13 +95,13 @@ export class Presets {
     };
   }
 
-  /** Leaves the preset; the settings stay. */
+  /** Detaches the preset; the settings stay. */
   async leave(): Promise<void> {
     const { thread } = this.app;
     await thread.setSettings({ ...thread.settings, preset: null });
   }
 
-  /** Opens the panel to type a name. */
+  /** Opens the name field in the panel. */
   ask(naming: Naming): void {
     this.app.chatSettings = true;
     this.naming = naming;

@@ -3,10 +3,10 @@
 import type { Host, Announced, SavedPrompt } from "../host";
 import { Reading } from "./reading";
 
-/** A draft while a prompt is chosen: a slash and the beginning of a name. */
+/** A draft that selects a prompt: a slash and the start of a name. */
 const COMMAND = /^\/([\p{L}\p{N}_-]*)$/u;
 
-/** Most characters of a name. */
+/** Maximum characters of a name. */
 export const MAX_NAME = 40;
 
 export class Prompts {
@@ -29,14 +29,14 @@ export class Prompts {
     this.reading.handle(event);
   }
 
-  /** The prompts whose name fits: those that begin with it first. */
+  /** Prompts whose name contains the query; names that start with it come first. */
   find(name: string): readonly SavedPrompt[] {
     const typed = name.toLowerCase();
     const place = (prompt: SavedPrompt): number => prompt.name.toLowerCase().indexOf(typed);
     return this.all.filter((prompt) => place(prompt) >= 0).sort((a, b) => Math.sign(place(a)) - Math.sign(place(b)));
   }
 
-  /** Saves a new prompt, or changes one. */
+  /** Saves a new or changed prompt. */
   async save(id: number | null, name: string, text: string): Promise<SavedPrompt> {
     return this.host.savePrompt(id, nameOf(name), text);
   }
@@ -46,7 +46,7 @@ export class Prompts {
   }
 }
 
-/** The beginning of a name that is typed after a slash. `null`: the draft is a message. */
+/** The start of a name that is typed after a slash; `null` if the draft is a message. */
 export function commandIn(draft: string): string | null {
   return COMMAND.exec(draft)?.[1] ?? null;
 }

@@ -54,16 +54,18 @@ export class Queue {
 
   /** Takes a message out of the queue. */
   take(conversation: number, id: number): Queued | null {
-    const message = this.of(conversation).find((one) => one.id === id) ?? null;
+    const message = this.of(conversation).find((queued) => queued.id === id) ?? null;
     if (message)
       this.set(
         conversation,
-        this.of(conversation).filter((one) => one.id !== id),
+        this.of(conversation).filter((queued) => queued.id !== id),
       );
     return message;
   }
 
-  /** Sends the next message after an answer that has ended; holds it if the answer is not complete. */
+  /**
+   * Sends the next message after an answer that has ended; holds it if the answer is not complete.
+   */
   async ended({ id, conversation, comparison, state }: Message): Promise<void> {
     if (this.of(conversation).length === 0) return;
     if (state.type !== "complete") this.held.add(conversation);
@@ -81,10 +83,10 @@ export class Queue {
       const sent = this.send(conversation, parent, first);
       this.take(conversation, first.id);
       await sent;
-    } catch (thrown) {
+    } catch (error) {
       this.set(conversation, [first, ...this.of(conversation)]);
       this.held.add(conversation);
-      throw thrown;
+      throw error;
     } finally {
       this.sending.delete(conversation);
     }

@@ -1,4 +1,5 @@
-// Reads from the host what events keep up to date. Its reply may be older than an event that arrives before it.
+// Reads state from the host that events keep up to date. A reply may be older than an event that
+// arrived before it.
 
 import type { Announced, Host } from "../host";
 
@@ -7,13 +8,13 @@ export class Reading {
 
   constructor(private readonly apply: (event: Announced) => void) {}
 
-  /** Applies an event, and once more after each reply that is awaited and may be older. */
+  /** Applies an event now, and again after each pending reply, which may be older. */
   handle(event: Announced): void {
     for (const events of this.missed) events.push(event);
     this.apply(event);
   }
 
-  /** Fills with a reply, and then applies the events that it may not include. */
+  /** Reads a reply, then reapplies the events that it may not include. */
   async read<T>(host: Host, request: (host: Host) => Promise<T>, fill: (reply: T) => void): Promise<T> {
     const events: Announced[] = [];
     this.missed.add(events);

@@ -24,16 +24,16 @@ interface Received {
 }
 
 /** After a resume from a checkpoint, steps are repeated: the newest ones replace the old. */
-function append<T extends { step: number }>(known: readonly T[], news: readonly T[]): T[] {
-  const first = news[0]?.step ?? Infinity;
-  const kept = (known.at(-1)?.step ?? -1) < first ? known : known.filter((one) => one.step < first);
-  return [...kept, ...news];
+function append<T extends { step: number }>(current: readonly T[], added: readonly T[]): T[] {
+  const first = added[0]?.step ?? Infinity;
+  const unchanged = (current.at(-1)?.step ?? -1) < first ? current : current.filter((item) => item.step < first);
+  return [...unchanged, ...added];
 }
 
 export class Runs {
   all: readonly Run[] = $state.raw([]);
   private readonly curves = new SvelteMap<number, Curve>();
-  private readonly news = new Map<number, Received>();
+  private readonly received = new Map<number, Received>();
   private waiting = false;
   private readonly reading = new Reading((event) => {
     if (event.type === "runChanged") this.put(event.run);
@@ -75,9 +75,9 @@ export class Runs {
       // Points that arrived by events meanwhile follow.
       curve.points = append(fetched.points, curve.points);
       curve.evaluations = append(fetched.evaluations, curve.evaluations);
-    } catch (thrown) {
+    } catch (error) {
       this.curves.delete(id);
-      throw thrown;
+      throw error;
     }
   }
 
@@ -94,22 +94,23 @@ export class Runs {
   }
 
   put(run: Run): void {
-    const known = this.all.some((other) => other.id === run.id);
-    this.all = known
+    const isListed = this.all.some((other) => other.id === run.id);
+    this.all = isListed
       ? this.all.map((other) => (other.id === run.id ? run : other))
       : [run, ...this.all].sort((a, b) => b.createdAt - a.createdAt);
   }
 
   handle(event: Announced): void {
     this.reading.handle(event);
-    if (event.type === "runPoint") this.note(event.run, (news) => news.points.push(event.point));
-    else if (event.type === "runEvaluated") this.note(event.run, (news) => news.evaluations.push(event.evaluation));
+    if (event.type === "runPoint") this.note(event.run, (received) => received.points.push(event.point));
+    else if (event.type === "runEvaluated")
+      this.note(event.run, (received) => received.evaluations.push(event.evaluation));
   }
 
-  private note(run: number, add: (news: Received) => void): void {
-    const news = this.news.get(run) ?? { points: [], evaluations: [] };
-    this.news.set(run, news);
-    add(news);
+  private note(run: number, add: (received: Received) => void): void {
+    const received = this.received.get(run) ?? { points: [], evaluations: [] };
+    this.received.set(run, received);
+    add(received);
     if (this.waiting) return;
     this.waiting = true;
     this.schedule(() => this.flush());
@@ -118,12 +119,12 @@ export class Runs {
   /** Shows the points received since the last frame. */
   private flush(): void {
     this.waiting = false;
-    for (const [id, { points, evaluations }] of this.news) {
+    for (const [id, { points, evaluations }] of this.received) {
       const curve = this.curves.get(id);
       if (!curve) continue;
       if (points.length > 0) curve.points = append(curve.points, points);
       if (evaluations.length > 0) curve.evaluations = append(curve.evaluations, evaluations);
     }
-    this.news.clear();
+    this.received.clear();
   }
 }

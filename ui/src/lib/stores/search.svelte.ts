@@ -106,8 +106,8 @@ export class Search {
     let problem: Problem | null = null;
     try {
       hits = await this.host.search(query.trim(), filter);
-    } catch (thrown) {
-      problem = asProblem(thrown);
+    } catch (error) {
+      problem = asProblem(error);
     }
     if (run !== this.run) return;
     this.hits = hits;

@@ -1,9 +1,9 @@
-// Owns the text that is searched in the thread, at which folded code opens.
+// The query of the search in the open conversation. Folded code that contains it unfolds.
 
 import { fold } from "../text/fold";
 
 class Searched {
-  /** Folded; empty: nothing is searched. */
+  /** Normalized by `fold`; empty if there is no search. */
   query = $state("");
 
   covers(code: string): boolean {

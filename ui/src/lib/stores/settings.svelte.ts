@@ -9,14 +9,14 @@ import { Turns } from "./turns";
 export const TEXT_SIZES: readonly number[] = [85, 100, 110, 125, 150, 175, 200];
 
 export class SettingsStore {
-  /** Those that the app has saved, with the changes that are being saved. */
+  /** The saved settings with the pending changes. */
   value: Settings = $state.raw(defaultSettings);
   version = $state("");
-  /** Text size that the window has. */
+  /** Current text size of the window. */
   private zoomed = 100;
-  /** The settings that the app has saved. */
+  /** Saved settings. */
   private saved: Settings = defaultSettings;
-  /** Changes that are being saved, in their order. */
+  /** Pending changes, oldest first. */
   private readonly changes = new Set<Partial<Settings>>();
   private readonly turns = new Turns();
 
@@ -34,7 +34,7 @@ export class SettingsStore {
     this.changes.add(change);
     this.update();
     try {
-      // One that failed before is not in what is saved.
+      // A change that failed before is not part of the saved settings.
       await this.turns.run(async () => {
         const settings = { ...this.saved, ...change };
         await this.host.setSettings(settings);

@@ -8,12 +8,12 @@ export class Shortcuts {
   /** The keys of every action. A changed key takes precedence over another action's default. */
   private readonly keys: ReadonlyMap<string, readonly string[]> = $derived.by(() => {
     const changed = this.changed;
-    const taken = new Set([...changed.values()].filter((key) => key !== ""));
+    const assigned = new Set([...changed.values()].filter((key) => key !== ""));
     return new Map(
       this.actions.map((action) => {
         const key = changed.get(action.id);
         if (key !== undefined) return [action.id, key === "" ? [] : [key]] as const;
-        return [action.id, this.defaults(action).filter((one) => !taken.has(one))] as const;
+        return [action.id, this.defaults(action).filter((key) => !assigned.has(key))] as const;
       }),
     );
   });
@@ -101,7 +101,7 @@ export class Shortcuts {
 
   /** Returns an action to its default keys. An action that has one of them loses it. */
   async reset(id: string): Promise<void> {
-    const action = this.actions.find((one) => one.id === id);
+    const action = this.actions.find((candidate) => candidate.id === id);
     const keys = action ? this.defaults(action) : [];
     const losing = [...this.changed]
       .filter(([other, key]) => other !== id && keys.includes(key))
@@ -116,7 +116,7 @@ export class Shortcuts {
   private async save(changes: readonly [id: string, key: string | null][]): Promise<void> {
     const shortcuts = { ...this.settings.value.shortcuts };
     for (const [id, key] of changes) {
-      const action = this.actions.find((one) => one.id === id);
+      const action = this.actions.find((candidate) => candidate.id === id);
       const defaults = action ? this.defaults(action) : [];
       // A default needs no entry.
       if (key === null || (defaults.length === 0 ? key === "" : defaults.length === 1 && defaults[0] === key))

@@ -1,4 +1,5 @@
-// Owns what is read aloud, by a voice of the system. Voices of a service on the network are not used.
+// Owns what is read aloud, by a voice of the system. Voices of a service on the network are not
+// used.
 
 import { spokenText } from "../text/plain";
 
@@ -61,13 +62,15 @@ export class Speech {
   }
 }
 
-/** A text in short pieces, at the ends of lines and sentences where possible, else between words. */
+/**
+ * A text in short pieces, at the ends of lines and sentences where possible, else between words.
+ */
 export function utterances(text: string): string[] {
   const pieces: string[] = [];
   for (const line of text.split(/\n+/)) {
     let piece = "";
     for (const sentence of line.match(/[^.!?。！？]+[.!?。！？]*\s*|[.!?。！？]+\s*/g) ?? []) {
-      for (const part of cut(sentence)) {
+      for (const part of splitSentence(sentence)) {
         if (piece !== "" && piece.length + part.length > MAX_UTTERANCE) {
           pieces.push(piece.trim());
           piece = "";
@@ -80,7 +83,7 @@ export function utterances(text: string): string[] {
   return pieces;
 }
 
-function cut(sentence: string): string[] {
+function splitSentence(sentence: string): string[] {
   const parts: string[] = [];
   let rest = sentence;
   while (rest.length > MAX_UTTERANCE) {

@@ -6,7 +6,7 @@ import {
   isActive,
   type AdapterChoice,
   type Compared,
-  type Contender,
+  type ComparedAnswer,
   type Conversation,
   type ConversationSettings,
   type Host,
@@ -38,17 +38,17 @@ export interface ContextUse {
 }
 
 export class Thread {
-  /** `null`: a new conversation without messages. */
+  /** Id of the conversation; `null` for a new conversation without messages. */
   id: number | null = $state(null);
   opening = $state(false);
-  /** Why the conversation could not be opened. */
+  /** The problem of opening the conversation. */
   problem: Problem | null = $state.raw(null);
   systemPrompt: string | null = $state(null);
-  /** The adapters of new answers; in a new conversation, those that may be compared. */
+  /** Adapters of new answers; in a new conversation, the adapters to compare. */
   adapters: readonly AdapterChoice[] = $state.raw([]);
-  /** The settings of new answers; of a new conversation, those that it begins with. */
+  /** Settings of new answers; for a new conversation, its initial settings. */
   settings: ConversationSettings = $state.raw(defaultChatSettings);
-  /** The folder in which a new conversation begins. */
+  /** The folder that a new conversation will be created in. */
   folder: number | null = $state(null);
   /** Messages being sent, also in conversations that were left meanwhile. */
   private sendings = $state(0);
@@ -76,7 +76,10 @@ export class Thread {
   private leaf: number | null = $state(null);
   private version = $state(0);
   private reportedContext: ContextUse | null = $state.raw(null);
-  /** The answer that was requested last, the first of those that are compared; each request is a new object. */
+  /**
+   * The last requested answer, or the first of several compared answers. Each request is a new
+   * object.
+   */
   requested: { readonly answer: number } | null = $state.raw(null);
   private visit = 0;
 
@@ -124,10 +127,10 @@ export class Thread {
           this.target = message;
         },
       );
-    } catch (thrown) {
+    } catch (error) {
       if (visit !== this.visit) return;
       this.clear();
-      this.problem = asProblem(thrown);
+      this.problem = asProblem(error);
     } finally {
       if (visit === this.visit) this.opening = false;
     }
@@ -144,22 +147,26 @@ export class Thread {
 
   /** Sends a message after `parent`; `null` means after the open branch. */
   async send(text: string, files: TextFile[], parent: number | null = null): Promise<Sent> {
-    const fresh = this.beginning([]);
-    return this.begin(() => this.host.send(this.id, parent ?? this.leaf, text, files, fresh), this.id === null, fresh);
+    const beginning = this.beginning([]);
+    return this.begin(
+      () => this.host.send(this.id, parent ?? this.leaf, text, files, beginning),
+      this.id === null,
+      beginning,
+    );
   }
 
-  /** Sends a message that every contender answers. */
+  /** Sends a message that gets several answers. */
   async compare(
-    contenders: Contender[],
+    answers: ComparedAnswer[],
     text: string,
     files: TextFile[],
     parent: number | null = null,
   ): Promise<Compared> {
-    const fresh = this.beginning(this.adapters);
+    const beginning = this.beginning(this.adapters);
     return this.begin(
-      () => this.host.compare(this.id, parent ?? this.leaf, text, files, contenders, fresh),
+      () => this.host.compare(this.id, parent ?? this.leaf, text, files, answers, beginning),
       this.id === null,
-      fresh,
+      beginning,
     );
   }
 
@@ -216,9 +223,9 @@ export class Thread {
     try {
       await this.host.setConversationSettings(id, settings);
       if (this.id === id) this.saved.settings = settings;
-    } catch (thrown) {
+    } catch (error) {
       if (this.id === id && this.settings === settings) this.settings = this.saved.settings;
-      throw thrown;
+      throw error;
     }
   }
 
@@ -240,9 +247,9 @@ export class Thread {
     try {
       await this.host.setConversationAdapters(id, [...choices]);
       if (this.id === id) this.saved.adapters = choices;
-    } catch (thrown) {
+    } catch (error) {
       if (this.id === id && this.adapters === choices) this.adapters = this.saved.adapters;
-      throw thrown;
+      throw error;
     }
   }
 
@@ -253,17 +260,20 @@ export class Thread {
     if (node) node.message = { ...node.message, rating: rated && { thumb: rated, correction } };
   }
 
-  /** Votes for one of the compared answers; a conversation that ends there goes on from it. `false` takes it back. */
+  /**
+   * Votes for one of the compared answers; `false` withdraws the vote. A conversation that ends
+   * with the comparison continues from the voted answer.
+   */
   async vote(message: number, better: boolean): Promise<void> {
     await this.host.voteAnswer(message, better);
     const node = this.nodes.get(message);
     if (!node) return;
     const compared = this.compared(node.message);
-    for (const one of compared) one.message = { ...one.message, better: better && one === node };
-    if (better && compared.some((one) => one.message.id === this.leaf)) await this.select(message);
+    for (const other of compared) other.message = { ...other.message, better: better && other === node };
+    if (better && compared.some((other) => other.message.id === this.leaf)) await this.select(message);
   }
 
-  /** The answers of a comparison, this one included, in the order of their contenders; empty if it is in none. */
+  /** Answers of the comparison that includes a message, by id; empty if it is not compared. */
   compared(message: Message): MessageNode[] {
     void this.version;
     if (message.comparison === null) return [];
@@ -288,7 +298,7 @@ export class Thread {
     void this.version;
     const versions = this.tree.versions(message, (id) => {
       const node = this.nodes.get(id);
-      return node ? this.compared(node.message).map((one) => one.message.id) : [];
+      return node ? this.compared(node.message).map((answer) => answer.message.id) : [];
     });
     const isBetter = (id: number) => this.nodes.get(id)?.message.better ?? false;
     return {
@@ -324,7 +334,7 @@ export class Thread {
 
   private async begin<T extends Sent | Compared>(
     command: () => Promise<T>,
-    fresh: boolean,
+    isNew: boolean,
     beginning: NewConversation | null = null,
   ): Promise<T> {
     const visit = this.visit;
@@ -333,11 +343,11 @@ export class Thread {
     this.sendings++;
     try {
       const sent = await command();
-      const begun = "answer" in sent ? [sent.answer] : sent.answers;
-      const answers = begun.map((answer) => early.get(answer.id) ?? this.live.merge(answer));
+      const sentAnswers = "answer" in sent ? [sent.answer] : sent.answers;
+      const answers = sentAnswers.map((answer) => early.get(answer.id) ?? this.live.merge(answer));
       // If the user opened another conversation meanwhile, it stays open.
       if (visit !== this.visit) return sent;
-      if (fresh) {
+      if (isNew) {
         this.clear();
         this.id = sent.conversation.id;
         if (beginning) this.show(beginning);
@@ -348,7 +358,7 @@ export class Thread {
         this.put(answer);
         this.leaf = answer.id;
       }
-      if (begun.every(isActive)) this.requested = { answer: Math.min(...begun.map(({ id }) => id)) };
+      if (answers.every(isActive)) this.requested = { answer: Math.min(...answers.map(({ id }) => id)) };
       this.reportedContext = null;
       return sent;
     } finally {
@@ -380,9 +390,9 @@ export class Thread {
     const nodes = new Map<number, MessageNode>();
     for (const received of conversation.messages) {
       const message = isActive(received) ? this.live.merge(received) : received;
-      const known = same ? this.nodes.get(message.id) : undefined;
-      if (known) known.message = message;
-      nodes.set(message.id, known ?? new MessageNode(message));
+      const existing = same ? this.nodes.get(message.id) : undefined;
+      if (existing) existing.message = message;
+      nodes.set(message.id, existing ?? new MessageNode(message));
     }
     this.nodes = nodes;
     this.tree = new Tree(conversation.messages);
@@ -414,7 +424,10 @@ export class Thread {
   }
 }
 
-/** Reads a conversation, on the branch with a message. One that is no longer wanted keeps its branch. */
+/**
+ * Reads a conversation, on the branch with a message. One that is no longer wanted keeps its
+ * branch.
+ */
 async function read(host: Host, id: number, message: number | null, isWanted: () => boolean): Promise<Conversation> {
   const conversation = await host.openConversation(id);
   if (message === null || !isWanted() || new Tree(conversation.messages).path(conversation.leaf).includes(message))

@@ -1,4 +1,5 @@
-// Owns imports, exports, backups and moves of the data folder: the one in progress, the result of the last, and the data folder.
+// Owns imports, exports, backups and moves of the data folder: the operation in progress, the last
+// result, and the data folder.
 
 import type {
   ChatFormat,
@@ -23,7 +24,7 @@ export class Transfer {
 
   written: WrittenBackup | null = $state.raw(null);
   place: DataPlace | null = $state.raw(null);
-  /** Files that the last deletion of a former data folder left there. */
+  /** Files that remain after the deletion of a former data folder. */
   deleted: DeletedFormer | null = $state.raw(null);
 
   constructor(private readonly host: Host) {}
@@ -39,31 +40,31 @@ export class Transfer {
     this.written = await this.while("backup", () => this.host.backUp(path));
   }
 
-  /** Prepares a backup to replace everything at the next start. */
+  /** Prepares a backup, which replaces all data at the next start. */
   async restore(path: string): Promise<void> {
     this.fraction = 0;
     try {
       await this.while("restore", () => this.host.restoreBackup(path));
     } finally {
-      // A cancellation also takes back the restoration that was waiting.
+      // A cancellation also withdraws the pending restoration.
       await this.look();
     }
   }
 
-  /** Cancels the restoration, while the backup is checked or before the next start. */
+  /** Cancels a restoration while its backup is checked or before the next start. */
   async cancelRestore(): Promise<void> {
     await this.host.cancelRestore();
     await this.look();
   }
 
-  /** Copies the data to a folder, then Hearth restarts with it. */
+  /** Copies the data to a folder, then restarts Hearth with it. */
   async move(folder: string): Promise<void> {
     this.fraction = 0;
     await this.while("move", () => this.host.moveData(folder));
     await this.look();
   }
 
-  /** Deletes what the last move left in the folder before. */
+  /** Deletes the files that the last move left in the former data folder. */
   async deleteFormer(): Promise<void> {
     this.deleted = null;
     this.deleted = await this.host.deleteFormerData();
@@ -85,7 +86,9 @@ export class Transfer {
     await this.host.cancelImport();
   }
 
-  /** Asks for a file and writes conversations to it; `null` means all. Returns `null` if cancelled. */
+  /**
+   * Asks for a file and writes conversations to it; `null` means all. Returns `null` if cancelled.
+   */
   async export(conversation: number | null, format: ChatFormat, title: string): Promise<ExportedChats | null> {
     const path = await this.host.chooseChatExport(format, title);
     if (path === null) return null;
@@ -100,9 +103,9 @@ export class Transfer {
       this.fraction = event.fraction;
   }
 
-  private async while<T>(what: Work, work: () => Promise<T>): Promise<T | null> {
+  private async while<T>(kind: Work, work: () => Promise<T>): Promise<T | null> {
     if (this.busy !== null) return null;
-    this.busy = what;
+    this.busy = kind;
     try {
       return await work();
     } finally {

@@ -53,7 +53,7 @@ export class Tree {
     for (const sibling of this.siblings(id)) {
       if (seen.has(sibling)) continue;
       const others = group(sibling).filter((other) => other !== sibling);
-      for (const one of [sibling, ...others]) seen.add(one);
+      for (const version of [sibling, ...others]) seen.add(version);
       versions.push([sibling, ...others]);
     }
     return versions;

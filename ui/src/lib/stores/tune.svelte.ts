@@ -1,9 +1,10 @@
 // Owns the current page of Tune, and the actions there that need several stores.
 
 import { m } from "$messages";
-import type { Dataset, FileDrop, Host, HostEvent } from "../host";
+import type { Dataset, FileDrop, Host, HostEvent, Run } from "../host";
 import { bestModel } from "../text/adapters";
-import { count } from "../text/format";
+import { count, loss } from "../text/format";
+import { problemText } from "../text/problem";
 import type { Adapters } from "./adapters.svelte";
 import type { Attachments } from "./attachments.svelte";
 import type { Compare } from "./compare.svelte";
@@ -32,7 +33,7 @@ interface Parts {
   readonly toasts: Toasts;
   newConversation(): void;
   importDropped(path: string): Promise<void>;
-  /** Runs an action and shows its error. Returns whether it succeeded. */
+  /** Runs an action and shows its error. Returns `false` if it fails. */
   try(action: () => Promise<unknown>): Promise<boolean>;
 }
 
@@ -41,7 +42,7 @@ export type TunePage = { at: "start" } | { at: "data" } | { at: "run"; id: numbe
 
 export class Tune {
   page: TunePage = $state.raw({ at: "start" });
-  /** Files are dragged over the window. */
+  /** Whether files are dragged over the window. */
   dragging = $state(false);
 
   constructor(private readonly app: Parts) {}
@@ -53,10 +54,14 @@ export class Tune {
   }
 
   handle(event: HostEvent): void {
-    if (event.type === "runEnded") this.notifyEnded(event.run, event.message);
+    if (event.type === "runEnded") this.notifyEnded(event.run);
   }
 
-  /** Handles dragged files: models go to the Models page, an export of conversations is imported, a text in the chat is for the message, anything else is added as a dataset. */
+  /**
+   * Handles dragged files: models are added on the Models page, exports of conversations are
+   * imported, a text file dropped on the chat is attached to the message, and anything else is
+   * added as a dataset.
+   */
   dropped(drop: FileDrop): void {
     this.dragging = drop.type === "over";
     const path = drop.type === "drop" ? drop.paths[0] : undefined;
@@ -109,7 +114,10 @@ export class Tune {
     this.page = { at: "run", id };
   }
 
-  /** Starts a conversation that compares a model with an adapter: without one, the model that it fits best. */
+  /**
+   * Starts a conversation that compares a model with an adapter; by default the model that the
+   * adapter fits best.
+   */
   async tryAdapter(id: number, on: string | null = null): Promise<void> {
     const adapter = this.app.adapters.get(id);
     if (!adapter) return;
@@ -170,24 +178,37 @@ export class Tune {
   }
 
   /** Shows the end of a run as a toast, unless its page is open. */
-  private notifyEnded(id: number, message: string): void {
-    if (this.app.view === "tune" && this.page.at === "run" && this.page.id === id) return;
+  private notifyEnded(run: Run): void {
+    if (this.app.view === "tune" && this.page.at === "run" && this.page.id === run.id) return;
     this.app.toasts.show({
       kind: "note",
-      text: message,
-      action: { label: m.store_view(), run: () => this.openRun(id) },
+      text: endText(run),
+      action: { label: m.store_view(), run: () => this.openRun(run.id) },
     });
   }
 }
 
-/** Whether a file is named like an export of conversations: an archive, or a JSON file that only such exports have. */
+/** The notice of an ended run: losses if it finished, otherwise its problem. */
+function endText({ name, state, outcome }: Run): string {
+  if (state.type === "failed") return m.store_run_failed({ name, problem: problemText(state.problem) });
+  if (state.type === "interrupted") return m.store_run_interrupted({ name, problem: problemText(state.problem) });
+  const before = outcome?.evalLossBefore ?? null;
+  const after = outcome?.evalLoss ?? null;
+  if (before === null || after === null) return m.store_run_done({ name });
+  return m.store_run_done_losses({ name, before: loss(before), after: loss(after) });
+}
+
+/**
+ * Whether a path looks like an export of conversations: an archive, or a JSON file with a name that
+ * only exports have.
+ */
 export function isExport(path: string): boolean {
   return /\.zip$|\.conversation\.json$|(^|[/\\])(conversations(-\d+)?|thread)\.json$|(^|[/\\])chat-export-[^/\\]*\.json$/i.test(
     path,
   );
 }
 
-/** Whether a file is named like a dataset. Text may be one too, but not in the chat. */
+/** Whether a path has the extension of a dataset. Text files count too, except in the chat. */
 function isData(path: string): boolean {
   return /\.(jsonl|json|csv|tsv|parquet)$/i.test(path);
 }

@@ -1,4 +1,5 @@
-// Saves what is written and not sent, by conversation, one save at a time. What changes during a save is in the next one.
+// Saves unsent text, files and queued messages by conversation, one save at a time. Changes during
+// a save are part of the next save.
 
 import { asProblem, type Host, type UnsentChange } from "../host";
 import { Turns } from "./turns";
@@ -7,19 +8,21 @@ type Change = Partial<UnsentChange>;
 
 export class UnsentSaver {
   private readonly turns = new Turns();
-  /** Changes of the next save, by conversation, until it begins; `null` is the new conversation. */
+  /** Changes to save next, by conversation; `null` is the new conversation. */
   private next: Map<number | null, Change> | null = null;
-  /** Conversations whose unsent text the page has: it is newer than what the app has saved. */
+  /** Conversations whose unsent state the page has loaded. It is newer than the saved state. */
   private readonly known = new Set<number | null>();
   /** Changes that could not be saved. They are saved with the next change. */
   private readonly unsaved = new Map<number | null, Change>();
 
   constructor(
     private readonly host: Pick<Host, "saveUnsent">,
-    private readonly report: (thrown: unknown) => void,
+    private readonly report: (error: unknown) => void,
   ) {}
 
-  /** Calls `fill` with what the app has saved of a conversation, unless the page has something newer. */
+  /**
+   * Calls `fill` with the saved unsent state of a conversation, unless the page has a newer one.
+   */
   learn(conversation: number | null, fill: () => void): void {
     if (this.known.has(conversation)) return;
     this.known.add(conversation);
@@ -32,12 +35,15 @@ export class UnsentSaver {
     next.set(conversation, { ...next.get(conversation), ...change });
   }
 
-  /** Saves again what could not be saved. */
+  /** Retries the saves that failed. */
   retry(): void {
     if (this.unsaved.size > 0) this.begin();
   }
 
-  /** Sends a message. What changes meanwhile, such as its draft, is saved after it. If Hearth ends in between, the message is there twice. */
+  /**
+   * Sends a message. Changes made meanwhile, such as the cleared draft, are saved afterwards. If
+   * Hearth exits in between, the message is both sent and still in the draft.
+   */
   send<T>(task: () => Promise<T>): Promise<T> {
     this.next = null;
     const sent = task();
@@ -62,12 +68,12 @@ export class UnsentSaver {
       try {
         await this.host.saveUnsent(conversation, { text: null, files: null, queue: null, ...change });
         this.unsaved.delete(conversation);
-      } catch (thrown) {
-        // A conversation that is gone for good has nothing to send.
-        if (asProblem(thrown).code === "notFound") this.unsaved.delete(conversation);
+      } catch (error) {
+        // A conversation that was deleted permanently has no unsent state.
+        if (asProblem(error).code === "notFound") this.unsaved.delete(conversation);
         else {
           this.unsaved.set(conversation, change);
-          if (isNews) this.report(thrown);
+          if (isNews) this.report(error);
         }
       }
     }

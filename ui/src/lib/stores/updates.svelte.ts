@@ -3,20 +3,20 @@
 import type { Host, HostEvent, ModelUpdate } from "../host";
 
 export class Updates {
-  /** One for each downloaded model; `null` before the first check. */
+  /** The update state of each downloaded model; `null` before the first check. */
   all: readonly ModelUpdate[] | null = $state.raw(null);
   isChecking = $state(false);
 
   readonly available: number = $derived(this.count("available"));
   readonly unknown: number = $derived(this.count("unknown"));
 
-  /** Sources that are being downloaded: those that are done were so before, perhaps in the old version. */
-  private begun = new Set<string>();
+  /** Sources whose download may still end with a new version. */
+  private pending = new Set<string>();
 
-  /** The same, of the last event alone: a removed download is not begun any more. */
-  private underWay = new Set<string>();
+  /** Sources of unfinished downloads in the last event. A removed download is absent. */
+  private unfinished = new Set<string>();
 
-  /** Sources that were done while the servers were asked, whose answers may be older. */
+  /** Sources whose download ended during a check: the reply of the check may be outdated. */
   private readonly done = new Set<string>();
 
   constructor(private readonly host: Host) {}
@@ -25,11 +25,11 @@ export class Updates {
     return this.all?.find((update) => update.model === model) ?? null;
   }
 
-  /** Asks the servers; a second request before the first is answered is ignored. */
+  /** Checks for updates; ignored while a check is in progress. */
   async check(): Promise<void> {
     if (this.isChecking) return;
     this.isChecking = true;
-    this.begun = new Set(this.underWay);
+    this.pending = new Set(this.unfinished);
     this.done.clear();
     try {
       const all = await this.host.checkUpdates();
@@ -43,10 +43,10 @@ export class Updates {
 
   handle(event: HostEvent): void {
     if (event.type !== "downloadsChanged") return;
-    this.underWay = new Set(event.downloads.filter(({ state }) => state.type !== "done").map(({ source }) => source));
-    for (const source of this.underWay) this.begun.add(source);
+    this.unfinished = new Set(event.downloads.filter(({ state }) => state.type !== "done").map(({ source }) => source));
+    for (const source of this.unfinished) this.pending.add(source);
     for (const { source, state } of event.downloads) {
-      if (state.type !== "done" || !this.begun.delete(source)) continue;
+      if (state.type !== "done" || !this.pending.delete(source)) continue;
       this.done.add(source);
       this.all =
         this.all?.map((update) => (update.source === source ? { ...update, state: { type: "current" } } : update)) ??

@@ -1,7 +1,7 @@
 // Texts on the fit of adapters to models.
 
 import { m } from "$messages";
-import type { Adapter, AdapterFit, AdapterMisfit, UnmatchedEntries } from "../host";
+import type { Adapter, AdapterFit, AdapterMismatch, UnmatchedEntries } from "../host";
 import { count, fileSize } from "./format";
 
 /** The fit of an adapter to a model; `null` if the files of the adapter could not be read. */
@@ -11,16 +11,16 @@ export function fitOf(adapter: Adapter, model: string | null): AdapterFit | null
 
 export function doesFit(adapter: Adapter, model: string | null): boolean {
   const fit = fitOf(adapter, model);
-  return fit !== null && fit.type !== "misfit";
+  return fit !== null && fit.type !== "mismatch";
 }
 
 const levels = ["exact", "named", "sizes"] as const;
 
-/** The model that it fits best: of one level the first of the library. */
+/** Id of the model with the best fit: of equal fits, the first in the library. */
 export function bestModel(adapter: Adapter): string | null {
   for (const level of levels) {
-    const found = adapter.matches.find(({ fit }) => fit.type === level);
-    if (found) return found.model;
+    const match = adapter.matches.find(({ fit }) => fit.type === level);
+    if (match) return match.model;
   }
   return null;
 }
@@ -34,12 +34,12 @@ export function fitLabel(fit: AdapterFit): string {
       return m.text_fit_named();
     case "sizes":
       return m.text_fit_sizes();
-    case "misfit":
+    case "mismatch":
       return m.text_fit_none();
   }
 }
 
-/** The meaning of a fit; for a misfit, the reason. */
+/** The meaning of a fit; for a mismatch, the reason. */
 export function fitHint(fit: AdapterFit): string {
   switch (fit.type) {
     case "exact":
@@ -48,27 +48,36 @@ export function fitHint(fit: AdapterFit): string {
       return m.text_fit_named_hint();
     case "sizes":
       return m.text_fit_sizes_hint();
-    case "misfit":
-      return misfitText(fit.why);
+    case "mismatch":
+      return mismatchReason(fit.reason);
   }
 }
 
-function misfitText(why: AdapterMisfit): string {
-  switch (why.type) {
+function mismatchReason(mismatch: AdapterMismatch): string {
+  switch (mismatch.type) {
     case "architecture":
-      return m.text_misfit_architecture({ architecture: why.adapter });
+      return m.text_misfit_architecture({ architecture: mismatch.adapter });
     case "unsupported":
       return m.text_misfit_unsupported();
     case "layers":
-      return m.text_misfit_layers({ adapter: count(why.adapter), model: count(why.model) });
+      return m.text_misfit_layers({ adapter: count(mismatch.adapter), model: count(mismatch.model) });
     case "linear":
-      return m.text_misfit_linear(why);
+      return m.text_misfit_linear({
+        name: mismatch.name,
+        adapter: shape(mismatch.adapter),
+        model: shape(mismatch.model),
+      });
     case "otherBase":
       return m.text_misfit_base();
   }
 }
 
-/** That the entries of a setting match no module of the adapter. */
+/** Input and output features: `576 × 1536`. */
+function shape(features: readonly number[]): string {
+  return features.join(" × ");
+}
+
+/** The sentence on entries of a setting that match no module of the adapter. */
 export function unmatchedText({ setting, entries, more }: UnmatchedEntries): string {
   const others = more > 0 ? [`… (+${count(more)})`] : [];
   return m.text_adapter_unmatched({ setting, entries: [...entries, ...others].join(", ") });

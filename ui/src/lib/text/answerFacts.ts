@@ -1,4 +1,4 @@
-// Facts on the origin of an answer, as names with values.
+// Facts on the generation of an answer, as names with values.
 
 import { m } from "$messages";
 import type { AnswerSettings, LogitBias, Message, SamplingParams } from "../host";
@@ -7,7 +7,7 @@ import { count, list, moment, precise, seconds, speed } from "./format";
 type Fact = [name: string, value: string];
 
 export function answerFacts(message: Message, now = Date.now()): Fact[] {
-  const { model, stats, settings, adapters, edited, own } = message;
+  const { model, stats, settings, adapters, edited, overrides } = message;
   const facts: Fact[] = [[m.text_fact_model(), model ?? m.text_fact_model_unknown()]];
   if (adapters.length > 0)
     facts.push([
@@ -15,10 +15,10 @@ export function answerFacts(message: Message, now = Date.now()): Fact[] {
       list(adapters.map(({ name, scale }) => (scale === 1 ? name : `${name} × ${precise(scale)}`))),
     ]);
   facts.push([m.text_fact_time(), moment(message.createdAt, now)]);
-  if (own?.preset) {
-    facts.push([m.text_fact_preset(), own.preset.name]);
-    if (own.preset.values.systemPrompt !== null)
-      facts.push([m.text_fact_system_prompt(), own.preset.values.systemPrompt]);
+  if (overrides?.preset) {
+    const { name, values } = overrides.preset;
+    facts.push([m.text_fact_preset(), name]);
+    if (values.systemPrompt !== null) facts.push([m.text_fact_system_prompt(), values.systemPrompt]);
   }
   if (edited) facts.push([m.text_fact_written_by(), m.text_fact_written_by_you()]);
   if (stats) {
@@ -59,7 +59,7 @@ function settingFacts({ sampling, maxTokens, stop, thinking, effort, jsonSchema 
   return facts;
 }
 
-/** The parameters of the draw that had an effect. */
+/** The sampling parameters that had an effect. */
 function drawFacts(s: SamplingParams): Fact[] {
   const facts: Fact[] = [];
   // not text: names that are the same in every language
@@ -114,11 +114,11 @@ function temperatureOf({ temperature, dynatempRange, dynatempExponent, mirostat 
   });
 }
 
-function biasOf(given: LogitBias): string {
-  const token = "id" in given ? `#${given.id}` : JSON.stringify(given.text);
-  return given.bias === null
+function biasOf(entry: LogitBias): string {
+  const token = "id" in entry ? `#${entry.id}` : JSON.stringify(entry.text);
+  return entry.bias === null
     ? m.text_fact_logit_bias_ban({ token })
-    : `${token} ${given.bias < 0 ? "" : "+"}${precise(given.bias)}`;
+    : `${token} ${entry.bias < 0 ? "" : "+"}${precise(entry.bias)}`;
 }
 
 const quoted = (texts: readonly string[]) => list(texts.map((text) => JSON.stringify(text)));

@@ -1,7 +1,7 @@
 // Labels of the backends of a device, and of the reasons for which the engine chooses one.
 
 import { m } from "$messages";
-import type { BackendOption, Device, DeviceCheck } from "../host";
+import type { BackendOption, Device, DeviceCheck, Mismatch } from "../host";
 import { scaled } from "./format";
 
 // not text: names
@@ -45,7 +45,7 @@ export interface BuildOption {
    * The difference between its results and the CPU's, on every GPU that it can use; `null` if the
    * results match on one GPU, or were not checked.
    */
-  mismatch: string | null;
+  mismatch: Mismatch | null;
 }
 
 /** The builds that can use at least one of these GPUs. */
@@ -60,7 +60,10 @@ export function buildOptions(gpus: readonly Device[]): BuildOption[] {
   });
 }
 
-/** Why the automatic choice is this build, or that there is one for each model. Empty without a GPU that a build can use. */
+/**
+ * The reason for the automatic choice of a build, or a note that it depends on the model. Empty if
+ * no build can use a GPU.
+ */
 export function autoBuildReason(gpus: readonly Device[]): string {
   const [gpu, ...others] = gpus;
   const best = gpu?.backends[0];

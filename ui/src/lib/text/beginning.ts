@@ -1,22 +1,22 @@
-// The beginning of a text that is too long to be shown at once.
+// The start of a text that is too long to be shown at once.
 
-/** Characters of a line for which a long text has room: of shorter ones there are fewer, since each may be an item of a list. */
+/** Characters that each line counts as at least, since a short line may be a list item. */
 const LINE = 24;
-/** Characters before a cut that are searched for a better place. */
+/** Characters before the cut that are searched for a paragraph, line or word boundary. */
 const BACK = 2_000;
 
 /**
- * The first characters of a text, at most `most`, and fewer if its lines are short: up to an end of a paragraph, else of a
- * line or word. All of it if it is no longer.
+ * The first characters of a text, at most `maxLength`, fewer if its lines are short, cut at the end
+ * of a paragraph, line or word. A text within the limit is returned whole.
  */
-export function beginning(text: string, most: number): string {
-  const limit = Math.min(most, endOfLines(text, most / LINE));
+export function beginning(text: string, maxLength: number): string {
+  const limit = Math.min(maxLength, endOfLines(text, maxLength / LINE));
   if (text.length <= limit) return text;
   for (const gap of ["\n\n", "\n", " "]) {
     const at = text.lastIndexOf(gap, limit);
     if (at > Math.max(0, limit - BACK)) return text.slice(0, at);
   }
-  // Not between the halves of a character.
+  // Not between the halves of a surrogate pair.
   return text.slice(0, /[\ud800-\udbff]/.test(text[limit - 1] ?? "") ? limit - 1 : limit);
 }
 

@@ -15,7 +15,7 @@ export function kindLabel(device: Device): string {
   return kinds[device.kind]?.() ?? device.kind;
 }
 
-/** Where a loaded model runs: `CPU`, `NVIDIA GeForce RTX 4070, 20 of 31 layers`. */
+/** The devices of a loaded model: `CPU`, `NVIDIA GeForce RTX 4070, 20 of 31 layers`. */
 export function placementLabel(info: ModelInfo): string {
   if (info.gpuLayers === 0) return "CPU";
   const gpu = info.placement.find((d) => d.id !== "cpu" && d.layers.length > 0)?.name ?? info.device;
@@ -24,12 +24,18 @@ export function placementLabel(info: ModelInfo): string {
     : m.text_placement({ device: gpu, on: count(info.gpuLayers), total: info.layersTotal });
 }
 
-/** Whether a name from the settings or a measurement means this device: its identity or, in old ones, its id. */
+/**
+ * Whether a name from the settings or a measurement refers to this device: its identity, or its id
+ * in older files.
+ */
 export function matchesDevice(name: string, device: Device): boolean {
   return device.identity === name || device.id === name;
 }
 
-/** Why chat and training run on the CPU without being told to, from the engine's reasons for not selecting each GPU. */
+/**
+ * The reason for which chat and training use the CPU automatically, from the reasons for not
+ * selecting each GPU.
+ */
 export function cpuReason(gpus: readonly Device[]): string {
   const usable = gpus.filter((gpu) => gpu.usable);
   if (usable.length === 0) return m.text_device_cpu_no_gpu();
@@ -57,7 +63,10 @@ export interface MemoryPart {
   bytes: number;
 }
 
-/** The parts of a device's memory, in the order of its bar. A model that does not fit leaves nothing free. */
+/**
+ * The parts of a device's memory, in the order of its bar. A model that does not fit leaves nothing
+ * free.
+ */
 export function memoryParts(device: PlannedDevice): MemoryPart[] {
   const others = device.total === null || device.free === null ? 0 : Math.max(0, device.total - device.free);
   const ours = device.weights + device.kv + device.draft + device.compute + device.margin;

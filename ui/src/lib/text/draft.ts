@@ -1,4 +1,5 @@
-// Speculative decoding in words: the choices, why a draft model is not used, and the figures of an answer.
+// Texts on speculative decoding: the choices, the reasons for not using a draft model, and the
+// statistics of an answer.
 
 import { m } from "$messages";
 import type { DraftKind, DraftProblem, DraftSetting, DraftStats, Model, ModelInfo, Stats } from "../host";
@@ -6,7 +7,7 @@ import { count, list, percent, sentences, significant } from "./format";
 
 const kinds: Record<DraftKind, () => string> = {
   ngram: m.text_draft_ngram,
-  own: m.text_draft_own,
+  firstLayers: m.text_draft_own,
   model: m.text_draft_model,
 };
 
@@ -15,21 +16,24 @@ export function draftLabel(info: ModelInfo): string {
   return info.draft === null ? m.text_draft_off() : kinds[info.draft]();
 }
 
-/** A choice in one or two sentences; `name` is the draft model's name. */
+/** The hint of a choice; `name` is the name of the draft model. */
 export function draftHint(choice: DraftSetting, name: string | null): string {
   switch (choice.type) {
     case "auto":
       return m.text_draft_hint_auto();
     case "none":
       return m.text_draft_hint_none();
-    case "own":
+    case "firstLayers":
       return m.text_draft_hint_own();
     case "model":
       return name === null ? m.text_draft_hint_smaller() : m.text_draft_hint_model({ name });
   }
 }
 
-/** Why the chosen draft model of `target` cannot be used; `null` if it can, or none is chosen. */
+/**
+ * The reason for which the chosen draft model of `target` cannot be used; `null` if it can, or none
+ * is chosen.
+ */
 export function draftProblem(choice: DraftSetting, target: Model, models: readonly Model[]): DraftProblem | null {
   if (choice.type !== "model") return null;
   const chosen = models.find(({ id }) => id === choice.model);
@@ -38,7 +42,7 @@ export function draftProblem(choice: DraftSetting, target: Model, models: readon
   return { type: chosen.problem === null ? "cannotDraft" : "unreadable", name: chosen.name };
 }
 
-/** The problem as a sentence, with what is done and what to do. */
+/** The problem as sentences, with its effect and the next step. */
 export function draftProblemText(problem: DraftProblem): string {
   switch (problem.type) {
     case "missing":
@@ -50,7 +54,7 @@ export function draftProblemText(problem: DraftProblem): string {
   }
 }
 
-/** The models that a model can draft for, and those that can draft for it, each with a label. */
+/** The targets that a model can draft for and the draft models for it, each with a label. */
 export function draftRelations(model: Model, models: readonly Model[]): [label: string, names: string][] {
   const drafts = models.filter(({ id }) => model.drafts.includes(id));
   const targets = models.filter((target) => target.drafts.includes(model.id));
@@ -59,11 +63,14 @@ export function draftRelations(model: Model, models: readonly Model[]): [label: 
     [m.text_draft_targets(), targets],
   ];
   return all
-    .filter(([, found]) => found.length > 0)
-    .map(([label, found]) => [label, list(found.map(({ name }) => name))]);
+    .filter(([, related]) => related.length > 0)
+    .map(([label, related]) => [label, list(related.map(({ name }) => name))]);
 }
 
-/** `drafted 60 %`: the share of the answer's tokens that a draft proposed and the model accepted; `null` if nothing was drafted. */
+/**
+ * `drafted 60 %`: the share of the answer's tokens that a draft proposed and the model accepted;
+ * `null` if nothing was drafted.
+ */
 export function draftedLabel({ draft, tokens }: Stats): string | null {
   return draft === null || draft.drafted === 0 || tokens === 0
     ? null
@@ -72,11 +79,11 @@ export function draftedLabel({ draft, tokens }: Stats): string | null {
 
 const titles = {
   ngram: m.text_draft_title_ngram,
-  own: m.text_draft_title_own,
+  firstLayers: m.text_draft_title_own,
   model: m.text_draft_title_model,
 } satisfies Record<DraftKind, unknown>;
 
-/** The figures of a draft in sentences. */
+/** The draft statistics of an answer, as sentences. */
 export function draftedTitle({ kind, drafted, accepted, gain, used, stopped }: DraftStats): string {
   const all: string[] = [titles[kind]({ drafted, accepted: count(accepted) })];
   // A number that JSON cannot hold arrives as `null`.

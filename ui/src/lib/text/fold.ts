@@ -1,9 +1,9 @@
-// Text folded for a search: lower case, without accents, each white space as a space, with the place of each character in
-// the original.
+// Text normalized for a search: lower case, without accents, white space as spaces. Indices map
+// back to the original.
 
 export interface Folded {
   text: string;
-  /** The index in the original of a folded index. */
+  /** Maps an index of the folded text to the original. */
   origin(index: number): number;
 }
 
@@ -28,11 +28,11 @@ export function fold(original: string): Folded {
   return { text, origin: (index) => origins[index] ?? at };
 }
 
-/** The folded indexes at which a folded query begins, without overlap, at most `most`. */
-export function occurrences(text: string, query: string, most = Infinity): number[] {
-  const found: number[] = [];
-  if (query === "") return found;
-  for (let at = text.indexOf(query); at >= 0 && found.length < most; at = text.indexOf(query, at + query.length))
-    found.push(at);
-  return found;
+/** Indices of non-overlapping occurrences of a folded query in folded text, at most `limit`. */
+export function occurrences(text: string, query: string, limit = Infinity): number[] {
+  const indices: number[] = [];
+  if (query === "") return indices;
+  for (let at = text.indexOf(query); at >= 0 && indices.length < limit; at = text.indexOf(query, at + query.length))
+    indices.push(at);
+  return indices;
 }

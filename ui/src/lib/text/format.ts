@@ -5,14 +5,17 @@ import { language } from "./language.svelte";
 
 const formats = new Map<string, Intl.NumberFormat>();
 
-/** A number with `least` to `most` fraction digits. */
-function decimal(n: number, most: number, least = 0): string {
-  const key = `${language.intl} ${most} ${least}`;
+/** A number with `minDigits` to `maxDigits` fraction digits. */
+function decimal(n: number, maxDigits: number, minDigits = 0): string {
+  const key = `${language.intl} ${maxDigits} ${minDigits}`;
   let format = formats.get(key);
   if (!format)
     formats.set(
       key,
-      (format = new Intl.NumberFormat(language.intl, { maximumFractionDigits: most, minimumFractionDigits: least })),
+      (format = new Intl.NumberFormat(language.intl, {
+        maximumFractionDigits: maxDigits,
+        minimumFractionDigits: minDigits,
+      })),
     );
   return format.format(n);
 }
@@ -50,7 +53,7 @@ export function listWithAnd(texts: readonly string[]): string {
   return others.length === 0 ? second : m.text_list_and({ first: list(others.reverse()), second });
 }
 
-/** Whole sentences after each other. */
+/** Joins whole sentences. */
 export function sentences(texts: readonly string[]): string {
   return texts.length === 0 ? "" : texts.reduce((first, second) => m.text_two_sentences({ first, second }));
 }
@@ -58,8 +61,8 @@ export function sentences(texts: readonly string[]): string {
 const sizes = ["B", "kB", "MB", "GB", "TB"];
 
 /**
- * Bytes in decimal units, as file managers and model hubs show them: `9.8 MB`, `98 MB`, `1.1 GB`. The CLI formats
- * sizes in the same way: `byte_size` in `crates/formats/src/byte_size.rs`.
+ * Bytes in decimal units, as file managers and model hubs show them: `9.8 MB`, `98 MB`, `1.1 GB`.
+ * The CLI formats sizes in the same way: `byte_size` in `crates/formats/src/byte_size.rs`.
  */
 export function fileSize(bytes: number): string {
   let [value, unit] = [bytes, 0];
@@ -75,7 +78,7 @@ function roundedSize(value: number, unit: number): number {
 
 /** A number with an SI prefix: `412 M`, `1.9 T`. */
 export function scaled(n: number): string {
-  const [size, prefix] = prefixes.find(([least]) => n >= 0.9995 * least) ?? [1e3, "k"];
+  const [size, prefix] = prefixes.find(([unit]) => n >= 0.9995 * unit) ?? [1e3, "k"];
   const value = n / size;
   return `${decimal(value, value < 9.95 ? 1 : 0)} ${prefix}`;
 }
@@ -135,7 +138,7 @@ export function percent(fraction: number): string {
   return percentOf(Math.min(1, Math.max(0, fraction)) * 100);
 }
 
-/** 43 as `43 %` */
+/** `43 %`, from 43 */
 export function percentOf(hundredths: number): string {
   return m.text_percent({ n: decimal(hundredths, 0) });
 }
@@ -145,7 +148,7 @@ function daysBefore(time: number, now: number): number {
   return Math.round((new Date(now).setHours(0, 0, 0, 0) - new Date(time).setHours(0, 0, 0, 0)) / 86_400_000);
 }
 
-/** The heading of a conversation of that time in the list. */
+/** The heading of a day in the list of conversations. */
 export function dayGroup(time: number, now: number): string {
   const days = daysBefore(time, now);
   if (days <= 0) return m.text_today();
@@ -155,7 +158,7 @@ export function dayGroup(time: number, now: number): string {
   return new Date(time).toLocaleDateString(language.intl, { month: "long", year: "numeric" });
 }
 
-/** Capitalises the first letter. */
+/** Capitalizes the first letter. */
 export function capitalised(text: string): string {
   return text.charAt(0).toUpperCase() + text.slice(1);
 }

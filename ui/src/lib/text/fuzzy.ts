@@ -1,4 +1,5 @@
-// Fuzzy search for the command palette: every word of the query is a part of the text, or its letters in order.
+// Fuzzy search for the command palette: each word of the query must be a substring or a subsequence
+// of the text.
 
 export interface Match {
   score: number;
@@ -6,7 +7,10 @@ export interface Match {
   at: number[];
 }
 
-/** Where a word is in the text, the best place first: a beginning, the beginning of a word, a part, letters in order. */
+/**
+ * The best match of a word: at the start of the text, at the start of a word, as a substring, or as
+ * a subsequence.
+ */
 function place(word: string, text: string): Match | null {
   if (text.startsWith(word)) return matched(100, 0, word.length);
   for (let from = text.indexOf(word); from >= 0; from = text.indexOf(word, from + 1)) {
@@ -21,7 +25,7 @@ function matched(score: number, from: number, length: number): Match {
   return { score, at: Array.from({ length }, (_, i) => from + i) };
 }
 
-/** The letters in order and not too far from each other. */
+/** Matches the letters as a subsequence with small gaps. */
 function scattered(word: string, text: string): Match | null {
   if (word.length < 2) return null;
   const at: number[] = [];
@@ -36,33 +40,36 @@ function scattered(word: string, text: string): Match | null {
   return gaps > 2 * word.length ? null : { score: 25 - gaps / word.length - (at[0] === 0 ? 0 : 5), at };
 }
 
-/** Lower case of the same length, so that indices stay: the few characters that would become two stay as they are. */
+/**
+ * Lower case of the same length, so that indices stay valid: characters whose lower case is longer
+ * are unchanged.
+ */
 function lower(text: string): string {
-  const whole = text.toLowerCase();
-  if (whole.length === text.length) return whole;
+  const lowered = text.toLowerCase();
+  if (lowered.length === text.length) return lowered;
   return Array.from(text, (character) => {
-    const one = character.toLowerCase();
-    return one.length === character.length ? one : character;
+    const lowered = character.toLowerCase();
+    return lowered.length === character.length ? lowered : character;
   }).join("");
 }
 
 /**
- * The match of a query in a text; `null` if there is none. A word may also be in `others`, which
- * counts less. An empty query matches everything.
+ * The match of a query in a text; `null` if there is none. A word may also occur in `others`, with
+ * a lower score. An empty query matches everything.
  */
 export function fuzzy(query: string, text: string, others = ""): Match | null {
-  const low = lower(text);
-  const more = others.toLowerCase();
+  const lowered = lower(text);
+  const loweredOthers = others.toLowerCase();
   let score = 0;
   const at = new Set<number>();
   for (const word of query.toLowerCase().split(/\s+/).filter(Boolean)) {
-    const here = place(word, low);
-    if (here) {
-      score += here.score;
-      for (const index of here.at) at.add(index);
-    } else if (more.includes(word)) score += 20;
+    const match = place(word, lowered);
+    if (match) {
+      score += match.score;
+      for (const index of match.at) at.add(index);
+    } else if (loweredOthers.includes(word)) score += 20;
     else return null;
   }
-  // Of two equal matches, the shorter text is meant.
+  // Of two equal matches, the shorter text ranks first.
   return { score: score - Math.min(text.length, 200) / 100, at: [...at].sort((a, b) => a - b) };
 }

@@ -1,16 +1,16 @@
-// The language that messages, numbers and dates are shown in.
+// The language of messages, numbers and dates.
 
 import { baseLocale, locales, overwriteGetLocale } from "$messages-runtime";
 
 export type Locale = (typeof locales)[number];
 
-/** English right to left, of tests (`scripts/messages.mjs`). */
+/** English right to left, for tests (`scripts/messages.mjs`). */
 const PSEUDO = "ar-XB";
 
 class Language {
   locale: Locale = $state(baseLocale);
 
-  /** Shows a locale, or for "system" the first of the system's languages that has messages. */
+  /** Sets the locale; "system" selects the first of the system's languages that has messages. */
   choose(setting: string): void {
     this.locale =
       setting === "system"
@@ -21,7 +21,7 @@ class Language {
     document.documentElement.dir = (this.locale as string) === PSEUDO ? "rtl" : "ltr";
   }
 
-  /** The locale for `Intl`. English has British dates: the day before the month. */
+  /** The locale for `Intl`. English uses British dates, with the day before the month. */
   get intl(): string {
     return this.locale === "en" || (this.locale as string) === PSEUDO ? "en-GB" : this.locale;
   }

@@ -1,4 +1,4 @@
-// Links in words.
+// Texts on opened links.
 
 import { m } from "$messages";
 import type { LinkPlace, LinkRefusal } from "../host";
@@ -10,19 +10,19 @@ const refusals: Record<LinkRefusal, () => string> = {
   unknownSource: m.shell_link_unknown_source,
 };
 
-/** Why a link is not followed. */
+/** The reason for which a link is not followed. */
 export function refusalText(reason: LinkRefusal): string {
   return refusals[reason]();
 }
 
-/** The host that is asked for a model; `hub` is the one of the settings. */
+/** The host that serves a model; `hub` is the hub of the settings. */
 export function hostOf(place: LinkPlace, hub: string): string {
   return place.type === "hub" ? hub : place.host;
 }
 
 /**
  * The name of a model. It is isolated, so that letters of another direction do not reorder the
- * sentence around them.
+ * sentence around it.
  */
 export function nameOf(place: LinkPlace): string {
   return `\u2068${place.type === "web" ? place.file : place.name}\u2069`;

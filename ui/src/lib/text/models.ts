@@ -1,4 +1,4 @@
-// Labels of getting models: where one comes from, what it would be like here, and how far a download is.
+// Labels of models and downloads: source, expected speed, and progress.
 
 import { m } from "$messages";
 import type { Download, Expectation, HubSort, Model, Source } from "../host";
@@ -69,7 +69,7 @@ export function expectedSpeed({ tokensPerSecond }: Expectation): string | null {
   return m.text_model_about_speed({ speed: speed(Number(tokensPerSecond.toPrecision(2))) });
 }
 
-/** Whether a model fits on this machine, if only with less context or slowly. */
+/** Whether a model fits on this machine, perhaps with less context or slowly. */
 export function fitsHere(expectation: Expectation | null): boolean {
   return expectation !== null && expectation.verdict.type !== "wontFit";
 }
@@ -79,12 +79,15 @@ export function isUnderWay({ state }: Download): boolean {
   return state.type === "queued" || state.type === "running" || state.type === "checking";
 }
 
-/** From 0 to 1; `null` if the total is not known yet. */
+/** Progress from 0 to 1; `null` if the total is not known yet. */
 export function fractionOf({ done, total }: Download): number | null {
   return total === null || total <= 0 ? null : Math.min(1, done / total);
 }
 
-/** `1.2 of 2.4 GB, 12 MB/s, 1 min 40 s left`, and why it does not go on. */
+/**
+ * `1.2 of 2.4 GB, 12 MB/s, 1 min 40 s left`, or the reason for which the download does not
+ * continue.
+ */
 export function progressText(download: Download): string {
   const { done, total, bytesPerSecond, state } = download;
   /** Of the whole file, or of what there is. */

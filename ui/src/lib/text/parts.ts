@@ -1,4 +1,4 @@
-// The parts of a message: their text, and how they grow.
+// The parts of a message: their text, and their growth during generation.
 
 import { m } from "$messages";
 import type { Message, Part, TextKind } from "../host";
@@ -11,12 +11,14 @@ export function textOf(parts: readonly Part[]): string {
 }
 
 /**
- * The shown text: at most `most` characters of each text part. All text parts of a user message
- * count as one.
+ * The shown text: at most `maxLength` characters of each text part. All text parts of a user
+ * message count as one.
  */
-export function shownText({ role, parts }: Pick<Message, "role" | "parts">, most: number): string {
-  if (role === "user") return beginning(textOf(parts), most);
-  return textOf(parts.map((part) => (part.type === "text" ? { ...part, text: beginning(part.text, most) } : part)));
+export function shownText({ role, parts }: Pick<Message, "role" | "parts">, maxLength: number): string {
+  if (role === "user") return beginning(textOf(parts), maxLength);
+  return textOf(
+    parts.map((part) => (part.type === "text" ? { ...part, text: beginning(part.text, maxLength) } : part)),
+  );
 }
 
 /** The parts of a plain message. */
@@ -24,7 +26,10 @@ export function plain(text: string): Part[] {
   return text === "" ? [] : [{ type: "text", text }];
 }
 
-/** The parts after generated text: added to the last part if it is of this kind, else as a new one. */
+/**
+ * The parts after new text was generated: it is appended to a last part of the same kind, or
+ * becomes a new part.
+ */
 export function grown(parts: readonly Part[], kind: TextKind, text: string): Part[] {
   const last = parts.at(-1);
   return last?.type === kind
@@ -32,17 +37,22 @@ export function grown(parts: readonly Part[], kind: TextKind, text: string): Par
     : [...parts, { type: kind, text }];
 }
 
-/** The parts of an answer of which the last ones are known too, perhaps with more text at the end: `tail` goes on where `parts` end. */
+/**
+ * Joins the parts of an answer with its `tail`, which overlaps their end and may have more text.
+ */
 export function joined(parts: readonly Part[], tail: readonly Part[]): Part[] {
-  const whole = pieces(parts);
-  const more = pieces(tail);
-  const [text, added] = [whole, more].map((all) => all.map((piece) => piece.text).join("")) as [string, string];
-  let known = Math.min(text.length, added.length);
-  while (known > 0 && !text.endsWith(added.slice(0, known))) known--;
+  const ownPieces = pieces(parts);
+  const tailPieces = pieces(tail);
+  const [text, added] = [ownPieces, tailPieces].map((all) => all.map((piece) => piece.text).join("")) as [
+    string,
+    string,
+  ];
+  let overlap = Math.min(text.length, added.length);
+  while (overlap > 0 && !text.endsWith(added.slice(0, overlap))) overlap--;
   let result = [...parts];
-  for (const piece of more) {
-    const skipped = Math.min(known, piece.text.length);
-    known -= skipped;
+  for (const piece of tailPieces) {
+    const skipped = Math.min(overlap, piece.text.length);
+    overlap -= skipped;
     if (skipped < piece.text.length) result = grown(result, piece.type, piece.text.slice(skipped));
   }
   return result;
@@ -55,7 +65,9 @@ function pieces(parts: readonly Part[]): { type: TextKind; text: string }[] {
   );
 }
 
-/** The parts whose text at the end is a thought: the model has ended a thought that it never began. */
+/**
+ * The parts with the trailing text as a thought: the model ended a thought without starting one.
+ */
 export function folded(parts: readonly Part[]): Part[] {
   const text = parts.at(-1);
   if (text?.type !== "text") return [...parts];
@@ -65,7 +77,10 @@ export function folded(parts: readonly Part[]): Part[] {
   return grown(before, "thinking", before.at(-1)?.type === "thinking" ? `\n\n${thought}` : thought);
 }
 
-/** Characters of generated text, to compare which of two states of an answer is newer. White space is not counted: what becomes a thought loses some. */
+/**
+ * Number of generated characters, to find the newer of two states of an answer. White space is not
+ * counted, since text that is reclassified as thinking loses some.
+ */
 export function lengthOf(parts: readonly Part[]): number {
   return parts.reduce(
     (sum, part) => sum + (part.type === "text" || part.type === "thinking" ? part.text.replace(/\s+/g, "").length : 0),
@@ -79,7 +94,7 @@ export type CardPart = Exclude<Part, { type: "text" | "thinking" }>;
 export interface CardText {
   title: string;
   detail: string;
-  /** Shown unfolded. Empty if there is nothing to unfold. */
+  /** Text of the unfolded card; empty if the card does not unfold. */
   body: string;
 }
 

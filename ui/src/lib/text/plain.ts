@@ -1,4 +1,4 @@
-// An answer's text without markup: to copy, to read aloud, to search.
+// The text of an answer without markup, for copying, reading aloud and searching.
 
 import type { Tokens } from "marked";
 import { m } from "$messages";
@@ -15,7 +15,7 @@ interface PlainOptions {
 
 /** Options for the visible text of the page. */
 const READ: PlainOptions = { code: (text) => text, maths: ({ raw }) => raw.trim(), bullets: true };
-/** Options for the text that a search can find. Formulas are drawn, so they have no text. */
+/** Options for searchable text. Formulas are drawn, so they have no text. */
 const FOUND: PlainOptions = { code: (text) => text, maths: () => "", bullets: false };
 /** Options for the spoken text. */
 const SPOKEN: PlainOptions = { code: () => "", maths: () => "", bullets: false };
@@ -32,25 +32,25 @@ export function spokenText(markdown: string): string {
   return written(markdown, SPOKEN).replace(/https?:\/\/\S+/g, "");
 }
 
-/** Pieces of code, a blank line between them. */
+/** The code blocks, separated by blank lines. */
 export function codeOf(markdown: string): string {
-  const found: string[] = [];
+  const pieces: string[] = [];
   const visit = (tokens: readonly Token[]) => {
     for (const token of tokens) {
-      if (token.type === "code") found.push(token.text);
+      if (token.type === "code") pieces.push(token.text);
       else if (token.type === "list") for (const item of (token as Tokens.List).items) visit(item.tokens);
       else if (token.type === "blockquote") visit(token.tokens ?? []);
     }
   };
   visit(new BlockReader().read(normalized(markdown)));
-  return found.join("\n\n");
+  return pieces.join("\n\n");
 }
 
 function written(markdown: string, options: PlainOptions): string {
   return blocks(new BlockReader().read(normalized(markdown)), options, 0).trim();
 }
 
-/** Deeper nesting is written as raw text, as the page does. */
+/** Deeper nesting is written as raw text, as the page shows it. */
 const MAX_DEPTH = 12;
 
 function blocks(tokens: readonly Token[], options: PlainOptions, depth: number): string {

@@ -1,10 +1,12 @@
-// Problems in words. Their text comes from the app in English; other languages put a headline before it.
+// Sentences of problems. Texts of libraries and of the system are English; other languages put a
+// headline before them.
 
 import { m } from "$messages";
 import type { Problem } from "../host";
 import { language } from "./language.svelte";
+import { sentence } from "./sentence";
 
-/** Headlines of the codes of `ProblemCode` in `crates/protocol/src/messages.rs`. */
+/** Headlines of the codes of `ProblemCode` in `crates/protocol/src/problem/mod.rs`. */
 const headlines: Record<string, () => string> = {
   fileUnreadable: m.text_problem_file_unreadable,
   fileInvalid: m.text_problem_file_invalid,
@@ -37,10 +39,14 @@ const headlines: Record<string, () => string> = {
   internal: m.text_problem_internal,
 };
 
-/** `Die Datei konnte nicht gelesen werden. (…)`; in English, and of an unknown code, the message alone. */
-export function problemText({ code, message }: Problem): string {
+/**
+ * The sentence of a problem. For the text of a library: `Die Datei konnte nicht gelesen werden.
+ * (…)`; in English, and with an unknown code, the text alone.
+ */
+export function problemText({ code, reason }: Problem): string {
+  if (reason.area !== "detail") return sentence("problem", reason);
   const headline = headlines[code];
   return language.locale === "en" || headline === undefined
-    ? message
-    : m.text_problem({ headline: headline(), detail: message });
+    ? reason.detail
+    : m.text_problem({ headline: headline(), detail: reason.detail });
 }

@@ -1,19 +1,21 @@
-// Notices that a text ends in a repetition.
+// Detects that a text ends in a repetition.
 
-/** Characters at the end that are looked at, so that the cost of a check is bounded. */
+/** Number of characters at the end that are checked. It bounds the cost of a check. */
 const WINDOW = 3000;
-/** Characters that the repetition must fill. */
+/** Minimum length of the repeated text. */
 const MIN_LENGTH = 400;
-/** Times that its period must occur. */
+/** Minimum number of repetitions of the period. */
 const MIN_TIMES = 8;
 
-/** Whether a text ends with the same characters many times over, such as a sentence that is said again and again. */
+/**
+ * Whether a text ends with many repetitions of the same characters, such as a repeated sentence.
+ */
 export function endsRepeating(text: string): boolean {
   const end = text.slice(-WINDOW);
   const length = end.length;
   if (length < MIN_LENGTH) return false;
-  // The prefix function of the reversed end: `borders[i]` is the longest border of its first i + 1 characters, which
-  // therefore have the period i + 1 - borders[i].
+  // The prefix function of the reversed end: `borders[i]` is the longest border of its first i + 1
+  // characters, which therefore have the period i + 1 - borders[i].
   const at = (i: number) => end.charCodeAt(length - 1 - i);
   const borders = new Uint16Array(length);
   for (let i = 1; i < length; i++) {

@@ -1,4 +1,4 @@
-// Sampling parameters and what is set over them.
+// Sampling parameters and their overrides.
 
 import type { SamplingOverrides, SamplingParams } from "../host";
 
@@ -7,7 +7,7 @@ export function onlySet(overrides: SamplingOverrides): Partial<SamplingParams> {
   return Object.fromEntries(Object.entries(overrides).filter(([, value]) => value !== null));
 }
 
-/** The parameters, with those that are set in their place. */
+/** The parameters with the set overrides applied. */
 export function withOverrides(params: SamplingParams, overrides: SamplingOverrides | null | undefined): SamplingParams {
   return overrides ? { ...params, ...onlySet(overrides) } : params;
 }

@@ -1,5 +1,5 @@
-// Keys of shortcuts: read from key presses, checked, and shown. A key is written `Mod+Shift+K`; `Mod` is Command on
-// Apple's machines and Control elsewhere.
+// Keyboard shortcuts: parsing, validation and display. A key is written `Mod+Shift+K`; `Mod` is
+// Command on Apple devices and Control elsewhere.
 
 import { m } from "$messages";
 
@@ -8,10 +8,10 @@ export const apple = typeof navigator !== "undefined" && /Mac|iPhone|iPad/.test(
 /** The part of a `KeyboardEvent` that names a key. */
 export type KeyPress = Pick<KeyboardEvent, "key" | "code" | "ctrlKey" | "metaKey" | "altKey" | "shiftKey">;
 
-/** Modifiers (not text: as keys are written) in their order. `Ctrl` is the Control key of Apple's machines. */
+/** Modifiers (not text: as keys are written) in canonical order. `Ctrl` is the Control key of Apple devices. */
 const MODIFIERS = ["Mod", "Ctrl", "Alt", "Shift"] as const;
 
-/** Keys that are named like in a `KeyboardEvent` (not text); others are one character. */
+/** Keys with the names of `KeyboardEvent.key` (not text); all others are one character. */
 const NAMED = new Set([
   "Escape",
   "Enter",
@@ -34,7 +34,7 @@ const NAMED = new Set([
 
 type Taken = Record<string, (inputs: { key: string }) => string>;
 
-/** Keys that edit text everywhere, with sentences of what they do. */
+/** Keys that edit text on every system, with a sentence on the effect of each. */
 const TAKEN: Taken = {
   "Mod+A": m.text_key_selects_all,
   "Mod+C": m.text_key_copies,
@@ -45,7 +45,7 @@ const TAKEN: Taken = {
   "Mod+Enter": m.text_key_sends,
 };
 
-/** Keys of Apple's system. */
+/** Keys reserved by macOS. */
 const TAKEN_APPLE: Taken = {
   "Mod+Q": m.text_key_quits,
   "Mod+H": m.text_key_hides,
@@ -53,7 +53,7 @@ const TAKEN_APPLE: Taken = {
   "Mod+W": m.text_key_closes,
 };
 
-/** Keys of Windows and Linux. */
+/** Keys reserved by Windows and Linux. */
 const TAKEN_OTHER: Taken = { "Mod+Y": m.text_key_redoes, "Alt+F4": m.text_key_closes };
 
 /** Keys (not text: as they are written) that move the cursor or delete words together with a modifier. */
@@ -74,7 +74,7 @@ const EDITING = new Set([
   "Space",
 ]);
 
-/** A key in its one way of writing; `null` if it is none. */
+/** The canonical form of a key; `null` if the text is not a key. */
 export function parseKey(text: string): string | null {
   const parts = text.split("+");
   const key = parts.pop() ?? "";
@@ -85,7 +85,7 @@ export function parseKey(text: string): string | null {
   return name === null ? null : written(modifiers, name);
 }
 
-/** The keys that a key press may mean, the likeliest first; none for a modifier alone. */
+/** The keys that an event may stand for, most likely first; empty for a modifier alone. */
 export function keysOf(press: KeyPress, onApple = apple): string[] {
   const { key, code } = press;
   // not text: as in a `KeyboardEvent`
@@ -103,10 +103,10 @@ export function keysOf(press: KeyPress, onApple = apple): string[] {
   const shifted = new Set(modifiers);
   if (press.shiftKey) shifted.add("Shift"); // not text: a key
 
-  const found: string[] = [];
+  const keys: string[] = [];
   const add = (with_: Set<string>, name: string) => {
     const text = written(with_, name);
-    if (!found.includes(text)) found.push(text);
+    if (!keys.includes(text)) keys.push(text);
   };
   if (key === " ")
     add(shifted, "Space"); // not text: a key
@@ -119,20 +119,20 @@ export function keysOf(press: KeyPress, onApple = apple): string[] {
   const place = /^(?:Key([A-Z])|Digit([0-9]))$/.exec(code);
   const latin = place?.[1] ?? place?.[2];
   if (latin !== undefined && !/^[a-z]$/i.test(key)) add(shifted, latin);
-  return found;
+  return keys;
 }
 
-/** Why a key cannot be a shortcut, as a sentence; `null` if it can. */
+/** The reason for which a key cannot be a shortcut, as a sentence; `null` if it can. */
 export function refusal(text: string, onApple = apple): string | null {
   const parts = text.split("+");
   const key = parts.at(-1) ?? "";
   const modified = parts.some((part) => part === "Mod" || part === "Ctrl" || part === "Alt");
   const shown = { key: showKey(text, onApple) };
-  const taken = TAKEN[text] ?? (onApple ? TAKEN_APPLE : TAKEN_OTHER)[text];
-  if (taken !== undefined) return taken(shown);
+  const use = TAKEN[text] ?? (onApple ? TAKEN_APPLE : TAKEN_OTHER)[text];
+  if (use !== undefined) return use(shown);
   if (/^F\d+$/.test(key)) return null;
   if (!modified) return onApple ? m.text_key_alone_apple(shown) : m.text_key_alone(shown);
-  // Two modifiers with an arrow are free.
+  // An arrow with two modifiers is allowed.
   if (EDITING.has(key) && parts.length < 3) return m.text_key_edits(shown);
   return null;
 }
@@ -140,7 +140,7 @@ export function refusal(text: string, onApple = apple): string | null {
 const APPLE_SIGNS: Record<string, string> = { Mod: "⌘", Ctrl: "⌃", Alt: "⌥", Shift: "⇧" };
 const SIGNS: Record<string, string> = { Plus: "+", ArrowUp: "↑", ArrowDown: "↓", ArrowLeft: "←", ArrowRight: "→" };
 
-/** Keys that keyboards of other languages name otherwise. */
+/** Names of keys that differ between languages. */
 const NAMES: Record<string, () => string> = {
   Mod: m.text_key_name_control,
   Ctrl: m.text_key_name_control,
@@ -173,7 +173,7 @@ export function showKey(text: string, onApple = apple): string {
   );
 }
 
-/** As `aria-keyshortcuts` has it: `Control+Shift+K`. */
+/** The form of `aria-keyshortcuts`: `Control+Shift+K`. */
 export function ariaKey(text: string, onApple = apple): string {
   // not text: as the attribute has it
   return text.replace("Mod", onApple ? "Meta" : "Control").replace("Ctrl+", "Control+");

@@ -3,19 +3,19 @@
 const HUB = /^(?:https?:\/\/)?(?:www\.)?(?:hf\.co|huggingface\.co)\/(?=\S)/i;
 const OLLAMA = /^ollama:\/\/\S+$/i;
 const ADDRESS = /^https?:\/\/\S+$/i;
-/** First parts of the hub's own pages. */
+/** First path segments of pages of the hub that are no repositories. */
 const PAGES = /^(?:api|blog|chat|collections|datasets|docs|models|papers|settings|spaces|tasks)$/i;
-/** Longest text that is tried as an address. */
+/** Maximum length of a text that is parsed as an address. */
 const MAX_LEN = 2000;
 
-/** A text as an argument of `startDownload`; `null` if it is words to search for. */
+/** Parses a text as an argument of `startDownload`; `null` if it is a search query. */
 export function asSource(text: string): string | null {
   const clean = text.trim();
   if (clean.length > MAX_LEN || /\s/.test(clean)) return null;
   return HUB.test(clean) || OLLAMA.test(clean) || ADDRESS.test(clean) ? clean : null;
 }
 
-/** The first address of a model in dropped text: a list of addresses, or one among words. */
+/** The first address of a model in dropped text, which may be a list of addresses or prose. */
 export function droppedSource(text: string): string | null {
   const words = text.slice(0, 10 * MAX_LEN).split(/\s+/);
   return (
@@ -25,7 +25,7 @@ export function droppedSource(text: string): string | null {
   );
 }
 
-/** The hub's repository `owner/name` that an address is of; `null` if it is none of the hub. */
+/** The repository `owner/name` of an address of the hub; `null` for other addresses. */
 export function repositoryOf(source: string): string | null {
   if (!HUB.test(source)) return null;
   const path = source.replace(HUB, "").split(/[?#]/)[0] ?? "";

@@ -7,9 +7,9 @@ import type {
   ExportedChats,
   ImportFormat,
   ImportReport,
-  LeftOutFiles,
-  LeftOutReason,
   PendingRestore,
+  SkippedFileReason,
+  SkippedFiles,
   SkipReason,
   WrittenBackup,
 } from "../host";
@@ -39,7 +39,7 @@ const reasons: Record<SkipReason, (inputs: { count: number; limit: string }) => 
 };
 
 /** `2 have names that cannot be used` */
-const leftOutReasons: Record<LeftOutReason, (inputs: { count: number }) => string> = {
+const skippedFileReasons: Record<SkippedFileReason, (inputs: { count: number }) => string> = {
   name: m.text_transfer_left_out_name,
   tooDeep: m.text_transfer_left_out_too_deep,
   notAFile: m.text_transfer_left_out_not_a_file,
@@ -91,37 +91,37 @@ function importedSentence(report: ImportReport): string {
 }
 
 function skippedSentence({ skipped, found }: ImportReport): string {
-  const total = skipped.reduce((sum, one) => sum + one.count, 0);
-  const why = skipped.map(({ reason, limit, count, example }) => {
-    const shown = reason === "tooLarge" ? fileSize(limit ?? 0) : number(limit ?? 0);
-    const text = reasons[reason]({ count, limit: shown });
+  const total = skipped.reduce((sum, { count }) => sum + count, 0);
+  const texts = skipped.map(({ reason, limit, count, example }) => {
+    const limitText = reason === "tooLarge" ? fileSize(limit ?? 0) : number(limit ?? 0);
+    const text = reasons[reason]({ count, limit: limitText });
     return example === null ? text : m.text_transfer_skip_example({ reason: text, example });
   });
-  return m.text_transfer_skipped({ skipped: total, found, reasons: list(why) });
+  return m.text_transfer_skipped({ skipped: total, found, reasons: list(texts) });
 }
 
 export function exportSentence({ conversations, bytes, path }: ExportedChats): string {
   return m.text_transfer_exported({ count: conversations, path, size: fileSize(bytes) });
 }
 
-/** The contents of a backup, and the files that it left out. */
-export function backupSentences({ path, bytes, files, leftOut }: WrittenBackup): string[] {
+/** The contents of a backup, and the files that it skipped. */
+export function backupSentences({ path, bytes, files, skipped }: WrittenBackup): string[] {
   const written = m.text_transfer_backed_up({ count: files, path, size: fileSize(bytes) });
-  return leftOut.length === 0 ? [written] : [written, m.text_transfer_left_out(leftOutInputs(leftOut))];
+  return skipped.length === 0 ? [written] : [written, m.text_transfer_left_out(skippedFileInputs(skipped))];
 }
 
 /** The effect of a pending restoration at the next start. */
-export function restoreSentences({ madeAt, conversations, aside, leftOut }: PendingRestore, now: number): string[] {
+export function restoreSentences({ madeAt, conversations, aside, skipped }: PendingRestore, now: number): string[] {
   const restored = m.text_transfer_restore({ time: moment(madeAt, now), count: conversations, folder: aside });
-  return leftOut.length === 0 ? [restored] : [restored, m.text_transfer_not_restored(leftOutInputs(leftOut))];
+  return skipped.length === 0 ? [restored] : [restored, m.text_transfer_not_restored(skippedFileInputs(skipped))];
 }
 
-function leftOutInputs(leftOut: readonly LeftOutFiles[]): { count: number; reasons: string } {
-  const count = leftOut.reduce((sum, one) => sum + one.count, 0);
-  const why = leftOut.map(({ reason, count, example }) =>
-    m.text_transfer_skip_example({ reason: leftOutReasons[reason]({ count }), example }),
+function skippedFileInputs(skipped: readonly SkippedFiles[]): { count: number; reasons: string } {
+  const total = skipped.reduce((sum, { count }) => sum + count, 0);
+  const texts = skipped.map(({ reason, count, example }) =>
+    m.text_transfer_skip_example({ reason: skippedFileReasons[reason]({ count }), example }),
   );
-  return { count, reasons: list(why) };
+  return { count: total, reasons: list(texts) };
 }
 
 /** The files that stay in the former data folder; `null` if none of them is Hearth's. */

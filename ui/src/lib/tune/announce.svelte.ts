@@ -17,11 +17,11 @@ export function announceRuns(app: App): void {
     if (!run) return;
     const text = announcement(run, app);
     // The state that a run already had when it was opened is not announced.
-    const known = announced.startsWith(`${run.id}:`);
+    const isSameRun = announced.startsWith(`${run.id}:`);
     const now = `${run.id}:${text}`;
     if (now === announced) return;
     announced = now;
-    if (known || run.state.type === "preparing") app.announcements.say(text);
+    if (isSameRun || run.state.type === "preparing") app.announcements.say(text);
   });
 }
 
@@ -43,7 +43,7 @@ function announcement(run: Run, app: App): string {
       return measured.best ? m.tune_say_measured_best(inputs) : m.tune_say_measured(inputs);
     }
     case "paused":
-      return pausedText(state.why);
+      return pausedText(state.reason);
     case "finished":
       return withVerdict(m.tune_say_ended({ name }), run);
     case "stopped":

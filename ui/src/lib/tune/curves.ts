@@ -1,4 +1,4 @@
-// The points of a run for the charts.
+// Converts the points of a run for the charts.
 
 import type { Point } from "../charts/curve";
 import type { Rate } from "../charts/rows";

@@ -3,8 +3,9 @@
 import { m } from "$messages";
 
 /**
- * The types that the window offers, out of those in `docs/QUANTS.md`, with bits per weight and the error (root mean
- * square) of normally distributed weights. A test compares them with that page, which is written from the table.
+ * The types that the window offers, out of those in `docs/QUANTS.md`, with bits per weight and the
+ * error (root mean square) of normally distributed weights. A test compares them with that page,
+ * which is written from the table.
  */
 export const exportKinds: { kind: string; bits: number | null; hint: () => string }[] = [
   { kind: "", bits: null, hint: m.tune_kind_base },

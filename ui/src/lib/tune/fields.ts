@@ -3,7 +3,7 @@
 import { m } from "$messages";
 import type { TrainSettings } from "../host";
 
-/** Keys of the settings that have values of a type. */
+/** Keys of the settings with values of type `T`. */
 type KeyOf<T> = { [K in keyof TrainSettings]-?: TrainSettings[K] extends T ? K : never }[keyof TrainSettings];
 
 interface Named<K> {
@@ -13,12 +13,15 @@ interface Named<K> {
 }
 
 export type Field =
-  /** `empty` is the placeholder of an optional field; a field without it is required. A `share` is typed in percent. */
+  /**
+   * `empty` is the placeholder of an optional field; a field without it is required. A `share` is
+   * typed in percent.
+   */
   | (Named<KeyOf<number | null>> & {
       kind: "number";
-      least: number;
-      most: number;
-      whole?: boolean;
+      min: number;
+      max: number;
+      isInteger?: boolean;
       share?: boolean;
       empty?: () => string;
     })
@@ -43,25 +46,25 @@ export const groups: Group[] = [
         key: "rank",
         label: m.tune_field_rank,
         hint: m.tune_field_rank_hint,
-        least: 1,
-        most: 1024,
-        whole: true,
+        min: 1,
+        max: 1024,
+        isInteger: true,
       },
       {
         kind: "number",
         key: "alpha",
         label: m.tune_field_alpha,
         hint: m.tune_field_alpha_hint,
-        least: 0.001,
-        most: 4096,
+        min: 0.001,
+        max: 4096,
       },
       {
         kind: "number",
         key: "dropout",
         label: m.tune_field_dropout,
         hint: m.tune_field_dropout_hint,
-        least: 0,
-        most: 90,
+        min: 0,
+        max: 90,
         share: true,
       },
       { kind: "switch", key: "rslora", label: () => "rsLoRA", hint: m.tune_field_rslora_hint },
@@ -77,8 +80,8 @@ export const groups: Group[] = [
         key: "learningRate",
         label: m.tune_learning_rate,
         hint: m.tune_field_rate_hint,
-        least: 1e-8,
-        most: 1,
+        min: 1e-8,
+        max: 1,
       },
       {
         kind: "choice",
@@ -96,8 +99,8 @@ export const groups: Group[] = [
         key: "warmup",
         label: m.tune_field_warmup,
         hint: m.tune_field_warmup_hint,
-        least: 0,
-        most: 100,
+        min: 0,
+        max: 100,
         share: true,
       },
       {
@@ -105,8 +108,8 @@ export const groups: Group[] = [
         key: "epochs",
         label: m.tune_field_epochs,
         hint: m.tune_field_epochs_hint,
-        least: 0.01,
-        most: 1000,
+        min: 0.01,
+        max: 1000,
         empty: m.tune_empty_from_data,
       },
       {
@@ -114,9 +117,9 @@ export const groups: Group[] = [
         key: "maxSteps",
         label: m.tune_field_steps,
         hint: m.tune_field_steps_hint,
-        least: 1,
-        most: 10_000_000,
-        whole: true,
+        min: 1,
+        max: 10_000_000,
+        isInteger: true,
         empty: m.tune_empty_no_limit,
       },
       {
@@ -124,17 +127,17 @@ export const groups: Group[] = [
         key: "weightDecay",
         label: m.tune_field_decay,
         hint: m.tune_field_decay_hint,
-        least: 0,
-        most: 10,
+        min: 0,
+        max: 10,
       },
       {
         kind: "number",
         key: "seed",
         label: m.tune_field_seed,
         hint: m.tune_field_seed_hint,
-        least: 0,
-        most: Number.MAX_SAFE_INTEGER,
-        whole: true,
+        min: 0,
+        max: Number.MAX_SAFE_INTEGER,
+        isInteger: true,
       },
     ],
   },
@@ -146,9 +149,9 @@ export const groups: Group[] = [
         key: "batch",
         label: m.tune_field_batch,
         hint: m.tune_field_batch_hint,
-        least: 1,
-        most: 4096,
-        whole: true,
+        min: 1,
+        max: 4096,
+        isInteger: true,
         empty: m.tune_empty_automatic,
       },
       {
@@ -156,9 +159,9 @@ export const groups: Group[] = [
         key: "accumulation",
         label: m.tune_field_accumulation,
         hint: m.tune_field_accumulation_hint,
-        least: 1,
-        most: 4096,
-        whole: true,
+        min: 1,
+        max: 4096,
+        isInteger: true,
         empty: m.tune_empty_automatic,
       },
       {
@@ -166,9 +169,9 @@ export const groups: Group[] = [
         key: "sequence",
         label: m.tune_field_sequence,
         hint: m.tune_field_sequence_hint,
-        least: 16,
-        most: 1_048_576,
-        whole: true,
+        min: 16,
+        max: 1_048_576,
+        isInteger: true,
         empty: m.tune_empty_from_data,
       },
       {
@@ -203,8 +206,8 @@ export const groups: Group[] = [
         key: "evalSplit",
         label: m.tune_field_split,
         hint: m.tune_field_split_hint,
-        least: 0,
-        most: 90,
+        min: 0,
+        max: 90,
         share: true,
       },
       {
@@ -212,9 +215,9 @@ export const groups: Group[] = [
         key: "evalEvery",
         label: m.tune_field_every,
         hint: m.tune_field_every_hint,
-        least: 1,
-        most: 1_000_000,
-        whole: true,
+        min: 1,
+        max: 1_000_000,
+        isInteger: true,
         empty: m.tune_empty_ten_times,
       },
       {
@@ -222,15 +225,18 @@ export const groups: Group[] = [
         key: "patience",
         label: m.tune_field_patience,
         hint: m.tune_field_patience_hint,
-        least: 0,
-        most: 1000,
-        whole: true,
+        min: 0,
+        max: 1000,
+        isInteger: true,
       },
     ],
   },
 ];
 
-/** The target modules of a layer: name in the file, and label, which people know by its English name. */
+/**
+ * The target modules of a layer: name in the file, and label. The labels are English in every
+ * language.
+ */
 export const targetModules: [name: string, label: string][] = [
   ["attn_q", "Q"],
   ["attn_k", "K"],
@@ -255,12 +261,12 @@ export function parse(field: NumberField, text: string): { value: number | null 
   if (text.trim() === "") return field.empty ? { value: null } : { problem: m.tune_invalid_empty() };
   const number = Number(text.trim().replace(",", "."));
   if (!Number.isFinite(number)) return { problem: m.tune_invalid_number() };
-  if (field.whole && !Number.isInteger(number)) return { problem: m.tune_invalid_whole() };
-  if (number < field.least || number > field.most)
+  if (field.isInteger && !Number.isInteger(number)) return { problem: m.tune_invalid_whole() };
+  if (number < field.min || number > field.max)
     return {
       problem: m.tune_invalid_range({
-        least: shown({ ...field, share: false }, field.least),
-        most: shown({ ...field, share: false }, field.most),
+        least: shown({ ...field, share: false }, field.min),
+        most: shown({ ...field, share: false }, field.max),
       }),
     };
   return { value: field.share ? number / 100 : number };

@@ -1,4 +1,4 @@
-// A forecast of a run from its settings, before anything is measured.
+// Forecasts a run from its settings, before its dry run.
 
 import { m } from "$messages";
 import type { Inspection, Run, TrainSettings } from "../host";
@@ -34,7 +34,7 @@ export function forecast(
   const last = runs.find(
     (run) => run.model === model && run.outcome !== null && run.outcome.tokensPerSecond > 0,
   )?.outcome;
-  const known = planned !== null || maxSteps === null;
+  const isKnown = planned !== null || maxSteps === null;
   const tokens =
     (inspection.tokens / Math.max(1, inspection.examples)) * examples * (planned && steps ? steps / planned : 1);
   return {
@@ -42,7 +42,7 @@ export function forecast(
     validation,
     epochs,
     steps,
-    seconds: last && known && epochs !== null ? (tokens * epochs) / last.tokensPerSecond : null,
+    seconds: last && isKnown && epochs !== null ? (tokens * epochs) / last.tokensPerSecond : null,
   };
 }
 

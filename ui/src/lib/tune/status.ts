@@ -5,8 +5,8 @@ import type { PauseReason, Run } from "../host";
 import { count } from "../text/format";
 import { verdict, type Tone } from "./verdict";
 
-export function pausedText(why: PauseReason): string {
-  switch (why) {
+export function pausedText(reason: PauseReason): string {
+  switch (reason) {
     case "person":
       return m.tune_paused_person();
     case "chat":

@@ -1,19 +1,22 @@
-// The verdict on a finished run: what its scores mean and what to do; and that on an export.
+// The verdict on a finished run: the meaning of its scores, and advice. Also the verdict on an
+// export.
 
 import { m } from "$messages";
 import type { Verification } from "../host";
 import { language } from "../text/language.svelte";
 import { percentOf } from "../text/format";
+import { sentence } from "../text/sentence";
 
 /** The result of an export's verification. `result` may be empty. */
-export function verificationText({ passed, learned, summary }: Verification): {
+export function verificationText({ passed, learned, result }: Verification): {
   tone: "good" | "plain" | "bad";
   result: string;
   why: string;
 } {
-  if (!passed) return { tone: "bad", result: m.tune_export_failed(), why: summary };
+  const why = sentence("verification", result);
+  if (!passed) return { tone: "bad", result: m.tune_export_failed(), why };
   if (!learned) return { tone: "plain", result: "", why: m.tune_export_nothing() };
-  return { tone: "good", result: m.tune_export_passed(), why: summary };
+  return { tone: "good", result: m.tune_export_passed(), why };
 }
 
 /** The scores of a finished run; `null` if not measured. */

@@ -1,28 +1,32 @@
-// Runs jobs in a worker, one after the other, so that none of them stops the page. A worker whose job takes too long is ended.
+// Runs jobs in a web worker, one at a time, so that they do not block the page. A worker whose job
+// exceeds its time limit is terminated.
 
 export interface Request<Job> {
   id: number;
   job: Job;
 }
 
-/** A message of a worker: its script is loaded, or a job has a result. */
+/** A message from the worker: its script is loaded, or a job is done. */
 export type Reply<Result> = { type: "ready" } | { type: "done"; id: number; result: Result | null };
 
-/** Milliseconds that a job may take. */
+/** Time limits of a job in milliseconds. */
 export interface Limits {
   first: number;
-  /** One that took longer than `first` is tried once more when no other job waits; 0: never. */
-  again: number;
+  /**
+   * Limit of a second attempt after a timeout, made when no other job waits; 0: no second
+   * attempt.
+   */
+  retry: number;
 }
 
-/** Milliseconds until a worker's script must be loaded. */
+/** Time limit for loading the script of the worker, in milliseconds. */
 const START_MS = 60_000;
 
 type Worker = Pick<globalThis.Worker, "postMessage" | "terminate" | "onmessage" | "onmessageerror" | "onerror">;
 
 interface Waiting<Job, Result> {
   job: Job;
-  /** Whether it has taken longer than its first limit. */
+  /** Whether the first attempt timed out. */
   slow: boolean;
   done: (result: Result | null) => void;
   failed: (problem: Error) => void;
@@ -42,7 +46,10 @@ export class Runner<Job, Result> {
     private readonly limits: Limits,
   ) {}
 
-  /** The result of a job; `null`: it has none, or took too long. Rejected if no worker could be started. */
+  /**
+   * Resolves to the result of a job; `null` if it failed or timed out. Rejects if no worker could
+   * be started.
+   */
   run(job: Job): Promise<Result | null> {
     return new Promise((done, failed) => {
       this.queue.push({ job, slow: false, done, failed });
@@ -50,10 +57,13 @@ export class Runner<Job, Result> {
     });
   }
 
-  /** Withdraws a job that waits: its result never comes. Returns `false` if it does not wait. */
+  /**
+   * Removes a waiting job, whose promise then never settles. Returns `false` if the job is not
+   * waiting.
+   */
   withdraw(job: Job): boolean {
     for (const waiting of [this.queue, this.slow]) {
-      const at = waiting.findIndex((one) => one.job === job);
+      const at = waiting.findIndex((entry) => entry.job === job);
       if (at < 0) continue;
       waiting.splice(at, 1);
       return true;
@@ -67,7 +77,7 @@ export class Runner<Job, Result> {
     if (!waiting) return;
     this.current = waiting;
     try {
-      this.worker ??= this.begin();
+      this.worker ??= this.startWorker();
       this.limit();
       const request: Request<Job> = { id: ++this.id, job: waiting.job };
       this.worker.postMessage(request);
@@ -76,12 +86,12 @@ export class Runner<Job, Result> {
     }
   }
 
-  private begin(): Worker {
+  private startWorker(): Worker {
     this.ready = false;
     const worker = this.start();
     worker.onmessage = ({ data }: MessageEvent<Reply<Result>>) => {
       if (this.worker !== worker) return;
-      if (data.type === "ready") this.begun();
+      if (data.type === "ready") this.onReady();
       else if (data.id === this.id) this.finish(data.result);
     };
     worker.onmessageerror = () => {
@@ -94,21 +104,21 @@ export class Runner<Job, Result> {
     return worker;
   }
 
-  /** The script is loaded, and only now does the time of its first job begin. */
-  private begun(): void {
+  /** The script is loaded: the time limit of the first job starts now. */
+  private onReady(): void {
     this.ready = true;
     if (this.current) this.limit();
   }
 
   private limit(): void {
     clearTimeout(this.timer);
-    const limit = !this.ready ? START_MS : this.current?.slow ? this.limits.again : this.limits.first;
+    const limit = !this.ready ? START_MS : this.current?.slow ? this.limits.retry : this.limits.first;
     this.timer = setTimeout(() => (this.ready ? this.expire() : this.fail()), limit);
   }
 
   private expire(): void {
     const slow = this.current;
-    if (!slow || slow.slow || this.limits.again === 0) return this.fail();
+    if (!slow || slow.slow || this.limits.retry === 0) return this.fail();
     slow.slow = true;
     this.slow.push(slow);
     this.current = null;
@@ -120,13 +130,13 @@ export class Runner<Job, Result> {
     const started = this.ready;
     this.end();
     if (started) return this.finish(null);
-    // None of those that wait would have a worker either; a later one may.
+    // The waiting jobs would fail too. A later job starts a new worker.
     const waiting = [this.current, ...this.queue.splice(0), ...this.slow.splice(0)];
     this.current = null;
-    for (const one of waiting) one?.failed(new Error("The worker could not be started."));
+    for (const entry of waiting) entry?.failed(new Error("The worker could not be started."));
   }
 
-  /** Ends the worker with whatever it does. */
+  /** Terminates the worker. */
   private end(): void {
     clearTimeout(this.timer);
     this.worker?.terminate();

@@ -1,39 +1,40 @@
 // Jobs that run once for all callers that want the result.
 
-interface Wanted<Job, Result> {
+interface SharedJob<Job, Result> {
   job: Job;
   result: Promise<Result>;
-  /** Number of callers that wait for the result. */
+  /** Number of callers that await the result. */
   waiting: number;
 }
 
 export class Shared<Job, Result> {
-  private readonly wanted = new Map<string, Wanted<Job, Result>>();
+  private readonly jobs = new Map<string, SharedJob<Job, Result>>();
 
-  /** `withdraw` takes back a job that was not begun; `false`: it was. */
+  /** `withdraw` removes a job from the queue; it returns `false` if the job has started. */
   constructor(
-    private readonly begin: (job: Job, name: string) => Promise<Result>,
+    private readonly start: (job: Job, name: string) => Promise<Result>,
     private readonly withdraw: (job: Job) => boolean,
   ) {}
 
-  /** The result of the job of a name. It is withdrawn once all who wanted it have `left`. */
-  get(name: string, job: Job, left?: AbortSignal): Promise<Result> {
-    const wanted = this.wanted.get(name) ?? this.add(name, job);
-    wanted.waiting++;
-    left?.addEventListener("abort", () => {
-      wanted.waiting--;
-      if (wanted.waiting === 0 && this.withdraw(wanted.job)) this.remove(name, wanted);
+  /** Returns the result of the job with this name, starting it if necessary. The job is withdrawn once the
+   * signals of all its callers have aborted. */
+  get(name: string, job: Job, signal?: AbortSignal): Promise<Result> {
+    const shared = this.jobs.get(name) ?? this.add(name, job);
+    shared.waiting++;
+    signal?.addEventListener("abort", () => {
+      shared.waiting--;
+      if (shared.waiting === 0 && this.withdraw(shared.job)) this.remove(name, shared);
     });
-    return wanted.result;
+    return shared.result;
   }
 
-  private add(name: string, job: Job): Wanted<Job, Result> {
-    const wanted = { job, result: this.begin(job, name).finally(() => this.remove(name, wanted)), waiting: 0 };
-    this.wanted.set(name, wanted);
-    return wanted;
+  private add(name: string, job: Job): SharedJob<Job, Result> {
+    const shared = { job, result: this.start(job, name).finally(() => this.remove(name, shared)), waiting: 0 };
+    this.jobs.set(name, shared);
+    return shared;
   }
 
-  private remove(name: string, wanted: Wanted<Job, Result>): void {
-    if (this.wanted.get(name) === wanted) this.wanted.delete(name);
+  private remove(name: string, shared: SharedJob<Job, Result>): void {
+    if (this.jobs.get(name) === shared) this.jobs.delete(name);
   }
 }

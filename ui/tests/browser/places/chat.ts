@@ -37,7 +37,7 @@ export const places: Place[] = [
   [
     "an answer that was cut",
     "",
-    async (page) => (await send(page, "Cut this short, older messages and all."), await lastAnswer(page, "cut")),
+    async (page) => (await send(page, "Cut this short, older messages and all."), await lastAnswer(page, "truncated")),
   ],
   [
     "the model picker",

@@ -1,5 +1,6 @@
-// Places: every view, important dialog and menu of the window, for the tests that look at all of them. This file has the
-// ways to places that several of them share; the others list the places of an area.
+// Places: every view, important dialog and menu of the window, for the tests that look at all of
+// them. This file has the ways to places that several of them share; the others list the places of
+// an area.
 
 import type { Page } from "playwright-core";
 import { send } from "../window";
@@ -50,6 +51,6 @@ export const repository = async (page: Page, query: string) => {
 
 export const drop = (page: Page, event: object) =>
   page.evaluate(
-    (given) => (window as unknown as { fakeHost: { drop: (drop: object) => void } }).fakeHost.drop(given),
+    (args) => (window as unknown as { fakeHost: { drop: (drop: object) => void } }).fakeHost.drop(args),
     event,
   );

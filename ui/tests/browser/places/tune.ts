@@ -26,7 +26,7 @@ export const places: Place[] = [
     ),
   ],
   [
-    "a contender",
+    "a compared answer",
     "",
     async (page) => (
       await pair(page),

@@ -1,9 +1,9 @@
-//! Whether a downloaded file has all of its tensors: its promised length may be too short for them.
-//! Lengths of the header are read, and nothing else; the file may be hostile.
+//! Checks that a downloaded file has all of its tensors: the length that the server reports may be
+//! too short for them. Only lengths in the header are read, because the file may be hostile.
 
 use crate::library::{
     Flaw,
-    hub::{Unfinished, extent},
+    hub::{HeaderLenError, extent},
 };
 use hearth_formats::{adapter::PEFT_TENSORS, is_web_page};
 use serde::{
@@ -17,7 +17,7 @@ use std::{
     path::Path,
 };
 
-/// Bytes of a GGUF header that are read at first; most vocabularies need more.
+/// Bytes of a GGUF header in the first read; most vocabularies need more.
 const FIRST: u64 = 2 << 20;
 
 /// Most bytes of a GGUF header, as in the reader of files.
@@ -26,7 +26,7 @@ const MAX_HEADER: u64 = 128 << 20;
 /// Most bytes of the header of a safetensors file, as in the reader of adapters.
 const MAX_TABLE: u64 = 8 << 20;
 
-/// Bytes in which a web page is recognized.
+/// Bytes at the start of a file in which a web page is recognized.
 const START: u64 = 256;
 
 /// Returns the flaw of a complete download, if it has one. `target` is its final path; `is_hashed`
@@ -35,8 +35,8 @@ const START: u64 = 256;
 /// # Errors
 /// The file cannot be read.
 pub fn flaw(file: &mut File, target: &Path, is_hashed: bool) -> io::Result<Option<Flaw>> {
-    let has = file.metadata()?.len();
-    if has == 0 {
+    let len = file.metadata()?.len();
+    if len == 0 {
         return Ok(Some(Flaw::Empty));
     }
     let start = read(file, START)?;
@@ -44,71 +44,70 @@ pub fn flaw(file: &mut File, target: &Path, is_hashed: bool) -> io::Result<Optio
         return Ok(Some(Flaw::WebPage));
     }
     let name = target.file_name().unwrap_or_default().to_string_lossy();
-    let needs = match name.as_ref() {
+    let expected_len = match name.as_ref() {
         PEFT_TENSORS => safetensors(file)?,
-        _ if start.starts_with(b"GGUF") => gguf(file, has)?,
+        _ if start.starts_with(b"GGUF") => gguf(file, len)?,
         _ if is_hashed => return Ok(None),
         _ => return Ok(Some(Flaw::NotGguf)),
     };
-    let needs = match needs {
-        Needs::Bytes(end) if end > has => format!("the data of its last tensor ends at byte {end}"),
-        Needs::More => "its header is longer".to_owned(),
-        Needs::Bytes(_) | Needs::Unknown => return Ok(None),
-    };
-    Ok(Some(Flaw::Incomplete { has, needs }))
+    Ok(match expected_len {
+        ExpectedLen::Bytes(end) if end > len => Some(Flaw::MissingTensors { length: len, end }),
+        ExpectedLen::Longer => Some(Flaw::MissingHeader { length: len }),
+        ExpectedLen::Bytes(_) | ExpectedLen::Unknown => None,
+    })
 }
 
 /// The expected length of a file.
-enum Needs {
+enum ExpectedLen {
     Bytes(u64),
-    /// Longer than it is.
-    More,
-    /// Its reader will say what is wrong with it.
+    /// Longer than the file: the header itself is cut.
+    Longer,
+    /// Not known, because the header is invalid; the file's reader reports the error.
     Unknown,
 }
 
 /// The first bytes of a file.
-fn read(file: &mut File, most: u64) -> io::Result<Vec<u8>> {
+fn read(file: &mut File, max_len: u64) -> io::Result<Vec<u8>> {
     file.seek(SeekFrom::Start(0))?;
     let mut bytes = Vec::new();
-    file.take(most).read_to_end(&mut bytes)?;
+    file.take(max_len).read_to_end(&mut bytes)?;
     Ok(bytes)
 }
 
-fn gguf(file: &mut File, has: u64) -> io::Result<Needs> {
-    let mut wanted = FIRST;
+fn gguf(file: &mut File, len: u64) -> io::Result<ExpectedLen> {
+    let mut read_len = FIRST;
     loop {
-        let most = wanted.min(MAX_HEADER);
-        match extent(&read(file, most)?) {
-            Ok(extent) => return Ok(extent.end.map_or(Needs::Unknown, Needs::Bytes)),
-            Err(Unfinished::More) if most >= has => return Ok(Needs::More),
-            Err(Unfinished::More) if most < MAX_HEADER => wanted = most * 2,
-            Err(_) => return Ok(Needs::Unknown),
+        read_len = read_len.min(MAX_HEADER);
+        match extent(&read(file, read_len)?) {
+            Ok(extent) => return Ok(extent.end.map_or(ExpectedLen::Unknown, ExpectedLen::Bytes)),
+            Err(HeaderLenError::Incomplete) if read_len >= len => return Ok(ExpectedLen::Longer),
+            Err(HeaderLenError::Incomplete) if read_len < MAX_HEADER => read_len *= 2,
+            Err(_) => return Ok(ExpectedLen::Unknown),
         }
     }
 }
 
-fn safetensors(file: &mut File) -> io::Result<Needs> {
+fn safetensors(file: &mut File) -> io::Result<ExpectedLen> {
     let mut bytes = read(file, 8)?;
     let Ok(length) = <[u8; 8]>::try_from(bytes.as_slice()).map(u64::from_le_bytes) else {
-        return Ok(Needs::More);
+        return Ok(ExpectedLen::Longer);
     };
     if length > MAX_TABLE {
-        return Ok(Needs::Unknown);
+        return Ok(ExpectedLen::Unknown);
     }
     bytes.clear();
     file.take(length).read_to_end(&mut bytes)?;
     if (bytes.len() as u64) < length {
-        return Ok(Needs::More);
+        return Ok(ExpectedLen::Longer);
     }
     let end = serde_json::from_slice::<DataEnd>(&bytes).ok();
     Ok(match end.and_then(|DataEnd(end)| end.checked_add(8 + length)) {
-        Some(end) => Needs::Bytes(end),
-        None => Needs::Unknown,
+        Some(end) => ExpectedLen::Bytes(end),
+        None => ExpectedLen::Unknown,
     })
 }
 
-/// Where the data of the last tensor ends, from the JSON of a safetensors header.
+/// The end of the last tensor's data, from the JSON of a safetensors header.
 struct DataEnd(u64);
 
 impl<'de> Deserialize<'de> for DataEnd {
@@ -134,7 +133,7 @@ impl<'de> Deserialize<'de> for DataEnd {
     }
 }
 
-/// An entry of that table. The entry of the metadata has no offsets.
+/// An entry of the header's table of tensors. The entry `__metadata__` has no offsets.
 #[derive(Deserialize)]
 struct Entry {
     #[serde(default)]
@@ -147,7 +146,7 @@ mod tests {
     use proptest::prelude::*;
     use std::io::Write;
 
-    fn found(name: &str, bytes: &[u8], is_hashed: bool) -> Option<Flaw> {
+    fn check(name: &str, bytes: &[u8], is_hashed: bool) -> Option<Flaw> {
         let mut file = tempfile::tempfile().expect("a file");
         file.write_all(bytes).expect("it is written");
         flaw(&mut file, Path::new(name), is_hashed).expect("it is read")
@@ -159,7 +158,7 @@ mod tests {
     }
 
     fn is_incomplete(flaw: Option<Flaw>) -> bool {
-        matches!(flaw, Some(Flaw::Incomplete { .. }))
+        matches!(flaw, Some(Flaw::MissingTensors { .. } | Flaw::MissingHeader { .. }))
     }
 
     #[test]
@@ -168,10 +167,10 @@ mod tests {
             "a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}"#;
         let tensors = [&(table.len() as u64).to_le_bytes()[..], table, &[0; 12]].concat();
         for (name, bytes) in [("m.gguf", fixture("models/llama.gguf")), (PEFT_TENSORS, tensors)] {
-            assert_eq!(found(name, &bytes, false), None, "{name}");
+            assert_eq!(check(name, &bytes, false), None, "{name}");
             for cut in [bytes.len() - 1, bytes.len() / 2, 40, 9] {
                 for is_hashed in [false, true] {
-                    let flaw = found(name, &bytes[..cut], is_hashed);
+                    let flaw = check(name, &bytes[..cut], is_hashed);
                     assert!(is_incomplete(flaw.clone()), "{name}, {cut}: {flaw:?}");
                 }
             }
@@ -181,8 +180,8 @@ mod tests {
     proptest! {
         #[test]
         fn any_bytes_are_checked(bytes in prop::collection::vec(any::<u8>(), 0..200), len in 0..300_u64) {
-            found("m.gguf", &[b"GGUF\x03\0\0\0", &bytes[..]].concat(), true);
-            found(PEFT_TENSORS, &[&len.to_le_bytes(), &bytes[..]].concat(), true);
+            check("m.gguf", &[b"GGUF\x03\0\0\0", &bytes[..]].concat(), true);
+            check(PEFT_TENSORS, &[&len.to_le_bytes(), &bytes[..]].concat(), true);
         }
     }
 
@@ -193,11 +192,11 @@ mod tests {
             (b"<!DOCTYPE html><title>Log in</title>", Flaw::WebPage),
             (b"PK\x03\x04", Flaw::NotGguf),
         ] {
-            assert_eq!(found("m.gguf", bytes, false), Some(flaw));
+            assert_eq!(check("m.gguf", bytes, false), Some(flaw));
         }
-        // Its reader knows better.
+        // A file that matches its published hash may have any format.
         for bytes in [&b"PK\x03\x04"[..], b"GGUF\x09\0\0\0"] {
-            assert_eq!(found("m.gguf", bytes, true), None);
+            assert_eq!(check("m.gguf", bytes, true), None);
         }
     }
 }

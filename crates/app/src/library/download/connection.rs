@@ -1,8 +1,9 @@
-//! Requests, each on its own thread. All of them send their data to one bounded channel. Dropping
-//! its receiver ends them, without waiting for a silent server.
+//! Requests, each on its own thread. All threads send their data to one bounded channel. Dropping
+//! its receiver ends them without waiting for a server that sends no data.
 
-use crate::library::hub::{Failure, Hub, Requested, Said};
+use crate::library::hub::{Failure, Hub, ResponseRange, ServerInfo};
 use hearth_formats::is_web_page;
+use hearth_protocol::FetchFailure;
 use std::{
     io::{self, Read},
     sync::mpsc::{Receiver, SyncSender, sync_channel},
@@ -10,13 +11,13 @@ use std::{
     time::Duration,
 };
 
-/// Messages that wait in the channel.
+/// Capacity of the channel in messages.
 const CAPACITY: usize = 8;
 
 /// Most bytes of a message.
 const MAX_BYTES: usize = 256 << 10;
 
-/// Bytes at the start of a file that are looked at.
+/// Bytes at the start of a file in which a web page is recognized.
 const START: u64 = 32;
 
 /// An event of a request.
@@ -33,18 +34,19 @@ pub enum Event {
 /// The headers of a response.
 #[derive(Debug)]
 pub struct Head {
-    /// The part of the file.
-    pub sent: Requested,
-    /// The version of the file and the range support that the response headers name.
-    pub said: Said,
+    /// The range of the file that the response contains.
+    pub range: ResponseRange,
+    /// The version and range support that the headers name.
+    pub server_info: ServerInfo,
 }
 
 /// A request for a file or a range of it.
 #[derive(Debug, Clone, Default)]
-pub struct Wanted {
+pub struct RangeRequest {
     /// The first and the last byte (inclusive); `None` means the whole file, or its end.
     pub range: Option<(u64, Option<u64>)>,
-    /// The version that the range must be of; of another one the whole file comes.
+    /// The version of the file to which the range applies. The server sends the whole file if it
+    /// has another version.
     pub version: Option<String>,
 }
 
@@ -64,24 +66,24 @@ impl Connections {
     /// Requests a part of a file, or all of it.
     ///
     /// # Errors
-    /// There is no thread for it.
-    pub fn open(&self, hub: &Hub, url: &str, number: u64, wanted: Wanted) -> io::Result<()> {
+    /// The thread cannot be started.
+    pub fn open(&self, hub: &Hub, url: &str, number: u64, request: RangeRequest) -> io::Result<()> {
         let (hub, url, sender) = (hub.clone(), url.to_owned(), self.sender.clone());
         let work = move || {
             let mut end = End {
                 sender,
                 number,
-                // After a panic.
-                failure: Some(Failure::Temporary("the connection broke".to_owned())),
+                // The failure that is sent if `receive` panics.
+                failure: Some(Failure::Temporary(FetchFailure::EndedEarly)),
             };
-            end.failure = receive(&hub, &url, &wanted, |event| end.sender.send((number, event)).is_ok()).err();
+            end.failure = receive(&hub, &url, &request, |event| end.sender.send((number, event)).is_ok()).err();
         };
         thread::Builder::new().name("download".to_owned()).spawn(work).map(drop)
     }
 
-    /// The next event, if one comes in time.
+    /// The next event, or `None` after the timeout.
     pub fn next(&self, timeout: Duration) -> Option<(u64, Event)> {
-        // It is never disconnected: there is always a sender.
+        // The channel is never disconnected: `self` has a sender.
         self.receiver.recv_timeout(timeout).ok()
     }
 }
@@ -100,14 +102,14 @@ impl Drop for End {
     }
 }
 
-/// Requests and passes on what comes, until `send` returns false.
-fn receive(hub: &Hub, url: &str, wanted: &Wanted, send: impl Fn(Event) -> bool) -> Result<(), Failure> {
-    let response = hub.get(url, wanted.range, wanted.version.as_deref())?;
+/// Sends a request and passes on its events until `send` returns `false`.
+fn receive(hub: &Hub, url: &str, request: &RangeRequest, send: impl Fn(Event) -> bool) -> Result<(), Failure> {
+    let response = hub.get(url, request.range, request.version.as_deref())?;
     let head = Head {
-        sent: Requested::from_response(&response)?,
-        said: Said::from_response(&response, wanted.range.is_some() && wanted.version.is_none()),
+        range: ResponseRange::from_response(&response)?,
+        server_info: ServerInfo::from_response(&response, request.range.is_some() && request.version.is_none()),
     };
-    let is_start = head.sent.start == 0;
+    let is_start = head.range.start == 0;
     let mut body = response.into_body().into_reader();
     // Some servers send a login page as if it were the file.
     let start = if is_start { start(&mut body)? } else { Vec::new() };
@@ -124,21 +126,17 @@ fn receive(hub: &Hub, url: &str, wanted: &Wanted, send: impl Fn(Event) -> bool) 
             Ok(count) if send(Event::Bytes(buffer[..count].to_vec())) => {}
             Ok(_) => return Ok(()),
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(broken(&error)),
+            Err(error) => return Err(Failure::broken(&error)),
         }
     }
 }
 
-/// The first bytes of a file, enough to tell a web page.
+/// Reads the first bytes of a file, in which a web page is recognized.
 fn start(body: &mut impl Read) -> Result<Vec<u8>, Failure> {
     let mut bytes = Vec::new();
     match body.take(START).read_to_end(&mut bytes) {
-        // What came before the connection broke is of use; the next read fails, too.
-        Err(error) if bytes.is_empty() => Err(broken(&error)),
+        // Bytes from before the connection broke are usable; the next read returns the error again.
+        Err(error) if bytes.is_empty() => Err(Failure::broken(&error)),
         _ => Ok(bytes),
     }
-}
-
-fn broken(error: &io::Error) -> Failure {
-    Failure::Temporary(format!("the connection broke ({error})"))
 }

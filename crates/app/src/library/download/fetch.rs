@@ -1,18 +1,19 @@
-//! The requests for one file: a large one comes as ranges in parallel if the server can, and in one
-//! stream otherwise. The thread that asks for the file writes it, alone. Bytes of two versions are
-//! never joined: the published hash decides or, without one, a range is requested of the version
-//! that has arrived, and what comes of another one replaces it.
+//! The requests for one file. A large file is requested as parallel ranges if the server supports
+//! them, and in one stream otherwise. Only the thread that runs [`Fetch`] writes the file. Bytes of
+//! two versions are never joined: the published hash decides. Without one, ranges are requested of
+//! the version that was received, and bytes of another version replace the received ones.
 
 use super::{
     Progress, Report,
-    connection::{Connections, Event, Head, Wanted},
+    connection::{Connections, Event, Head, RangeRequest},
     partial::Partial,
     report,
 };
 use crate::library::{
     Flaw, LibraryError,
-    hub::{Failure, Hub, RemotePart, Said, without_query},
+    hub::{Failure, Hub, RemotePart, ServerInfo, without_query},
 };
+use hearth_protocol::FetchFailure;
 use std::{
     collections::HashMap,
     time::{Duration, Instant},
@@ -24,20 +25,20 @@ const MAX_EMPTY_REQUESTS: u32 = 5;
 /// Interval at which a download without data checks whether it was stopped.
 const TICK: Duration = Duration::from_millis(100);
 
-/// Longest wait that a server may ask for; longer ones end the download, to be tried again later.
+/// Longest delay that a server may request; a longer one ends the download, which is retried later.
 const MAX_RETRY_AFTER: Duration = Duration::from_secs(300);
 
-/// Most bytes of one stream that a crash loses.
+/// Bytes of one stream after which the record is written: a crash loses at most as many.
 const STREAM_RECORD: u64 = 8 << 20;
 
 /// The request mode of the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Mode {
-    /// As ranges; the first one tells whether the server can.
-    Trying,
-    /// As ranges in parallel.
+    /// As ranges; the first response shows whether the server supports them.
+    Probing,
+    /// As parallel ranges.
     Ranges,
-    /// From the end of what is there to the end of the file.
+    /// From the end of the received bytes to the end of the file.
     OneStream,
 }
 
@@ -47,12 +48,12 @@ struct Part {
     /// The first missing byte.
     at: u64,
     end: u64,
-    /// The end of the present response.
+    /// The end of the current response.
     until: u64,
     /// The greatest `at` so far.
     furthest: u64,
     empty_requests: u32,
-    /// When it may be requested.
+    /// The earliest time of its next request.
     due: Instant,
 }
 
@@ -73,9 +74,9 @@ impl Part {
 pub struct Fetch<'a, 'p> {
     hub: &'a Hub,
     remote: &'a RemotePart,
-    /// Whether its first bytes must be the beginning of a GGUF file.
+    /// Whether the file must begin as a GGUF file does.
     is_start: bool,
-    /// Bytes of the whole file.
+    /// Size of the whole file in bytes.
     total: u64,
     partial: &'a mut Partial,
     progress: Report<'p>,
@@ -86,15 +87,15 @@ pub struct Fetch<'a, 'p> {
     next_number: u64,
     /// Parts whose request has failed.
     failed: Vec<Part>,
-    /// Where parts that were never requested begin.
+    /// Offset from which no part was requested yet.
     cursor: u64,
-    /// Requests at a time.
+    /// Most requests at a time.
     limit: usize,
 }
 
 impl<'a, 'p> Fetch<'a, 'p> {
-    /// Requests for what is missing of the present piece of an unfinished file of `total` bytes.
-    /// `is_start` means that it begins as a GGUF file does.
+    /// Creates the requests for the missing bytes of the current piece of an unfinished file of
+    /// `total` bytes. `is_start` means that the piece must begin as a GGUF file does.
     pub fn new(
         hub: &'a Hub,
         remote: &'a RemotePart,
@@ -110,7 +111,7 @@ impl<'a, 'p> Fetch<'a, 'p> {
             total,
             partial,
             progress,
-            mode: Mode::Trying,
+            mode: Mode::Probing,
             connections: Connections::new(),
             active: HashMap::new(),
             next_number: 0,
@@ -120,12 +121,12 @@ impl<'a, 'p> Fetch<'a, 'p> {
         }
     }
 
-    /// Requests until the file has its size.
+    /// Sends requests until the piece is complete.
     pub fn run(mut self) -> Result<(), LibraryError> {
-        let ended = self.request_all();
-        // What has arrived counts next time, however this ended.
+        let result = self.request_all();
+        // Received bytes are recorded even after a failure, so that the next download reuses them.
         let recorded = self.partial.record();
-        ended.and(recorded)
+        result.and(recorded)
     }
 
     fn request_all(&mut self) -> Result<(), LibraryError> {
@@ -157,20 +158,20 @@ impl<'a, 'p> Fetch<'a, 'p> {
         report(self.progress, now)
     }
 
-    fn refused(&self, why: impl Into<String>, is_temporary: bool) -> LibraryError {
+    fn download_error(&self, failure: FetchFailure, is_temporary: bool) -> LibraryError {
         LibraryError::Download {
             name: self.remote.name.clone(),
             url: without_query(&self.remote.url).to_owned(),
             is_temporary,
-            why: why.into(),
+            failure,
             kept: self.partial.kept(),
         }
     }
 
-    /// Drops what has arrived of a version that the server does not have any more.
-    fn changed(&mut self) -> LibraryError {
+    /// Drops the received bytes of a version that the server no longer has. Returns the error.
+    fn changed_error(&mut self) -> LibraryError {
         self.connections = Connections::new();
-        match self.partial.forget() {
+        match self.partial.reset() {
             Ok(()) => LibraryError::Changed {
                 name: self.remote.name.clone(),
                 url: without_query(&self.remote.url).to_owned(),
@@ -179,7 +180,7 @@ impl<'a, 'p> Fetch<'a, 'p> {
         }
     }
 
-    /// Starts as many requests as may run at a time. A failed part keeps its place while it waits.
+    /// Starts requests up to the limit. A failed part that waits for its retry counts as a request.
     fn start_requests(&mut self) -> Result<(), LibraryError> {
         while self.active.len() < self.limit {
             let now = Instant::now();
@@ -202,7 +203,7 @@ impl<'a, 'p> Fetch<'a, 'p> {
         let size = self.hub.ranges.size.max(1);
         let end = match self.mode {
             Mode::OneStream => self.remote.size,
-            Mode::Trying | Mode::Ranges => gap.end.min((gap.start / size + 1).saturating_mul(size)),
+            Mode::Probing | Mode::Ranges => gap.end.min((gap.start / size + 1).saturating_mul(size)),
         };
         self.cursor = end;
         Some(Part::new(gap.start, end))
@@ -211,17 +212,20 @@ impl<'a, 'p> Fetch<'a, 'p> {
     fn open(&mut self, part: Part) -> Result<(), LibraryError> {
         let range = match self.mode {
             Mode::OneStream => (part.at > 0).then_some((part.at, None)),
-            Mode::Trying | Mode::Ranges => Some((part.at, Some(part.end - 1))),
+            Mode::Probing | Mode::Ranges => Some((part.at, Some(part.end - 1))),
         };
         let number = self.next_number;
         self.next_number += 1;
-        let wanted = Wanted {
+        let request = RangeRequest {
             range,
             version: self.partial.needs_version().map(str::to_owned),
         };
         self.connections
-            .open(self.hub, &self.remote.url, number, wanted)
-            .map_err(|error| self.refused(format!("this system starts no more threads ({error})"), true))?;
+            .open(self.hub, &self.remote.url, number, request)
+            .map_err(|error| {
+                let detail = error.to_string();
+                self.download_error(FetchFailure::NoThreads { detail }, true)
+            })?;
         self.active.insert(number, part);
         Ok(())
     }
@@ -231,33 +235,33 @@ impl<'a, 'p> Fetch<'a, 'p> {
         let Some(part) = self.active.get_mut(&number) else {
             return Ok(());
         };
-        if head.sent.total.is_some_and(|total| total != self.remote.size) {
+        if head.range.total.is_some_and(|total| total != self.remote.size) {
             return Err(match self.remote.sha256 {
-                Some(_) => self.refused("the file there has another size than it was said to have", false),
-                // The expected size may be out of date.
-                None => self.changed(),
+                Some(_) => self.download_error(FetchFailure::OtherSize, false),
+                // Without a hash, the expected size may be of an earlier version.
+                None => self.changed_error(),
             });
         }
         if self.mode == Mode::OneStream {
             return self.begin_stream(number, head);
         }
-        let is_other = !self.partial.fits(&head.said);
-        let is_known = self.remote.sha256.is_some() || head.said.version.is_some();
-        match head.sent.last {
-            Some(last) if head.sent.start == part.at && last < part.end && !is_other && is_known => {
+        let is_other_version = !self.partial.fits(&head.server_info);
+        let is_verifiable = self.remote.sha256.is_some() || head.server_info.version.is_some();
+        match head.range.last {
+            Some(last) if head.range.start == part.at && last < part.end && !is_other_version && is_verifiable => {
                 part.until = last + 1;
             }
             _ => {
-                self.use_one_stream(is_other)?;
-                self.partial.learn(Said {
+                self.use_one_stream(is_other_version)?;
+                self.partial.update_server_info(ServerInfo {
                     version: None,
-                    ranges: head.said.ranges,
+                    ranges: head.server_info.ranges,
                 });
                 return Ok(());
             }
         }
-        self.partial.learn(head.said);
-        if self.mode == Mode::Trying {
+        self.partial.update_server_info(head.server_info);
+        if self.mode == Mode::Probing {
             self.mode = Mode::Ranges;
             self.limit = self.hub.ranges.parallel.max(1);
         }
@@ -268,33 +272,33 @@ impl<'a, 'p> Fetch<'a, 'p> {
         let Some(mut part) = self.active.remove(&number) else {
             return Ok(());
         };
-        let start = head.sent.start;
-        if start > 0 && !self.partial.fits(&head.said) {
+        let start = head.range.start;
+        if start > 0 && !self.partial.fits(&head.server_info) {
             self.connections = Connections::new();
             part.at = 0;
-            self.partial.forget()?;
-            return self.retry(part, "the file changed on the server meanwhile".to_owned(), None);
+            self.partial.reset()?;
+            return self.retry(part, FetchFailure::Changed, None);
         }
         if start > part.at {
             self.connections = Connections::new();
-            return self.retry(part, "the server sent another part of the file".to_owned(), None);
+            return self.retry(part, FetchFailure::OtherRange, None);
         }
         if start == 0 {
-            // The whole file, of whatever version.
+            // The whole file, of any version.
             part.at = 0;
-            self.partial.forget()?;
+            self.partial.reset()?;
         } else if start < part.at {
             part.at = start;
             self.partial.truncate(start)?;
         }
-        self.partial.learn(head.said);
+        self.partial.update_server_info(head.server_info);
         self.active.insert(number, part);
         Ok(())
     }
 
-    /// Gives up ranges: the file comes from the end of what is there without a gap, or from its
-    /// start if what is there is of another version.
-    fn use_one_stream(&mut self, is_other: bool) -> Result<(), LibraryError> {
+    /// Switches to one stream, from the end of the received prefix, or from the start of the file
+    /// if the received bytes are of another version.
+    fn use_one_stream(&mut self, is_other_version: bool) -> Result<(), LibraryError> {
         if self.mode != Mode::OneStream {
             tracing::info!(name = self.remote.name, "the file is requested in one stream");
         }
@@ -302,8 +306,8 @@ impl<'a, 'p> Fetch<'a, 'p> {
         self.active.clear();
         self.failed.clear();
         (self.mode, self.limit, self.cursor) = (Mode::OneStream, 1, 0);
-        if is_other || !self.partial.can_continue() {
-            return self.partial.forget();
+        if is_other_version || !self.partial.can_continue() {
+            return self.partial.reset();
         }
         let prefix = self.partial.spans().prefix();
         if self.partial.spans().end() > prefix {
@@ -319,8 +323,8 @@ impl<'a, 'p> Fetch<'a, 'p> {
         };
         if part.until - part.at < bytes.len() as u64 {
             return match self.mode {
-                Mode::OneStream => Err(self.refused("the file there is longer than it was said to be", false)),
-                Mode::Trying | Mode::Ranges => self.use_one_stream(false),
+                Mode::OneStream => Err(self.download_error(FetchFailure::TooLong, false)),
+                Mode::Probing | Mode::Ranges => self.use_one_stream(false),
             };
         }
         if part.at == 0 && self.is_start && self.remote.sha256.is_none() && !may_be_gguf(bytes) {
@@ -328,11 +332,11 @@ impl<'a, 'p> Fetch<'a, 'p> {
         }
         self.partial.write(part.at, bytes)?;
         part.at += bytes.len() as u64;
-        let most = match self.mode {
+        let record_interval = match self.mode {
             Mode::OneStream => self.hub.ranges.size.min(STREAM_RECORD),
-            Mode::Trying | Mode::Ranges => self.hub.ranges.size,
+            Mode::Probing | Mode::Ranges => self.hub.ranges.size,
         };
-        if self.partial.unrecorded() >= most {
+        if self.partial.unrecorded() >= record_interval {
             self.partial.record()
         } else {
             Ok(())
@@ -343,18 +347,18 @@ impl<'a, 'p> Fetch<'a, 'p> {
     fn end(&mut self, number: u64, failure: Option<Failure>) -> Result<(), LibraryError> {
         match (self.active.remove(&number), failure) {
             (Some(part), _) if part.at == part.end => Ok(()),
-            (Some(part), None) => self.retry(part, "the connection ended early".to_owned(), None),
-            (Some(part), Some(Failure::Temporary(why))) => self.retry(part, why, None),
-            (Some(part), Some(Failure::Busy(why, delay))) => self.retry(part, why, Some(delay)),
-            // Shorter than a moment ago.
-            (Some(_), Some(Failure::Range)) if self.remote.sha256.is_none() => Err(self.changed()),
-            (Some(_), Some(failure)) => Err(self.refused(failure.why(), false)),
+            (Some(part), None) => self.retry(part, FetchFailure::EndedEarly, None),
+            (Some(part), Some(Failure::Temporary(cause))) => self.retry(part, cause, None),
+            (Some(part), Some(Failure::Busy(cause, delay))) => self.retry(part, cause, Some(delay)),
+            // The file became shorter after its size was requested.
+            (Some(_), Some(Failure::Range)) if self.remote.sha256.is_none() => Err(self.changed_error()),
+            (Some(_), Some(failure)) => Err(self.download_error(failure.cause(), false)),
             (None, _) => Ok(()),
         }
     }
 
-    /// Requests a part again, alone; `delay` is what the server asks for.
-    fn retry(&mut self, mut part: Part, why: String, delay: Option<Duration>) -> Result<(), LibraryError> {
+    /// Schedules another request for a part, after at least `delay`, the server's `Retry-After`.
+    fn retry(&mut self, mut part: Part, cause: FetchFailure, delay: Option<Duration>) -> Result<(), LibraryError> {
         // A server without range support restarts at 0 each time: only bytes beyond the furthest
         // offset so far count as progress.
         part.empty_requests = if part.at > part.furthest {
@@ -365,14 +369,14 @@ impl<'a, 'p> Fetch<'a, 'p> {
         part.furthest = part.furthest.max(part.at);
         part.until = part.end;
         if part.empty_requests == MAX_EMPTY_REQUESTS || delay.is_some_and(|delay| delay > MAX_RETRY_AFTER) {
-            return Err(self.refused(why, true));
+            return Err(self.download_error(cause, true));
         }
         if self.mode == Mode::OneStream && part.at > 0 && !self.partial.can_continue() {
-            // Nothing could tell that the rest is of the same file.
+            // Neither a hash nor a version can show that the rest is of the same file.
             part.at = 0;
-            self.partial.forget()?;
+            self.partial.reset()?;
         }
-        tracing::info!(why, part.empty_requests, "the request is retried");
+        tracing::info!(?cause, part.empty_requests, "the request is retried");
         let now = Instant::now();
         part.due = match part.empty_requests {
             0 => now,
@@ -380,7 +384,7 @@ impl<'a, 'p> Fetch<'a, 'p> {
         };
         self.failed.push(part);
         if let Some(delay) = delay {
-            // The server asks for less: the other parts wait, too, and one fewer is requested.
+            // The server is overloaded: the other parts wait too, and the limit decreases by one.
             self.limit = (self.limit - 1).max(1);
             self.failed
                 .iter_mut()

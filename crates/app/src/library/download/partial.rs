@@ -1,12 +1,12 @@
-//! A file that has not arrived completely, and the record beside it: of which file and version it
-//! is, and which bytes have arrived. Spans may be missing anywhere. A file without a record is of
-//! an earlier Hearth; its length says what has arrived.
+//! An incomplete download, and the record beside it: the file and version that it is of, and the
+//! spans that were received, in any order. A file without a record was written by an earlier
+//! Hearth; its length is the number of received bytes.
 
 use super::spans::Spans;
 use super::with_suffix;
 use crate::library::{
     Kept, LibraryError,
-    hub::{RemoteFile, RemotePart, Said},
+    hub::{RemoteFile, RemotePart, ServerInfo},
 };
 use hearth_formats::durable::commit_file;
 use serde::{Deserialize, Serialize};
@@ -30,7 +30,8 @@ pub fn record_path(partial: &Path) -> PathBuf {
     with_suffix(partial, ".ranges")
 }
 
-/// The path of the next record, until it is complete. Only the holder of the file's lock writes it.
+/// The path at which a new record is written before it replaces the old one. Only the holder of the
+/// file's lock writes it.
 pub fn next_record_path(partial: &Path) -> PathBuf {
     with_suffix(partial, ".ranges.new")
 }
@@ -38,7 +39,7 @@ pub fn next_record_path(partial: &Path) -> PathBuf {
 /// The record of an unfinished file: the parts of it that are synced to the disk.
 #[derive(Debug, Serialize, Deserialize)]
 struct Record {
-    /// The commit, digest or version that it was requested of.
+    /// The commit, digest or version at which it was requested.
     #[serde(default)]
     commit: Option<String>,
     #[serde(flatten)]
@@ -48,50 +49,52 @@ struct Record {
     others: Vec<PieceRecord>,
 }
 
-/// The same of a file there.
+/// The record of one piece: a whole file on the server, or a part of one.
 #[derive(Debug, Serialize, Deserialize)]
 struct PieceRecord {
     size: u64,
     sha256: Option<String>,
     #[serde(flatten)]
-    said: Said,
+    server_info: ServerInfo,
     done: Vec<(u64, u64)>,
 }
 
 impl Record {
     fn read(path: &Path) -> Option<Self> {
-        let is_small = fs::metadata(path).is_ok_and(|about| about.is_file() && about.len() <= MAX_RECORD_BYTES);
+        let is_small =
+            fs::metadata(path).is_ok_and(|metadata| metadata.is_file() && metadata.len() <= MAX_RECORD_BYTES);
         let text = fs::read(path).ok().filter(|_| is_small)?;
         let mut record: Self = serde_json::from_slice(&text).ok()?;
-        // It becomes a header of requests.
+        // The version becomes a header of requests.
         let pieces = std::iter::once(&mut record.first).chain(&mut record.others);
-        pieces.for_each(|piece| piece.said.check());
+        pieces.for_each(|piece| piece.server_info.check());
         Some(record)
     }
 
-    /// The pieces that a file of this length has of this remote file; `None` if the record is
-    /// another file's.
+    /// Returns the pieces of `remote` that a partial file of `len` bytes has. `None` means that the
+    /// record is of another file.
     fn pieces(self, remote: &RemoteFile, commit: Option<&str>, len: u64) -> Option<Vec<Piece>> {
-        let wanted = remote.pieces();
-        (wanted.len() == 1 + self.others.len()).then_some(())?;
+        let parts = remote.pieces();
+        (parts.len() == 1 + self.others.len()).then_some(())?;
         let is_same_commit = self.commit.as_deref() == commit;
         let mut base = 0_u64;
-        let mut pieces = Vec::with_capacity(wanted.len());
-        for (found, wanted) in std::iter::once(self.first).chain(self.others).zip(&wanted) {
-            let is_of = found.size == wanted.size && found.sha256 == wanted.sha256;
-            let spans = Spans::from_pairs(&found.done).filter(|_| is_of)?;
-            let is_inside = spans.end() <= wanted.size && (spans.is_empty() || base.saturating_add(spans.end()) <= len);
+        let mut pieces = Vec::with_capacity(parts.len());
+        for (record, part) in std::iter::once(self.first).chain(self.others).zip(&parts) {
+            let is_same_part = record.size == part.size && record.sha256 == part.sha256;
+            let spans = Spans::from_pairs(&record.done).filter(|_| is_same_part)?;
+            let is_inside = spans.end() <= part.size && (spans.is_empty() || base.saturating_add(spans.end()) <= len);
             is_inside.then_some(())?;
-            let mut piece = Piece::new(remote, wanted, base);
-            // Without a hash only the version tells that the rest will be of the same file.
-            let is_version = is_same_commit && found.said.version.is_some();
-            let is_newer = remote.said.version.is_some() && remote.said.version != found.said.version;
-            if found.said.ranges != Some(false) && (wanted.sha256.is_some() || is_version && !is_newer) {
+            let mut piece = Piece::new(remote, part, base);
+            // Without a hash, only the version shows that the rest will be of the same file.
+            let has_version = is_same_commit && record.server_info.version.is_some();
+            let is_newer =
+                remote.server_info.version.is_some() && remote.server_info.version != record.server_info.version;
+            if record.server_info.ranges != Some(false) && (part.sha256.is_some() || has_version && !is_newer) {
                 piece.spans = spans;
-                piece.learn(found.said);
+                piece.update_server_info(record.server_info);
             }
             pieces.push(piece);
-            base = base.checked_add(wanted.size)?;
+            base = base.checked_add(part.size)?;
         }
         Some(pieces)
     }
@@ -104,26 +107,26 @@ struct Piece {
     sha256: Option<String>,
     /// Its offset in the joined file.
     base: u64,
-    said: Said,
+    server_info: ServerInfo,
     spans: Spans,
 }
 
 impl Piece {
-    fn new(file: &RemoteFile, of: &RemotePart, base: u64) -> Self {
+    fn new(file: &RemoteFile, part: &RemotePart, base: u64) -> Self {
         Self {
-            size: of.size,
-            sha256: of.sha256.clone(),
+            size: part.size,
+            sha256: part.sha256.clone(),
             base,
-            said: Said {
+            server_info: ServerInfo {
                 version: None,
-                ranges: file.said.ranges,
+                ranges: file.server_info.ranges,
             },
             spans: Spans::default(),
         }
     }
 
-    /// The pieces of a file of which no byte has arrived.
-    fn all(remote: &RemoteFile) -> Vec<Self> {
+    /// The pieces of a file of which no byte was received.
+    fn all_missing(remote: &RemoteFile) -> Vec<Self> {
         let mut base = 0_u64;
         let piece = |part: &RemotePart| {
             let piece = Self::new(remote, part, base);
@@ -133,18 +136,20 @@ impl Piece {
         remote.pieces().iter().map(piece).collect()
     }
 
-    /// Whether the rest can be told from another file's, and the server sends it alone.
+    /// Whether a later download can verify that the rest is of the same file, and the server sends
+    /// ranges.
     fn is_resumable(&self) -> bool {
         match self.sha256 {
-            Some(_) => self.said.ranges != Some(false),
-            None => self.said.version.is_some() && self.said.ranges == Some(true),
+            Some(_) => self.server_info.ranges != Some(false),
+            None => self.server_info.version.is_some() && self.server_info.ranges == Some(true),
         }
     }
 
-    fn learn(&mut self, said: Said) {
-        self.said = Said {
-            version: said.version.or(self.said.version.take()),
-            ranges: said.ranges.or(self.said.ranges),
+    /// Replaces the version and the range support by those that `server_info` has.
+    fn update_server_info(&mut self, server_info: ServerInfo) {
+        self.server_info = ServerInfo {
+            version: server_info.version.or(self.server_info.version.take()),
+            ranges: server_info.ranges.or(self.server_info.ranges),
         };
     }
 
@@ -152,43 +157,44 @@ impl Piece {
         PieceRecord {
             size: self.size,
             sha256: self.sha256.clone(),
-            said: self.said.clone(),
+            server_info: self.server_info.clone(),
             done: self.spans.pairs(),
         }
     }
 }
 
-/// The pieces of a file that are there.
-fn found(remote: &RemoteFile, commit: Option<&str>, path: &Path, len: u64) -> Option<Vec<Piece>> {
+/// Returns the pieces of a partial file. `None` means that the file is of another one.
+fn load_pieces(remote: &RemoteFile, commit: Option<&str>, path: &Path, len: u64) -> Option<Vec<Piece>> {
     let record = record_path(path);
     if record.exists() {
         return Record::read(&record).and_then(|record| record.pieces(remote, commit, len));
     }
-    // Of an earlier Hearth. A longer one is of another file.
-    let is_known = remote.parts.is_empty() && remote.sha256.is_some() && len <= remote.size;
-    let mut pieces = Piece::all(remote);
-    pieces.first_mut().filter(|_| is_known)?.spans = Spans::up_to(len);
+    // Written by an earlier Hearth. A longer file is of another one.
+    let is_usable = remote.parts.is_empty() && remote.sha256.is_some() && len <= remote.size;
+    let mut pieces = Piece::all_missing(remote);
+    pieces.first_mut().filter(|_| is_usable)?.spans = Spans::up_to(len);
     Some(pieces)
 }
 
-/// Bytes that have arrived of a file, which was requested of this commit.
+/// Received bytes of a file that is requested at `commit`.
 pub fn arrived(target: &Path, remote: &RemoteFile, commit: Option<&str>) -> u64 {
     let path = partial_path(target);
-    let len = fs::metadata(&path).map_or(0, |about| about.len());
-    total(&found(remote, commit, &path, len).unwrap_or_default())
+    let len = fs::metadata(&path).map_or(0, |metadata| metadata.len());
+    total(&load_pieces(remote, commit, &path, len).unwrap_or_default())
 }
 
-/// Whether a download of a file goes on where it ended, as far as its server has said.
+/// Whether a download of a file resumes from its received bytes, as far as its server's responses
+/// show.
 pub fn resumes(target: &Path, remote: &RemoteFile) -> bool {
     let record = Record::read(&record_path(&partial_path(target)));
     let records = record
         .into_iter()
         .flat_map(|record| std::iter::once(record.first).chain(record.others));
-    let mut said: Vec<Said> = records.map(|record| record.said).collect();
-    let pieces = Piece::all(remote);
-    said.resize(pieces.len(), remote.said.clone());
-    pieces.into_iter().zip(said).all(|(mut piece, said)| {
-        piece.learn(said);
+    let mut server_infos: Vec<ServerInfo> = records.map(|record| record.server_info).collect();
+    let pieces = Piece::all_missing(remote);
+    server_infos.resize(pieces.len(), remote.server_info.clone());
+    pieces.into_iter().zip(server_infos).all(|(mut piece, server_info)| {
+        piece.update_server_info(server_info);
         piece.is_resumable()
     })
 }
@@ -201,37 +207,36 @@ fn total(pieces: &[Piece]) -> u64 {
 }
 
 fn kept(pieces: &[Piece]) -> Kept {
-    let begun: Vec<&Piece> = pieces.iter().filter(|piece| !piece.spans.is_empty()).collect();
-    if begun.is_empty() {
+    let nonempty: Vec<&Piece> = pieces.iter().filter(|piece| !piece.spans.is_empty()).collect();
+    if nonempty.is_empty() {
         Kept::Nothing
-    } else if begun.iter().all(|piece| piece.is_resumable()) {
+    } else if nonempty.iter().all(|piece| piece.is_resumable()) {
         Kept::Resumes
     } else {
         Kept::Restarts
     }
 }
 
-/// An unfinished file, locked. Offsets are relative to one piece of it at a time, the present
-/// piece.
+/// An unfinished file, locked. Offsets are relative to the current piece.
 #[derive(Debug)]
 pub struct Partial {
     commit: Option<String>,
     path: PathBuf,
     file: File,
     pieces: Vec<Piece>,
-    /// The place of the present one.
-    at: usize,
+    /// Index of the current piece.
+    current: usize,
     has_record: bool,
-    /// Bytes written that the record does not have.
+    /// Bytes that were written after the last record.
     unrecorded: u64,
 }
 
 impl Partial {
-    /// Opens the unfinished file of a target, and makes it if there is none. What is there of
-    /// another file or version is dropped.
+    /// Opens the unfinished file of a target, or creates it. Bytes of another file or version are
+    /// dropped.
     ///
     /// # Errors
-    /// It cannot be opened, or is being downloaded.
+    /// It cannot be opened, or another download has its lock.
     pub fn open(remote: &RemoteFile, commit: Option<&str>, target: &Path) -> Result<Self, LibraryError> {
         let path = partial_path(target);
         let failed = |source: io::Error| LibraryError::Write {
@@ -244,13 +249,13 @@ impl Partial {
             TryLockError::Error(source) => failed(source),
         })?;
         let len = file.metadata().map_err(failed)?.len();
-        let found = found(remote, commit, &path, len).filter(|pieces| total(pieces) > 0);
-        let is_new = found.is_none();
+        let received = load_pieces(remote, commit, &path, len).filter(|pieces| total(pieces) > 0);
+        let is_new = received.is_none();
         let mut this = Self {
             commit: commit.map(str::to_owned),
             has_record: record_path(&path).exists(),
-            pieces: found.unwrap_or_else(|| Piece::all(remote)),
-            at: 0,
+            pieces: received.unwrap_or_else(|| Piece::all_missing(remote)),
+            current: 0,
             unrecorded: 0,
             file,
             path,
@@ -261,13 +266,13 @@ impl Partial {
         Ok(this)
     }
 
-    /// Makes a piece the present one.
-    pub fn select(&mut self, at: usize) {
-        self.at = at.min(self.pieces.len() - 1);
+    /// Selects the current piece.
+    pub fn select(&mut self, index: usize) {
+        self.current = index.min(self.pieces.len() - 1);
     }
 
     fn piece(&self) -> &Piece {
-        &self.pieces[self.at]
+        &self.pieces[self.current]
     }
 
     /// The ranges of the current piece received so far.
@@ -275,7 +280,7 @@ impl Partial {
         &self.piece().spans
     }
 
-    /// Bytes that have arrived of all pieces.
+    /// Received bytes of all pieces.
     pub fn total(&self) -> u64 {
         total(&self.pieces)
     }
@@ -285,41 +290,41 @@ impl Partial {
         kept(&self.pieces)
     }
 
-    /// The version of the present piece that has arrived.
+    /// The version of the current piece's received bytes.
     pub fn version(&self) -> Option<&str> {
-        self.piece().said.version.as_deref()
+        self.piece().server_info.version.as_deref()
     }
 
-    /// The version that the rest of the present piece must be of. `None` for a piece with a hash,
-    /// which decides: servers of equal files may name different versions.
+    /// The version that the rest of the current piece must have. `None` for a piece with a hash:
+    /// servers may name different versions of equal files.
     pub fn needs_version(&self) -> Option<&str> {
         self.version().filter(|_| self.piece().sha256.is_none())
     }
 
-    /// Whether bytes of which the server says this belong to those that have arrived. Without a
-    /// hash, those without a version never do.
-    pub fn fits(&self, said: &Said) -> bool {
+    /// Whether bytes from a response with `server_info` may be joined with the received ones.
+    /// Without a hash, bytes without a version never may, unless none were received.
+    pub fn fits(&self, server_info: &ServerInfo) -> bool {
         let piece = self.piece();
-        match (&piece.said.version, &said.version) {
+        match (&piece.server_info.version, &server_info.version) {
             _ if piece.sha256.is_some() => true,
-            (Some(before), Some(now)) => before == now,
+            (Some(received), Some(version)) => received == version,
             _ => piece.spans.is_empty(),
         }
     }
 
-    /// Whether a hash or the version will tell that what arrives later is of the same file.
+    /// Whether a hash or the version can show that later bytes are of the same file.
     pub fn can_continue(&self) -> bool {
         self.piece().sha256.is_some() || self.version().is_some()
     }
 
-    /// Keeps what a server says of the present piece.
-    pub fn learn(&mut self, said: Said) {
-        self.pieces[self.at].learn(said);
+    /// Updates the version and range support of the current piece.
+    pub fn update_server_info(&mut self, server_info: ServerInfo) {
+        self.pieces[self.current].update_server_info(server_info);
     }
 
-    /// Drops what has arrived of the present piece, and its version.
-    pub fn forget(&mut self) -> Result<(), LibraryError> {
-        self.pieces[self.at].said.version = None;
+    /// Drops the received bytes of the current piece, and its version.
+    pub fn reset(&mut self) -> Result<(), LibraryError> {
+        self.pieces[self.current].server_info.version = None;
         self.truncate(0)
     }
 
@@ -327,40 +332,44 @@ impl Partial {
         &mut self.file
     }
 
-    /// Where the present piece lies in the file.
-    pub fn place(&self) -> Range<u64> {
+    /// The span of the current piece in the file.
+    pub fn piece_span(&self) -> Range<u64> {
         let piece = self.piece();
         piece.base..piece.base + piece.size
     }
 
-    /// Bytes that a crash would lose.
+    /// Bytes that are not recorded yet and that a crash would lose.
     pub fn unrecorded(&self) -> u64 {
         self.unrecorded
     }
 
-    /// Writes bytes of the present piece, in any order.
-    pub fn write(&mut self, at: u64, bytes: &[u8]) -> Result<(), LibraryError> {
+    /// Writes bytes at an offset of the current piece. Offsets may come in any order.
+    pub fn write(&mut self, offset: u64, bytes: &[u8]) -> Result<(), LibraryError> {
         if !self.has_record {
-            // From the first byte on it is known of which file and version they are.
+            // Bytes on the disk must have a record of their file and version.
             self.write_record()?;
         }
         let base = self.piece().base;
-        let written = self.file.seek(SeekFrom::Start(base + at));
-        written
+        self.file
+            .seek(SeekFrom::Start(base + offset))
             .and_then(|_| self.file.write_all(bytes))
             .map_err(|source| self.failed(source))?;
-        self.pieces[self.at].spans.insert(at..at + bytes.len() as u64);
+        self.pieces[self.current]
+            .spans
+            .insert(offset..offset + bytes.len() as u64);
         self.unrecorded += bytes.len() as u64;
         Ok(())
     }
 
-    /// Drops what comes after an offset of the present piece.
+    /// Drops the bytes of the current piece from the offset `end` on.
     pub fn truncate(&mut self, end: u64) -> Result<(), LibraryError> {
-        self.pieces[self.at].spans.truncate(end);
+        self.pieces[self.current].spans.truncate(end);
         if self.has_record {
             self.write_record()?;
         }
-        let is_last = self.pieces[self.at + 1..].iter().all(|piece| piece.spans.is_empty());
+        let is_last = self.pieces[self.current + 1..]
+            .iter()
+            .all(|piece| piece.spans.is_empty());
         if is_last {
             self.set_len(self.piece().base + end)
         } else {
@@ -372,7 +381,7 @@ impl Partial {
         self.file.set_len(len).map_err(|source| self.failed(source))
     }
 
-    /// Records what has arrived.
+    /// Records the received bytes, if there are new ones.
     pub fn record(&mut self) -> Result<(), LibraryError> {
         if self.unrecorded > 0 {
             self.write_record()
@@ -381,7 +390,7 @@ impl Partial {
         }
     }
 
-    /// Syncs the file, then replaces the record: it never has what the disk does not.
+    /// Syncs the file, then replaces the record, so that it lists only bytes that are on the disk.
     fn write_record(&mut self) -> Result<(), LibraryError> {
         let (next, path) = (next_record_path(&self.path), record_path(&self.path));
         let mut pieces = self.pieces.iter().map(Piece::record);
@@ -393,8 +402,8 @@ impl Partial {
         };
         let text = serde_json::to_vec(&record).unwrap_or_default();
         self.file.sync_all().map_err(|source| self.failed(source))?;
-        let written = fs::write(&next, text).and_then(|()| commit_file(&next, &path));
-        written.map_err(|source| LibraryError::Write { path, source })?;
+        let result = fs::write(&next, text).and_then(|()| commit_file(&next, &path));
+        result.map_err(|source| LibraryError::Write { path, source })?;
         (self.has_record, self.unrecorded) = (true, 0);
         Ok(())
     }
@@ -406,71 +415,68 @@ impl Partial {
         }
     }
 
-    /// Checks that the file is complete and still the one that was checked, before it replaces
-    /// another one: programs that know no lock may have changed it.
+    /// Checks that the file is complete and unchanged before it replaces another one: programs that
+    /// ignore the lock may have changed it.
     ///
     /// # Errors
-    /// It is not, or it or its record cannot be read.
+    /// The file is incomplete or was changed, or its length cannot be read.
     pub fn check_complete(&self) -> Result<(), LibraryError> {
         let size = self.pieces.iter().map(|piece| piece.size).fold(0, u64::saturating_add);
         let is_whole = |spans: &Spans, size| spans.prefix() == size && spans.total() == size;
-        let arrived = self.pieces.iter().all(|piece| is_whole(&piece.spans, piece.size));
+        let is_complete = self.pieces.iter().all(|piece| is_whole(&piece.spans, piece.size));
         let len = self.file.metadata().map_err(|source| self.failed(source))?.len();
-        if arrived && len == size && is_at(&self.file, &self.path) && self.has_own_record() {
+        if is_complete && len == size && is_at(&self.file, &self.path) && self.has_own_record() {
             Ok(())
         } else {
-            Err(LibraryError::NotPlaced {
-                path: self.path.clone(),
-                why: "another program changed or removed it while it was downloaded",
-            })
+            Err(LibraryError::AlteredMeanwhile(self.path.clone()))
         }
     }
 
     /// Whether the record on the disk describes this complete file.
     fn has_own_record(&self) -> bool {
         if !self.has_record {
-            // Of an earlier Hearth.
+            // Written by an earlier Hearth.
             return !record_path(&self.path).exists();
         }
         let Some(record) = Record::read(&record_path(&self.path)) else {
             return false;
         };
         let records: Vec<PieceRecord> = std::iter::once(record.first).chain(record.others).collect();
-        let is_same = |(found, own): (&PieceRecord, &Piece)| {
-            let is_of = found.size == own.size && found.sha256 == own.sha256;
-            is_of && found.done == own.spans.pairs()
+        let is_same = |(record, piece): (&PieceRecord, &Piece)| {
+            let is_same_part = record.size == piece.size && record.sha256 == piece.sha256;
+            is_same_part && record.done == piece.spans.pairs()
         };
         records.len() == self.pieces.len() && records.iter().zip(&self.pieces).all(is_same)
     }
 
-    /// Puts the complete file in place. Its lock is held until then.
+    /// Moves the complete file to `target`, and holds its lock until then.
     ///
     /// # Errors
-    /// Its record cannot be removed, or the file not be renamed.
-    pub fn put(self, target: &Path) -> io::Result<()> {
+    /// The record cannot be removed, or the file cannot be renamed.
+    pub fn commit(self, target: &Path) -> io::Result<()> {
         let Self { path, file, .. } = self;
-        // Without a record, its length says that it is complete.
+        // A file without a record counts as complete up to its length.
         remove_records(&path)?;
         // Windows may refuse to rename a file that is open.
-        let held = (!cfg!(windows)).then_some(file);
+        let lock = (!cfg!(windows)).then_some(file);
         commit_file(&path, target)?;
-        drop(held);
+        drop(lock);
         Ok(())
     }
 
     /// Removes the file and its record.
     pub fn remove(self) -> Result<(), LibraryError> {
         let Self { path, file, .. } = self;
-        // Without its record, it must not count as complete up to its length.
-        let emptied = file.set_len(0).and_then(|()| file.sync_all());
+        // A file without a record counts as complete up to its length, so it is emptied first.
+        let result = file.set_len(0).and_then(|()| file.sync_all());
         // Windows does not delete an open file.
         drop(file);
-        let removed = emptied.and_then(|()| remove_records(&path).and_then(|()| remove(&path)));
-        removed.map_err(|source| LibraryError::Write { path, source })
+        let result = result.and_then(|()| remove_records(&path).and_then(|()| remove(&path)));
+        result.map_err(|source| LibraryError::Write { path, source })
     }
 }
 
-/// Opens a file, and locks it. With `create` it is made if there is none.
+/// Opens and locks a file. With `create`, a missing file is created.
 ///
 /// # Errors
 /// It cannot be opened, or another download has its lock.
@@ -480,33 +486,33 @@ pub fn open_locked(path: &Path, create: bool) -> Result<File, TryLockError> {
     loop {
         let file = options.open(path).map_err(TryLockError::Error)?;
         file.try_lock()?;
-        // Before it was locked, its former holder may have put it in place under another name.
+        // Before the lock was acquired, its former holder may have renamed the file.
         if is_at(&file, path) {
             return Ok(file);
         }
     }
 }
 
-/// Whether a path still leads to an open file.
+/// Whether a path names an open file.
 fn is_at(file: &File, path: &Path) -> bool {
     match (file.metadata(), fs::metadata(path)) {
-        (Ok(own), Ok(there)) => is_one_file(&own, &there),
+        (Ok(open), Ok(at_path)) => is_same_file(&open, &at_path),
         _ => false,
     }
 }
 
 #[cfg(unix)]
-fn is_one_file(one: &fs::Metadata, other: &fs::Metadata) -> bool {
+fn is_same_file(left: &fs::Metadata, right: &fs::Metadata) -> bool {
     use std::os::unix::fs::MetadataExt;
-    (one.dev(), one.ino()) == (other.dev(), other.ino())
+    (left.dev(), left.ino()) == (right.dev(), right.ino())
 }
 
 #[cfg(not(unix))]
-fn is_one_file(one: &fs::Metadata, other: &fs::Metadata) -> bool {
-    one.len() == other.len() && one.created().ok() == other.created().ok()
+fn is_same_file(left: &fs::Metadata, right: &fs::Metadata) -> bool {
+    left.len() == right.len() && left.created().ok() == right.created().ok()
 }
 
-/// Removes the record of an unfinished file, and what a crash has left of the next one.
+/// Removes the record of an unfinished file, and a new record that a crash has left incomplete.
 pub fn remove_records(partial: &Path) -> io::Result<()> {
     remove(&next_record_path(partial))?;
     remove(&record_path(partial))

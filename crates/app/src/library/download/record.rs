@@ -1,4 +1,4 @@
-//! The record beside a downloaded model: where its files came from, and of which version they are.
+//! The record beside a downloaded model: the origin of its files, and their version.
 
 use super::with_suffix;
 use crate::library::{
@@ -13,22 +13,23 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// End of the name of the record.
+/// Suffix of the record's file name.
 pub(in super::super) const ORIGIN: &str = ".origin.json";
 
-/// Most bytes of the record of an earlier Hearth and of this one: 500 files take 150 kB.
+/// Most bytes of a record of any version of Hearth: 500 files take 150 kB.
 const MAX_BYTES: u64 = 512 << 10;
 
-/// Where a model was downloaded from, and its files.
+/// The origin of a downloaded model, and its files.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Saved {
-    /// Where it was downloaded from.
+    /// Its origin.
     #[serde(flatten)]
     pub origin: Origin,
     /// Its files; empty in the record of an earlier Hearth.
     #[serde(default)]
     pub files: Vec<SavedFile>,
-    /// Whether its files are being replaced, or this was interrupted: they may be of two versions.
+    /// Whether its files are being replaced, or the replacement was interrupted: they may be of two
+    /// versions.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub updating: bool,
 }
@@ -57,9 +58,9 @@ impl SavedFile {
         }
     }
 
-    /// Whether a file on the server has the same bytes; `None` if nothing tells.
+    /// Whether a file on the server has the same bytes. `None` means unknown.
     pub fn is_same(&self, file: &RemoteFile) -> Option<bool> {
-        let is_equal = |one: &Option<String>, other: &Option<String>| Some(one.as_ref()? == other.as_ref()?);
+        let is_equal = |left: &Option<String>, right: &Option<String>| Some(left.as_ref()? == right.as_ref()?);
         if self.size != file.size {
             Some(false)
         } else if self.parts.is_empty() != file.parts.is_empty() {
@@ -70,14 +71,14 @@ impl SavedFile {
             Some(false)
         } else {
             let pairs = self.parts.iter().zip(&file.parts);
-            let same: Option<Vec<bool>> = pairs.map(|(one, part)| is_equal(one, &part.sha256)).collect();
-            same.map(|same| same.into_iter().all(|it| it))
+            let matches: Option<Vec<bool>> = pairs.map(|(hash, part)| is_equal(hash, &part.sha256)).collect();
+            matches.map(|matches| matches.into_iter().all(|is_match| is_match))
         }
     }
 }
 
 impl Saved {
-    /// The record of a model while its files are replaced. It says nothing of their version.
+    /// The record of a model while its files are replaced. It contains no version.
     pub(super) fn while_updating(&self) -> Self {
         let unknown = |file: &SavedFile| SavedFile {
             sha256: None,
@@ -114,19 +115,19 @@ fn record_path(model: &Path) -> PathBuf {
 pub(super) fn save_origin(model: &Path, saved: &Saved) -> Result<(), LibraryError> {
     let path = record_path(model);
     let text = serde_json::to_vec_pretty(saved).unwrap_or_default();
-    let written: io::Result<()> = write_file(&path, |out| out.write_all(&text));
-    written.map_err(|source| LibraryError::Write { path, source })
+    let result: io::Result<()> = write_file(&path, |out| out.write_all(&text));
+    result.map_err(|source| LibraryError::Write { path, source })
 }
 
 /// The record of a model. `None` means that Hearth did not download it.
 pub(in super::super) fn saved(model: &Path) -> Option<Saved> {
     let path = record_path(model);
-    let is_small = fs::metadata(&path).is_ok_and(|about| about.is_file() && about.len() <= MAX_BYTES);
+    let is_small = fs::metadata(&path).is_ok_and(|metadata| metadata.is_file() && metadata.len() <= MAX_BYTES);
     let text = fs::read(path).ok().filter(|_| is_small)?;
     serde_json::from_slice(&text).ok()
 }
 
-/// Where a model was downloaded from. `None` means that Hearth did not download it.
+/// The origin of a model. `None` means that Hearth did not download it.
 pub(in super::super) fn origin(model: &Path) -> Option<Origin> {
     saved(model).map(|saved| saved.origin)
 }

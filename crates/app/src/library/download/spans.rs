@@ -1,4 +1,4 @@
-//! Sets of the bytes of a file, as spans.
+//! Sets of byte offsets in a file, as spans.
 
 use std::ops::Range;
 
@@ -7,7 +7,7 @@ use std::ops::Range;
 pub struct Spans(Vec<Range<u64>>);
 
 impl Spans {
-    /// The first bytes of a file.
+    /// The offsets from 0 to `end`, exclusive.
     pub fn up_to(end: u64) -> Self {
         let mut spans = Self::default();
         spans.insert(0..end);
@@ -19,60 +19,60 @@ impl Spans {
         if span.is_empty() {
             return;
         }
-        let from = self.0.partition_point(|it| it.end < span.start);
-        let to = self.0.partition_point(|it| it.start <= span.end);
-        let merged = self.0[from..to]
-            .iter()
-            .fold(span, |all, it| all.start.min(it.start)..all.end.max(it.end));
+        let from = self.0.partition_point(|other| other.end < span.start);
+        let to = self.0.partition_point(|other| other.start <= span.end);
+        let merged = self.0[from..to].iter().fold(span, |merged, other| {
+            merged.start.min(other.start)..merged.end.max(other.end)
+        });
         self.0.splice(from..to, [merged]);
     }
 
     /// Removes the offsets from `end` on.
     pub fn truncate(&mut self, end: u64) {
-        self.0.retain(|it| it.start < end);
+        self.0.retain(|span| span.start < end);
         if let Some(last) = self.0.last_mut() {
             last.end = last.end.min(end);
         }
     }
 
-    /// Whether it has no offset.
+    /// Whether the set is empty.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
     /// The number of offsets.
     pub fn total(&self) -> u64 {
-        self.0.iter().map(|it| it.end - it.start).sum()
+        self.0.iter().map(|span| span.end - span.start).sum()
     }
 
-    /// The end of the span that starts at 0.
+    /// The end of the span that starts at 0, or 0 if there is none.
     pub fn prefix(&self) -> u64 {
-        self.0.first().filter(|it| it.start == 0).map_or(0, |it| it.end)
+        self.0.first().filter(|span| span.start == 0).map_or(0, |span| span.end)
     }
 
     /// The greatest offset, plus one.
     pub fn end(&self) -> u64 {
-        self.0.last().map_or(0, |it| it.end)
+        self.0.last().map_or(0, |span| span.end)
     }
 
     /// The first missing span from an offset on, below `end`.
     pub fn gap(&self, from: u64, end: u64) -> Option<Range<u64>> {
-        let at = self.0.partition_point(|it| it.end <= from);
-        let here = self.0.get(at);
-        let start = here.filter(|it| it.start <= from).map_or(from, |it| it.end);
-        let next = self.0[at..].iter().find(|it| it.start > start);
-        let gap = start..next.map_or(end, |it| it.start.min(end));
+        let index = self.0.partition_point(|span| span.end <= from);
+        let containing = self.0.get(index).filter(|span| span.start <= from);
+        let start = containing.map_or(from, |span| span.end);
+        let next = self.0[index..].iter().find(|span| span.start > start);
+        let gap = start..next.map_or(end, |span| span.start.min(end));
         (!gap.is_empty()).then_some(gap)
     }
 
-    /// As pairs of start and end.
+    /// Returns the spans as pairs of start and end.
     pub fn pairs(&self) -> Vec<(u64, u64)> {
-        self.0.iter().map(|it| (it.start, it.end)).collect()
+        self.0.iter().map(|span| (span.start, span.end)).collect()
     }
 
-    /// Of pairs of start and end; `None` if they are not sorted, or overlap or touch.
+    /// Converts pairs of start and end. `None` means that they are not sorted, overlap or touch.
     pub fn from_pairs(pairs: &[(u64, u64)]) -> Option<Self> {
-        let is_sorted = pairs.windows(2).all(|two| two[0].1 < two[1].0);
+        let is_sorted = pairs.windows(2).all(|window| window[0].1 < window[1].0);
         let spans = || Self(pairs.iter().map(|(start, end)| *start..*end).collect());
         (is_sorted && pairs.iter().all(|(start, end)| start < end)).then(spans)
     }

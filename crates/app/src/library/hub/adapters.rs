@@ -1,7 +1,7 @@
-//! Adapters in a repository of the hub: PEFT folders, and GGUF files that say so.
+//! Adapters in a repository of the hub: PEFT folders, and GGUF files whose metadata marks them.
 
 use super::super::LibraryError;
-use super::client::{Failure, Hub, Requested};
+use super::client::{Failure, Hub, ResponseRange};
 use super::deadline::Deadline;
 use super::header;
 use super::remote::RemoteFile;
@@ -10,6 +10,7 @@ use hearth_formats::{
     adapter::{MAX_PEFT_CONFIG_BYTES, PEFT_CONFIG, PEFT_TENSORS},
     hex,
 };
+use hearth_protocol::FetchFailure;
 use sha2::{Digest, Sha256};
 use std::{collections::HashMap, io::Read};
 
@@ -17,12 +18,12 @@ use std::{collections::HashMap, io::Read};
 const MAX_ADAPTERS: usize = 50;
 
 /// Most files of a repository whose headers are requested.
-const MAX_PEEKED: usize = 8;
+const MAX_CANDIDATES: usize = 8;
 
-/// Bytes at the start of a GGUF file in which writers put its type.
-const PEEKED: u64 = 64 << 10;
+/// Bytes at the start of a GGUF file that contain the entry `general.type`.
+const TYPE_BYTES: u64 = 64 << 10;
 
-/// Name of an adapter that lies in the repository's own folder.
+/// Name of an adapter in the root folder of a repository.
 const PEFT: &str = "PEFT";
 
 /// Prefix of the hub's tag for the base of an adapter.
@@ -59,7 +60,7 @@ impl Tagged {
 /// The PEFT adapters among a repository's files: folders with both of their files.
 pub(super) fn peft(files: &[Listed]) -> Vec<Variant> {
     let by_path: HashMap<&str, &Listed> = files.iter().map(|file| (file.path.as_str(), file)).collect();
-    let mut found: Vec<Variant> = files
+    let mut adapters: Vec<Variant> = files
         .iter()
         .filter_map(|config| {
             let folder = config.path.strip_suffix(PEFT_CONFIG)?;
@@ -74,46 +75,46 @@ pub(super) fn peft(files: &[Listed]) -> Vec<Variant> {
             })
         })
         .collect();
-    // The repository's own folder is first.
-    found.sort_by_key(|variant| (variant.file().matches('/').count(), variant.file().to_owned()));
-    found.truncate(MAX_ADAPTERS);
-    found
+    // The root folder is first.
+    adapters.sort_by_key(|variant| (variant.file().matches('/').count(), variant.file().to_owned()));
+    adapters.truncate(MAX_ADAPTERS);
+    adapters
 }
 
-/// Whether a GGUF file may be an adapter, by what people call theirs.
+/// Whether a GGUF file may be an adapter, judged by its name and the repository's tags.
 pub(super) fn may_be_adapter(variant: &Variant, is_tagged: bool) -> bool {
     let name = variant.file().to_lowercase();
     let is_named = name.contains("lora") || name.contains("adapter");
     variant.kind == Kind::Model && variant.files.len() == 1 && (is_tagged || is_named)
 }
 
-/// The places of the variants that may be adapters, few enough to ask for their headers.
+/// Indices of the variants that may be adapters, limited because their headers are requested.
 pub(super) fn candidates(variants: &[Variant], is_tagged: bool) -> Vec<usize> {
-    let all = variants.iter().enumerate();
-    let candidates = all.filter(|(_, variant)| may_be_adapter(variant, is_tagged));
-    candidates.map(|(at, _)| at).take(MAX_PEEKED).collect()
+    let indexed = variants.iter().enumerate();
+    let candidates = indexed.filter(|(_, variant)| may_be_adapter(variant, is_tagged));
+    candidates.map(|(index, _)| index).take(MAX_CANDIDATES).collect()
 }
 
-/// Whether a GGUF file says at its start that it is an adapter.
+/// Whether the metadata at the start of a GGUF file marks an adapter.
 ///
 /// # Errors
 /// [`LibraryError::Hub`]
 pub(super) fn is_gguf_adapter(hub: &Hub, file: &RemoteFile) -> Result<bool, LibraryError> {
-    let start = header::start(hub, file, PEEKED).map_err(|failure| failure.error(&file.name))?;
-    Ok(says_adapter(&start))
+    let start = header::start(hub, file, TYPE_BYTES).map_err(|failure| failure.error(&file.name))?;
+    Ok(has_adapter_type(&start))
 }
 
-/// Looks for the entry `general.type = "adapter"`. What claims to be one without being one is
-/// refused by the reader of adapters.
-fn says_adapter(start: &[u8]) -> bool {
+/// Searches for the entry `general.type = "adapter"`. The reader of adapters refuses a file whose
+/// entry is wrong.
+fn has_adapter_type(start: &[u8]) -> bool {
     const STRING: u32 = 8;
-    let text = |text: &str| [&(text.len() as u64).to_le_bytes(), text.as_bytes()].concat();
-    let entry = [text("general.type"), STRING.to_le_bytes().to_vec(), text("adapter")].concat();
+    let encode = |text: &str| [&(text.len() as u64).to_le_bytes(), text.as_bytes()].concat();
+    let entry = [encode("general.type"), STRING.to_le_bytes().to_vec(), encode("adapter")].concat();
     start.starts_with(b"GGUF") && start.windows(entry.len()).any(|bytes| bytes == entry)
 }
 
-/// Gives PEFT's settings the hash that the hub publishes for large files only: it requests them,
-/// at the repository's commit. What is downloaded later must be the same.
+/// Sets the hash of a PEFT configuration, which the hub publishes for large files only. It requests
+/// the file at the repository's commit; the later download must have the same bytes.
 ///
 /// # Errors
 /// [`LibraryError::Hub`]
@@ -123,28 +124,23 @@ pub(super) fn hash_config(hub: &Hub, file: &mut RemoteFile) -> Result<(), Librar
     }
     let failed = |failure: Failure| failure.error(&file.name);
     if !file.name.ends_with(PEFT_CONFIG) {
-        let why = "the hub publishes no checksum of it, so a download could not be verified";
-        return Err(failed(Failure::Final(why.to_owned())));
+        return Err(failed(Failure::Final(FetchFailure::NoChecksum)));
     }
     if file.size > MAX_PEFT_CONFIG_BYTES {
-        let why = format!(
-            "it has {} bytes; an adapter's has at most {MAX_PEFT_CONFIG_BYTES}",
-            file.size
-        );
-        return Err(failed(Failure::Final(why)));
+        let (length, limit) = (file.size, MAX_PEFT_CONFIG_BYTES);
+        return Err(failed(Failure::Final(FetchFailure::ConfigTooLong { length, limit })));
     }
     let response = hub.get_until(&file.url, None, Deadline::new(hub)).map_err(failed)?;
-    Requested::from_response(&response).map_err(failed)?;
+    ResponseRange::from_response(&response).map_err(failed)?;
     let mut bytes = Vec::new();
-    let read = response
+    response
         .into_body()
         .into_reader()
         .take(file.size + 1)
-        .read_to_end(&mut bytes);
-    read.map_err(|error| failed(Failure::Temporary(format!("the connection broke ({error})"))))?;
+        .read_to_end(&mut bytes)
+        .map_err(|error| failed(Failure::broken(&error)))?;
     if bytes.len() as u64 != file.size {
-        let why = "the file there has another size than it was said to have";
-        return Err(failed(Failure::Final(why.to_owned())));
+        return Err(failed(Failure::Final(FetchFailure::OtherSize)));
     }
     file.sha256 = Some(hex(Sha256::digest(&bytes)));
     Ok(())
@@ -185,23 +181,23 @@ mod tests {
 
     #[test]
     fn tags_name_the_base() {
-        let of = |tags: &[&str]| Tagged::from_tags(&tags.iter().map(|tag| (*tag).to_owned()).collect::<Vec<_>>());
-        let tagged = of(&["gguf", "base_model:o/n", "base_model:adapter:o/n"]);
+        let parse = |tags: &[&str]| Tagged::from_tags(&tags.iter().map(|tag| (*tag).to_owned()).collect::<Vec<_>>());
+        let tagged = parse(&["gguf", "base_model:o/n", "base_model:adapter:o/n"]);
         assert_eq!((tagged.is_adapter, tagged.base.as_deref()), (true, Some("o/n")));
-        assert!(of(&["lora"]).is_adapter);
+        assert!(parse(&["lora"]).is_adapter);
         assert_eq!(
-            of(&["gguf", "base_model:quantized:o/n", "base_model:adapter:x"]),
+            parse(&["gguf", "base_model:quantized:o/n", "base_model:adapter:x"]),
             Tagged::default()
         );
-        assert_eq!(of(&["base_model:adapter:o/\u{202e}n"]), Tagged::default());
+        assert_eq!(parse(&["base_model:adapter:o/\u{202e}n"]), Tagged::default());
     }
 
     #[test]
     fn the_type_is_found_at_the_start_of_a_file() {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/fixtures/");
         let read = |file: &str| std::fs::read(format!("{path}{file}")).expect("a fixture");
-        assert!(says_adapter(&read("adapters/llama.gguf")));
-        assert!(!says_adapter(&read("models/llama.gguf")));
-        assert!(!says_adapter(b"GGUF") && !says_adapter(b""));
+        assert!(has_adapter_type(&read("adapters/llama.gguf")));
+        assert!(!has_adapter_type(&read("models/llama.gguf")));
+        assert!(!has_adapter_type(b"GGUF") && !has_adapter_type(b""));
     }
 }

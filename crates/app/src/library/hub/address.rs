@@ -23,12 +23,12 @@ const LOCAL_NAMES: [&str; 4] = ["localhost", "local", "internal", "home.arpa"];
 /// The prefix of IPv4 addresses in IPv6 (RFC 6052).
 const NAT64: [u16; 6] = [0x64, 0xff9b, 0, 0, 0, 0];
 
-/// Whether an address is one of this machine or of a private network, or of no machine.
+/// Whether an address is local, private or reserved.
 fn is_private(ip: IpAddr) -> bool {
     match ip {
         IpAddr::V4(ip) => is_private_v4(ip),
         IpAddr::V6(ip) => {
-            let inner = match ip.segments() {
+            let embedded_v4 = match ip.segments() {
                 [a, b, c, d, e, f, ..] if [a, b, c, d, e, f] == NAT64 => {
                     let [.., a, b, c, d] = ip.octets();
                     Some(Ipv4Addr::new(a, b, c, d))
@@ -36,7 +36,7 @@ fn is_private(ip: IpAddr) -> bool {
                 // Also `::1`, as 0.0.0.1.
                 _ => ip.to_ipv4(),
             };
-            inner.map_or_else(
+            embedded_v4.map_or_else(
                 || ip.is_unique_local() || ip.is_unicast_link_local() || ip.is_multicast(),
                 is_private_v4,
             )
@@ -46,12 +46,12 @@ fn is_private(ip: IpAddr) -> bool {
 
 fn is_private_v4(ip: Ipv4Addr) -> bool {
     let [first, second, ..] = ip.octets();
-    // 100.64.0.0/10 is a provider's own network; from 224 on come groups and reserved ones.
+    // 100.64.0.0/10 is carrier-grade NAT (RFC 6598); 224.0.0.0 and above are multicast or reserved.
     let is_shared = first == 100 && (64..128).contains(&second);
     ip.is_loopback() || ip.is_private() || ip.is_link_local() || is_shared || first == 0 || first >= 224
 }
 
-/// Whether a host, perhaps with a port, is written as one of this machine or of a private network.
+/// Whether a host, with or without a port, names this machine or a machine in a private network.
 pub(crate) fn is_private_host(host: &str) -> bool {
     let host = host.to_ascii_lowercase();
     if let Some(rest) = host.strip_prefix('[') {
@@ -63,7 +63,7 @@ pub(crate) fn is_private_host(host: &str) -> bool {
         return is_private(ip.into());
     }
     let last = name.rsplit('.').next().unwrap_or_default();
-    // `127.1` and `0x7f000001` are addresses as well, and no name ends with a number.
+    // `127.1` and `0x7f000001` are addresses too. The last label of a domain name is no number.
     let is_number = last.bytes().all(|byte| byte.is_ascii_digit()) || last.starts_with("0x");
     let is_local = |end: &str| {
         let rest = name.strip_suffix(end);
@@ -72,7 +72,7 @@ pub(crate) fn is_private_host(host: &str) -> bool {
     is_number || !name.contains('.') || LOCAL_NAMES.into_iter().any(is_local)
 }
 
-/// The scheme, host and port of an address, by which its server is known.
+/// The scheme, host and port that identify the server of an address.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Server {
     scheme: String,
@@ -81,24 +81,24 @@ pub(super) struct Server {
 }
 
 impl Server {
-    /// `None` if it is no address of the web.
+    /// Parses the server of an address. `None` means that it is no address of the web.
     pub fn parse(url: &str) -> Option<Self> {
         let uri: Uri = url.parse().ok()?;
         let scheme = uri.scheme_str()?.to_ascii_lowercase();
-        let usual = match scheme.as_str() {
+        let default_port = match scheme.as_str() {
             "https" => Some(443),
             "http" => Some(80),
             _ => None,
         };
         Some(Self {
             host: uri.host()?.to_ascii_lowercase(),
-            port: uri.port_u16().or(usual),
+            port: uri.port_u16().or(default_port),
             scheme,
         })
     }
 }
 
-/// The address that a redirect leads to. `None` if it is malformed.
+/// Returns the target address of a redirect. `None` means that `location` is malformed.
 pub(super) fn redirected(from: &str, location: &str) -> Option<String> {
     let location = location.trim().split('#').next().unwrap_or_default();
     let (scheme, rest) = from.split_once("://")?;
@@ -109,24 +109,24 @@ pub(super) fn redirected(from: &str, location: &str) -> Option<String> {
     Some(match location {
         "" => return None,
         absolute if before_path.ends_with(':') && absolute.contains("://") => absolute.to_owned(),
-        other if other.starts_with("//") => format!("{scheme}:{other}"),
-        other if other.starts_with('/') => format!("{scheme}://{host}{other}"),
-        other if other.starts_with('?') => format!("{scheme}://{host}{path}{other}"),
-        other => {
+        relative if relative.starts_with("//") => format!("{scheme}:{relative}"),
+        relative if relative.starts_with('/') => format!("{scheme}://{host}{relative}"),
+        relative if relative.starts_with('?') => format!("{scheme}://{host}{path}{relative}"),
+        relative => {
             let folder = path.rsplit_once('/').map_or("", |(folder, _)| folder);
-            format!("{scheme}://{host}{folder}/{other}")
+            format!("{scheme}://{host}{folder}/{relative}")
         }
     })
 }
 
-/// Looks addresses up for a request and its redirects. After a public address, no private one is
-/// allowed: a server on the internet must not choose requests in the user's network.
+/// Resolves the hosts of a request and its redirects. After a public address, private addresses are
+/// refused: a server on the internet must not direct requests into the user's network.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Lookup {
     was_public: Arc<AtomicBool>,
 }
 
-/// The reason of a request that [`Lookup`] refused.
+/// The error of a request that [`Lookup`] refused.
 #[derive(Debug, thiserror::Error)]
 #[error("the address leads to a private network")]
 pub(super) struct PrivateAddress;
@@ -148,10 +148,10 @@ impl Lookup {
 
 impl Resolver for Lookup {
     fn resolve(&self, uri: &Uri, config: &Config, timeout: NextTimeout) -> Result<ResolvedSocketAddrs, Error> {
-        let found = DefaultResolver::default().resolve(uri, config, timeout)?;
-        let addresses: Vec<IpAddr> = found.iter().map(|address| address.ip()).collect();
-        self.check(&addresses).map_err(|why| Error::Other(Box::new(why)))?;
-        Ok(found)
+        let resolved = DefaultResolver::default().resolve(uri, config, timeout)?;
+        let addresses: Vec<IpAddr> = resolved.iter().map(|address| address.ip()).collect();
+        self.check(&addresses).map_err(|error| Error::Other(Box::new(error)))?;
+        Ok(resolved)
     }
 }
 
@@ -218,7 +218,7 @@ mod tests {
             assert!(lookup.check(&ips(&["8.8.8.8", private])).is_err(), "{private}");
         }
         assert!(lookup.check(&ips(&["1.1.1.1"])).is_ok());
-        // Nor may a mixed answer hide that the server is public.
+        // A response with public and private addresses counts as public.
         let lookup = Lookup::default();
         assert!(lookup.check(&ips(&["8.8.8.8", "10.0.0.1"])).is_err());
         assert!(lookup.check(&ips(&["10.0.0.1"])).is_err());
@@ -246,14 +246,14 @@ mod tests {
 
     #[test]
     fn a_server_is_known_by_scheme_host_and_port() {
-        let same = |one: &str, other: &str| Server::parse(one) == Server::parse(other);
-        assert!(same("https://Hub.example/a", "https://hub.example:443/b?c"));
+        let is_same_server = |left: &str, right: &str| Server::parse(left) == Server::parse(right);
+        assert!(is_same_server("https://Hub.example/a", "https://hub.example:443/b?c"));
         for other in [
             "https://hub.example:8443/a",
             "http://hub.example/a",
             "https://hub.example.org/a",
         ] {
-            assert!(!same("https://hub.example/a", other), "{other}");
+            assert!(!is_same_server("https://hub.example/a", other), "{other}");
         }
         assert_eq!(Server::parse("nothing"), None);
     }

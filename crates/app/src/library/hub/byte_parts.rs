@@ -1,4 +1,4 @@
-//! Files that were cut at any byte, because of a hub's limit on their size: `NAME.gguf.part1of2`
+//! Files that were cut at arbitrary offsets, because of a hub's size limit: `NAME.gguf.part1of2`
 //! and so on. Concatenating the parts gives the file. (The parts of a split model are separate GGUF
 //! files.)
 
@@ -35,7 +35,7 @@ impl<'a> PartName<'a> {
             width,
         };
         let is_gguf = joined.to_ascii_lowercase().ends_with(".gguf");
-        // A part of a part would be no file.
+        // A file that is itself a part of a split model is not cut again.
         let is_whole = is_gguf && each_part_file(Path::new(joined)).take(2).count() == 1;
         (is_whole && (2..=MAX_PARTS).contains(&name.count()?) && (1..=name.count()?).contains(&name.part))
             .then_some(name)
@@ -50,7 +50,7 @@ impl<'a> PartName<'a> {
         let Self {
             joined, count, width, ..
         } = self;
-        // Up to the first that is missing.
+        // Stops at the first missing part.
         (1..=self.count()?)
             .map(|part| {
                 let path = format!("{joined}.part{part:0width$}of{count}");

@@ -1,6 +1,7 @@
 //! Time limits of headers, configurations and JSON.
 
 use super::client::{Failure, Hub};
+use hearth_protocol::FetchFailure;
 use std::time::{Duration, Instant};
 
 /// The lowest accepted speed of a server in bytes per second: the speed of a slow mobile
@@ -10,12 +11,12 @@ const MIN_RATE: f64 = (16 << 10) as f64;
 /// Longest time for all requests together: a header of 30 MB at 0.5 Mbit/s.
 const MAX_DURATION: Duration = Duration::from_secs(480);
 
-/// The end of the time for something, however many requests it takes. A server that sends a byte
-/// now and then would hold a thread for ever.
+/// The time limit of an operation, over all of its requests. Without it, a server that sends a
+/// byte now and then would block a thread for ever.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Deadline {
     until: Instant,
-    /// The limit of `until`.
+    /// The latest value of `until`.
     latest: Instant,
 }
 
@@ -29,22 +30,20 @@ impl Deadline {
         }
     }
 
-    /// Adds the time for this many bytes more.
+    /// Extends the deadline by the time that `bytes` more take at [`MIN_RATE`].
     pub fn allow(&mut self, bytes: u64) {
         let until = self.until + Duration::from_secs_f64(bytes as f64 / MIN_RATE);
         self.until = until.min(self.latest);
     }
 
-    /// The time left.
+    /// The remaining time.
     ///
     /// # Errors
-    /// There is none.
-    pub fn left(&self) -> Result<Duration, Failure> {
+    /// The deadline has passed.
+    pub fn remaining(&self) -> Result<Duration, Failure> {
         match self.until.saturating_duration_since(Instant::now()) {
-            Duration::ZERO => Err(Failure::Temporary(
-                "the server is too slow, or the connection is; try again".to_owned(),
-            )),
-            left => Ok(left),
+            Duration::ZERO => Err(Failure::Temporary(FetchFailure::TooSlow)),
+            remaining => Ok(remaining),
         }
     }
 }

@@ -2,23 +2,23 @@
 
 use hearth_protocol::{DeviceInfo, Estimate, Verdict, estimate};
 
-/// Bytes of a parameter in Q4_K_M, the usual quantization.
+/// Bytes of a parameter in Q4_K_M, the quantization that is chosen by default.
 const BYTES_PER_PARAMETER: f64 = 0.6;
 
-/// Speed of decoding, in tokens per second, below which answers are slower than reading.
+/// Tokens per second below which answers are slower than the user reads.
 const READING_SPEED: f64 = 6.0;
 
-/// The devices of this machine, to expect something of.
+/// Estimates of a model's performance on the devices of this machine.
 #[derive(Debug, Clone)]
 pub struct Expected<'a>(pub &'a [DeviceInfo]);
 
 impl Expected<'_> {
-    /// Of a model whose files have this many bytes.
+    /// Estimates the performance of a model whose files have this many bytes.
     pub fn of_size(&self, bytes: u64) -> Estimate {
         estimate(bytes, self.0)
     }
 
-    /// Of a model with this many parameters, in 4 bits.
+    /// Estimates the performance of a model with this many parameters, in 4 bits.
     pub fn of_parameters(&self, parameters: u64) -> Estimate {
         self.of_size((parameters as f64 * BYTES_PER_PARAMETER) as u64)
     }

@@ -1,12 +1,13 @@
-//! The header of a model that is not on this machine, read by range requests into a sparse file:
-//! whatever reads the header of a model's file reads this one.
+//! The header of a model that is not on this machine, read by range requests into a sparse file,
+//! which the readers of local models' headers can read.
 
 use super::super::LibraryError;
-use super::client::{Failure, Hub, Requested};
+use super::client::{Failure, Hub, ResponseRange};
 use super::deadline::Deadline;
-use super::header_len::{Unfinished, header_len};
+use super::header_len::{HeaderLenError, header_len};
 use super::remote::{Remote, RemoteFile, RemotePart};
 use hearth_formats::is_web_page;
+use hearth_protocol::FetchFailure;
 use std::{
     fs::{self, OpenOptions},
     io::{self, Read, Write},
@@ -17,7 +18,7 @@ use std::{
 /// Bytes of the first request. Most vocabularies need one or two more.
 const FIRST: u64 = 2 << 20;
 
-/// The same of later parts of a split model, which have no vocabulary.
+/// Bytes of the first request for later parts of a split model, which have no vocabulary.
 const FIRST_OF_PART: u64 = 64 << 10;
 
 /// Most bytes of the headers of all parts.
@@ -29,7 +30,7 @@ const PREFIX: &str = ".header-";
 /// Most bytes of a header, as in the reader of files.
 const MAX_HEADER: u64 = 128 << 20;
 
-/// Requests until one brings something.
+/// Consecutive requests without data after which reading fails.
 const MAX_REQUESTS: u32 = 3;
 
 /// The files of a model with their headers and their sizes, but holes instead of weights. Dropping
@@ -54,19 +55,20 @@ impl HeaderFile {
             path: folder.clone(),
             source,
         };
-        // From here on the folder is removed.
+        // From here on, dropping `this` removes the folder.
         let mut this = Self {
             first: folder.clone(),
             folder: folder.clone(),
         };
-        let (mut left, mut deadline) = (MAX_HEADERS, Deadline::new(hub));
+        let mut remaining_bytes = MAX_HEADERS;
+        let mut deadline = Deadline::new(hub);
         for (at, file) in remote.files.iter().enumerate() {
-            // Of a file that was cut, the first part has the header.
+            // The first part of a split file has the header.
             let piece = file.pieces().swap_remove(0);
             let header = read(hub, &piece, if at == 0 { FIRST } else { FIRST_OF_PART }, &mut deadline)?;
-            left = left
+            remaining_bytes = remaining_bytes
                 .checked_sub(header.len() as u64)
-                .ok_or_else(|| Failure::Final("the headers of its parts are too large".to_owned()).error(&file.name))?;
+                .ok_or_else(|| Failure::Final(FetchFailure::HeadersTooLarge).error(&file.name))?;
             let path = folder.join(file.path.file_name().unwrap_or_default());
             let write = || -> io::Result<()> {
                 let mut out = OpenOptions::new().write(true).create_new(true).open(&path)?;
@@ -103,12 +105,12 @@ fn new_folder(parent: &Path) -> io::Result<PathBuf> {
         let folder = parent.join(format!("{PREFIX}{number}"));
         match fs::create_dir(&folder) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => number += 1,
-            made => return made.map(|()| folder),
+            result => return result.map(|()| folder),
         }
     }
 }
 
-/// Removes the folders that a crash has left. Call it while no header is in use.
+/// Removes folders that remain after a crash. Must be called while no header is in use.
 pub fn sweep_headers(parent: &Path) {
     let Ok(entries) = fs::read_dir(parent) else { return };
     let headers = entries
@@ -131,11 +133,11 @@ pub(super) fn start(hub: &Hub, file: &RemoteFile, len: u64) -> Result<Vec<u8>, F
 
 /// The header of a file.
 fn read(hub: &Hub, file: &RemotePart, first: u64, deadline: &mut Deadline) -> Result<Vec<u8>, LibraryError> {
-    let failed = |why: &str| Failure::Final(why.to_owned()).error(&file.name);
+    let failed = |cause| Failure::Final(cause).error(&file.name);
     let mut bytes = Vec::new();
-    let mut wanted = first;
+    let mut target_len = first;
     loop {
-        let end = wanted.min(file.size).min(MAX_HEADER);
+        let end = target_len.min(file.size).min(MAX_HEADER);
         append(hub, file, &mut bytes, end, deadline).map_err(|failure| failure.error(&file.name))?;
         match header_len(&bytes) {
             Ok(len) => {
@@ -143,10 +145,10 @@ fn read(hub: &Hub, file: &RemotePart, first: u64, deadline: &mut Deadline) -> Re
                 return Ok(bytes);
             }
             Err(_) if is_web_page(&bytes) => return Err(Failure::web_page().error(&file.name)),
-            Err(Unfinished::Invalid) => return Err(failed("it is not a GGUF file that Hearth can read")),
-            Err(Unfinished::More) if end == file.size => return Err(failed("its header is longer than the file")),
-            Err(Unfinished::More) if end == MAX_HEADER => return Err(failed("its header is too large")),
-            Err(Unfinished::More) => wanted = end * 2,
+            Err(HeaderLenError::Invalid) => return Err(failed(FetchFailure::NotGguf)),
+            Err(HeaderLenError::Incomplete) if end == file.size => return Err(failed(FetchFailure::HeaderBeyondEnd)),
+            Err(HeaderLenError::Incomplete) if end == MAX_HEADER => return Err(failed(FetchFailure::HeaderTooLarge)),
+            Err(HeaderLenError::Incomplete) => target_len = end * 2,
         }
     }
 }
@@ -154,21 +156,21 @@ fn read(hub: &Hub, file: &RemotePart, first: u64, deadline: &mut Deadline) -> Re
 /// Requests the bytes up to `end`, in several requests if the connection breaks.
 fn append(hub: &Hub, file: &RemotePart, bytes: &mut Vec<u8>, end: u64, deadline: &mut Deadline) -> Result<(), Failure> {
     deadline.allow(end.saturating_sub(bytes.len() as u64));
-    let mut empty = 0;
+    let mut empty_requests = 0;
     while (bytes.len() as u64) < end {
         let start = bytes.len() as u64;
-        deadline.left()?;
-        let why = match request(hub, file, bytes, end, *deadline) {
-            Ok(()) => "the connection ended early".to_owned(),
-            Err(Failure::Temporary(why) | Failure::Busy(why, _)) => why,
+        deadline.remaining()?;
+        let cause = match request(hub, file, bytes, end, *deadline) {
+            Ok(()) => FetchFailure::EndedEarly,
+            Err(Failure::Temporary(cause) | Failure::Busy(cause, _)) => cause,
             Err(failure) => return Err(failure),
         };
         if bytes.len() as u64 == start {
-            empty += 1;
-            if empty == MAX_REQUESTS {
-                return Err(Failure::Temporary(why));
+            empty_requests += 1;
+            if empty_requests == MAX_REQUESTS {
+                return Err(Failure::Temporary(cause));
             }
-            thread::sleep(hub.retry_delay * (1 << (empty - 1)));
+            thread::sleep(hub.retry_delay * (1 << (empty_requests - 1)));
         }
     }
     Ok(())
@@ -177,18 +179,18 @@ fn append(hub: &Hub, file: &RemotePart, bytes: &mut Vec<u8>, end: u64, deadline:
 fn request(hub: &Hub, file: &RemotePart, bytes: &mut Vec<u8>, end: u64, deadline: Deadline) -> Result<(), Failure> {
     let start = bytes.len() as u64;
     let response = hub.get_until(&file.url, Some((start, Some(end - 1))), deadline)?;
-    let sent = Requested::from_response(&response)?;
-    if sent.total.is_some_and(|total| total != file.size) {
-        return Err(Failure::Final("the server has a file of another size".to_owned()));
+    let range = ResponseRange::from_response(&response)?;
+    if range.total.is_some_and(|total| total != file.size) {
+        return Err(Failure::Final(FetchFailure::OtherSize));
     }
-    if sent.start > start {
-        return Err(Failure::Final("the server sent another part of the file".to_owned()));
+    if range.start > start {
+        return Err(Failure::Final(FetchFailure::OtherRange));
     }
     // A server without ranges sends the file from its start.
-    bytes.truncate(usize::try_from(sent.start).map_err(|_| Failure::Range)?);
-    let mut body = response.into_body().into_reader().take(end - sent.start);
+    bytes.truncate(usize::try_from(range.start).map_err(|_| Failure::Range)?);
+    let mut body = response.into_body().into_reader().take(end - range.start);
     match body.read_to_end(bytes) {
         Ok(_) => Ok(()),
-        Err(error) => Err(Failure::Temporary(error.to_string())),
+        Err(error) => Err(Failure::broken(&error)),
     }
 }

@@ -1,6 +1,8 @@
-//! The length of a GGUF header, and where the tensors end that it describes, from its first bytes.
+//! The length of a GGUF header and the end of the tensors that it describes, from the first bytes
+//! of a file.
 //!
-//! A walk without copies: the file may be hostile, and this process reads no model's contents. See
+//! The header is walked without copies: the file may be hostile, and this process reads no model's
+//! contents. See
 //! <https://github.com/ggml-org/ggml/blob/master/docs/gguf.md> for the format.
 
 use hearth_formats::gguf::TensorType;
@@ -11,20 +13,20 @@ const MAX_KEYS: u64 = 1 << 16;
 /// Most tensors, as in the reader of files.
 const MAX_TENSORS: u64 = 1 << 17;
 
-/// Key of the alignment of the tensors' data.
+/// Metadata key of the alignment of tensor data.
 const ALIGNMENT_KEY: &[u8] = b"general.alignment";
 
-/// Alignment without that key.
+/// Alignment of a file without [`ALIGNMENT_KEY`].
 const DEFAULT_ALIGNMENT: u64 = 32;
 
 /// Largest alignment, as in the reader of files.
 const MAX_ALIGNMENT: u64 = 1 << 30;
 
-/// Why there is no length.
+/// The reason why bytes have no header length.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in super::super) enum Unfinished {
+pub(in super::super) enum HeaderLenError {
     /// The header is longer than the bytes.
-    More,
+    Incomplete,
     /// The bytes are not the beginning of a GGUF file.
     Invalid,
 }
@@ -34,13 +36,13 @@ pub(in super::super) enum Unfinished {
 pub(in super::super) struct Extent {
     /// Length of the header without padding.
     pub header: usize,
-    /// Where the last tensor ends in the file. `None` means that the header has a tensor of an
-    /// unknown type, or an invalid one.
+    /// End of the last tensor in the file. `None` means that the header has a tensor of an unknown
+    /// type, or an invalid one.
     pub end: Option<u64>,
 }
 
 /// Length of the header at the beginning of these bytes, without padding.
-pub(super) fn header_len(bytes: &[u8]) -> Result<usize, Unfinished> {
+pub(super) fn header_len(bytes: &[u8]) -> Result<usize, HeaderLenError> {
     extent(bytes).map(|extent| extent.header)
 }
 
@@ -48,14 +50,14 @@ pub(super) fn header_len(bytes: &[u8]) -> Result<usize, Unfinished> {
 ///
 /// # Errors
 /// The bytes are not the whole header of a GGUF file.
-pub(in super::super) fn extent(bytes: &[u8]) -> Result<Extent, Unfinished> {
+pub(in super::super) fn extent(bytes: &[u8]) -> Result<Extent, HeaderLenError> {
     let mut walk = Walk { bytes, at: 0 };
     if walk.take(4)? != b"GGUF" || !(2..=3).contains(&walk.u32()?) {
-        return Err(Unfinished::Invalid);
+        return Err(HeaderLenError::Invalid);
     }
     let (tensors, keys) = (walk.u64()?, walk.u64()?);
     if tensors > MAX_TENSORS || keys > MAX_KEYS {
-        return Err(Unfinished::Invalid);
+        return Err(HeaderLenError::Invalid);
     }
     let mut alignment = DEFAULT_ALIGNMENT;
     for _ in 0..keys {
@@ -87,40 +89,40 @@ struct Walk<'a> {
 }
 
 impl<'a> Walk<'a> {
-    fn take(&mut self, count: usize) -> Result<&'a [u8], Unfinished> {
-        let end = self.at.checked_add(count).ok_or(Unfinished::Invalid)?;
-        let taken = self.bytes.get(self.at..end).ok_or(Unfinished::More)?;
+    fn take(&mut self, count: usize) -> Result<&'a [u8], HeaderLenError> {
+        let end = self.at.checked_add(count).ok_or(HeaderLenError::Invalid)?;
+        let bytes = self.bytes.get(self.at..end).ok_or(HeaderLenError::Incomplete)?;
         self.at = end;
-        Ok(taken)
+        Ok(bytes)
     }
 
-    fn skip(&mut self, count: u64) -> Result<(), Unfinished> {
-        self.take(usize::try_from(count).map_err(|_| Unfinished::Invalid)?)
+    fn skip(&mut self, count: u64) -> Result<(), HeaderLenError> {
+        self.take(usize::try_from(count).map_err(|_| HeaderLenError::Invalid)?)
             .map(drop)
     }
 
-    fn u32(&mut self) -> Result<u32, Unfinished> {
-        let bytes = self.take(4)?.try_into().map_err(|_| Unfinished::More)?;
+    fn u32(&mut self) -> Result<u32, HeaderLenError> {
+        let bytes = self.take(4)?.try_into().map_err(|_| HeaderLenError::Incomplete)?;
         Ok(u32::from_le_bytes(bytes))
     }
 
-    fn u64(&mut self) -> Result<u64, Unfinished> {
-        let bytes = self.take(8)?.try_into().map_err(|_| Unfinished::More)?;
+    fn u64(&mut self) -> Result<u64, HeaderLenError> {
+        let bytes = self.take(8)?.try_into().map_err(|_| HeaderLenError::Incomplete)?;
         Ok(u64::from_le_bytes(bytes))
     }
 
-    fn text(&mut self) -> Result<&'a [u8], Unfinished> {
+    fn text(&mut self) -> Result<&'a [u8], HeaderLenError> {
         let len = self.u64()?;
-        self.take(usize::try_from(len).map_err(|_| Unfinished::Invalid)?)
+        self.take(usize::try_from(len).map_err(|_| HeaderLenError::Invalid)?)
     }
 
-    /// Where a tensor ends, counted from the start of all tensors' data; `None` if its type is
+    /// The end of a tensor, relative to the start of the tensor data; `None` if its type is
     /// unknown or its shape invalid.
-    fn tensor(&mut self) -> Result<Option<u64>, Unfinished> {
+    fn tensor(&mut self) -> Result<Option<u64>, HeaderLenError> {
         self.text()?;
         let dimensions = self.u32()?;
         if dimensions > 4 {
-            return Err(Unfinished::Invalid);
+            return Err(HeaderLenError::Invalid);
         }
         let mut shape = [0; 4];
         let shape = &mut shape[..dimensions as usize];
@@ -134,7 +136,7 @@ impl<'a> Walk<'a> {
     }
 
     /// Skips a value of this type; arrays do not nest.
-    fn value(&mut self, kind: u32) -> Result<(), Unfinished> {
+    fn value(&mut self, kind: u32) -> Result<(), HeaderLenError> {
         match kind {
             TEXT => self.text().map(drop),
             ARRAY => {
@@ -142,7 +144,7 @@ impl<'a> Walk<'a> {
                 match kind {
                     // Each takes 8 bytes at least, so that the loop ends with the bytes.
                     TEXT => (0..count).try_for_each(|_| self.text().map(drop)),
-                    kind => self.skip(size(kind)?.checked_mul(count).ok_or(Unfinished::Invalid)?),
+                    kind => self.skip(size(kind)?.checked_mul(count).ok_or(HeaderLenError::Invalid)?),
                 }
             }
             kind => self.skip(size(kind)?),
@@ -154,13 +156,13 @@ const TEXT: u32 = 8;
 const ARRAY: u32 = 9;
 
 /// Size of a number or flag in bytes.
-fn size(kind: u32) -> Result<u64, Unfinished> {
+fn size(kind: u32) -> Result<u64, HeaderLenError> {
     match kind {
         0 | 1 | 7 => Ok(1),
         2 | 3 => Ok(2),
         4..=6 => Ok(4),
         10..=12 => Ok(8),
-        _ => Err(Unfinished::Invalid),
+        _ => Err(HeaderLenError::Invalid),
     }
 }
 
@@ -205,7 +207,7 @@ mod tests {
         let file = [&header[..], &[1; 100]].concat();
         assert_eq!(header_len(&file), Ok(header.len()));
         for end in 0..header.len() {
-            assert_eq!(header_len(&header[..end]), Err(Unfinished::More), "{end}");
+            assert_eq!(header_len(&header[..end]), Err(HeaderLenError::Incomplete), "{end}");
         }
     }
 
@@ -230,10 +232,10 @@ mod tests {
     #[test]
     fn other_files_are_refused() {
         for bytes in [&b"<htm"[..], b"GGUF\x01\0\0\0", b"GGUF\x09\0\0\0"] {
-            assert_eq!(header_len(bytes), Err(Unfinished::Invalid), "{bytes:?}");
+            assert_eq!(header_len(bytes), Err(HeaderLenError::Invalid), "{bytes:?}");
         }
         let many = [&b"GGUF\x03\0\0\0"[..], &[0xff; 16]].concat();
-        assert_eq!(header_len(&many), Err(Unfinished::Invalid));
+        assert_eq!(header_len(&many), Err(HeaderLenError::Invalid));
     }
 
     proptest! {

@@ -2,7 +2,11 @@
 //! Manager on Windows, the Secret Service (GNOME Keyring, KWallet) elsewhere.
 
 use super::token::Token;
-use crate::lock::lock;
+use crate::{
+    lock::lock,
+    wire::{Problem, ProblemCode},
+};
+use hearth_protocol::ModelsReason;
 use keyring::{Entry, Error};
 use std::{
     fmt,
@@ -30,46 +34,62 @@ pub trait Keychain: fmt::Debug + Send + Sync {
     fn remove(&self) -> Result<(), KeychainError>;
 }
 
-/// Why the keychain cannot be used.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+/// The error of a keychain. Its `Display` is the sentence of its [`Problem`].
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum KeychainError {
     /// The system has none.
-    #[error(
-        "This system has no keychain, so Hearth cannot save the token; it is never written to a file. Set the \
-        environment variable HF_TOKEN to the token, and start Hearth again."
-    )]
     Missing,
     /// It is locked, or the user or the system refuses access.
-    #[error(
-        "The system's keychain is locked or refuses access. Unlock it and try again, or set the environment variable \
-        HF_TOKEN to the token and start Hearth again."
-    )]
     Locked,
-    /// It failed.
-    #[error(
-        "The system's keychain failed: {0}. Try again, or set the environment variable HF_TOKEN to the token and start \
-        Hearth again."
-    )]
+    /// It failed, with the system's error.
     Failed(String),
+    /// It has several entries for the token.
+    Ambiguous,
+    /// The token is too long for it.
+    TooLong,
+    /// Its entry for the token is damaged.
+    Damaged,
+    /// The call ended without a result.
+    Ended,
 }
 
 impl KeychainError {
-    /// The errors of the library may hold the secret: only some of their texts are shown.
+    /// Converts an error of `keyring`. Some of its errors contain the secret, so only the text of a
+    /// platform failure is kept.
     fn from_error(error: Error) -> Self {
         match error {
             Error::NoDefaultStore | Error::NotSupportedByStore(_) => Self::Missing,
             Error::NoStorageAccess(_) => Self::Locked,
             Error::PlatformFailure(error) => Self::Failed(error.to_string()),
-            Error::Ambiguous(_) => Self::Failed("it has several entries for Hearth's token; delete them".to_owned()),
-            Error::TooLong(..) => Self::Failed("the token is too long for it".to_owned()),
-            _ => Self::damaged(),
+            Error::Ambiguous(_) => Self::Ambiguous,
+            Error::TooLong(..) => Self::TooLong,
+            _ => Self::Damaged,
         }
     }
+}
 
-    fn damaged() -> Self {
-        Self::Failed("its entry for Hearth's token is damaged; delete it".to_owned())
+impl From<KeychainError> for Problem {
+    fn from(error: KeychainError) -> Self {
+        let reason = match error {
+            KeychainError::Missing => ModelsReason::KeychainMissing,
+            KeychainError::Locked => ModelsReason::KeychainLocked,
+            KeychainError::Failed(detail) => ModelsReason::KeychainFailed { detail },
+            KeychainError::Ambiguous => ModelsReason::KeychainAmbiguous,
+            KeychainError::TooLong => ModelsReason::KeychainTooLong,
+            KeychainError::Damaged => ModelsReason::KeychainDamaged,
+            KeychainError::Ended => ModelsReason::KeychainEnded,
+        };
+        Self::new(ProblemCode::Keychain, reason)
     }
 }
+
+impl fmt::Display for KeychainError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", Problem::from(self.clone()))
+    }
+}
+
+impl std::error::Error for KeychainError {}
 
 /// The keychain of the system. The result of the first read is cached, even if the keychain was
 /// locked: some systems prompt the user at each read.
@@ -77,7 +97,7 @@ impl KeychainError {
 pub struct SystemKeychain {
     /// Name of the entry.
     user: &'static str,
-    known: Mutex<Option<Result<Option<Token>, KeychainError>>>,
+    cached: Mutex<Option<Result<Option<Token>, KeychainError>>>,
 }
 
 impl Default for SystemKeychain {
@@ -90,61 +110,61 @@ impl SystemKeychain {
     fn named(user: &'static str) -> Self {
         Self {
             user,
-            known: Mutex::default(),
+            cached: Mutex::default(),
         }
     }
 
-    fn know(&self, token: Option<Token>) {
-        *lock(&self.known) = Some(Ok(token));
+    fn set_cached(&self, token: Option<Token>) {
+        *lock(&self.cached) = Some(Ok(token));
     }
 }
 
 impl Keychain for SystemKeychain {
     fn read(&self) -> Result<Option<Token>, KeychainError> {
         // The lock is held during the read, so that several downloads prompt the user once.
-        let mut known = lock(&self.known);
-        known
+        let mut cached = lock(&self.cached);
+        cached
             .get_or_insert_with(|| match with_entry(self.user, Entry::get_password)? {
-                Some(text) => Token::parse(&text).map(Some).ok_or_else(KeychainError::damaged),
+                Some(text) => Token::parse(&text).map(Some).ok_or(KeychainError::Damaged),
                 None => Ok(None),
             })
             .clone()
     }
 
     fn write(&self, token: &Token) -> Result<(), KeychainError> {
-        let saved = token.clone();
-        with_entry(self.user, move |entry| entry.set_password(saved.reveal()))?;
-        self.know(Some(token.clone()));
+        let copy = token.clone();
+        with_entry(self.user, move |entry| entry.set_password(copy.reveal()))?;
+        self.set_cached(Some(token.clone()));
         Ok(())
     }
 
     fn remove(&self) -> Result<(), KeychainError> {
         with_entry(self.user, Entry::delete_credential)?;
-        self.know(None);
+        self.set_cached(None);
         Ok(())
     }
 }
 
-/// Runs `act` on the entry; `None` if there is none. A separate thread calls the library, because
-/// it blocks and must not do so in an asynchronous task.
+/// Runs `operation` on the entry. `None` means that there is no entry. A separate thread calls the
+/// library, because it blocks and must not do so in an asynchronous task.
 fn with_entry<T: Send + 'static>(
     user: &'static str,
-    act: impl FnOnce(&Entry) -> keyring::Result<T> + Send + 'static,
+    operation: impl FnOnce(&Entry) -> keyring::Result<T> + Send + 'static,
 ) -> Result<Option<T>, KeychainError> {
-    let (sender, done) = mpsc::channel();
+    let (sender, receiver) = mpsc::channel();
     let work = move || {
-        let acted = Entry::new(SERVICE, user).and_then(|entry| act(&entry));
+        let result = Entry::new(SERVICE, user).and_then(|entry| operation(&entry));
         // The receiver may have been dropped.
-        let _ = sender.send(acted);
+        let _ = sender.send(result);
     };
     let started = thread::Builder::new().name("keychain".to_owned()).spawn(work);
     started.map_err(|error| KeychainError::Failed(error.to_string()))?;
-    match done.recv_timeout(TIMEOUT) {
+    match receiver.recv_timeout(TIMEOUT) {
         Ok(Ok(value)) => Ok(Some(value)),
         Ok(Err(Error::NoEntry)) => Ok(None),
         Ok(Err(error)) => Err(KeychainError::from_error(error)),
         Err(mpsc::RecvTimeoutError::Timeout) => Err(KeychainError::Locked),
-        Err(mpsc::RecvTimeoutError::Disconnected) => Err(KeychainError::Failed("it ended unexpectedly".to_owned())),
+        Err(mpsc::RecvTimeoutError::Disconnected) => Err(KeychainError::Ended),
     }
 }
 
@@ -176,16 +196,16 @@ mod tests {
     #[ignore = "asks the keychain of this machine"]
     fn the_keychain_of_this_machine_holds_a_token() {
         const USER: &str = "Token of a test";
-        let [keychain, other] = [SystemKeychain::named(USER), SystemKeychain::named(USER)];
+        let [keychain, other_program] = [SystemKeychain::named(USER), SystemKeychain::named(USER)];
         keychain.remove().expect("a keychain");
         assert_eq!(keychain.read(), Ok(None));
         for text in ["hf_one", "hf_two"] {
             keychain.write(&text.into()).expect("it is saved");
-            // Of another program, which has not read it yet.
-            let read = SystemKeychain::named(USER).read();
-            assert!(read.is_ok_and(|token| token == Some(text.into())));
+            // Another program, which has not read the token yet.
+            let actual = SystemKeychain::named(USER).read();
+            assert!(actual.is_ok_and(|token| token == Some(text.into())));
         }
-        assert!(other.read().is_ok_and(|token| token.is_some()));
+        assert!(other_program.read().is_ok_and(|token| token.is_some()));
         keychain.remove().expect("it is removed");
         keychain.remove().expect("also if there is none");
         assert_eq!(SystemKeychain::named(USER).read(), Ok(None));

@@ -1,7 +1,7 @@
 //! The Hugging Face hub and other places on the network that models and adapters come from.
 //!
-//! Nothing here runs without a request by the user. Every answer is bounded in size and time. It is
-//! trusted only as far as it can be checked: a file is put in place once its size and hash match.
+//! Nothing here runs without a request by the user. Every response is bounded in size and time, and
+//! untrusted: a file is moved into place only if its size and hash match.
 
 mod adapters;
 mod address;
@@ -16,8 +16,8 @@ mod ollama;
 mod reference;
 mod remote;
 mod repository;
-mod said;
 mod search;
+mod server_info;
 mod token;
 mod variants;
 
@@ -28,15 +28,15 @@ pub use keychain::{Keychain, KeychainError, SystemKeychain};
 pub use reference::{Reference, Selection, is_endpoint};
 pub use remote::{Origin, Remote, RemoteFile, RemotePart};
 pub use repository::Repository;
-pub use said::Said;
-pub use search::Found;
+pub use search::SearchResult;
+pub use server_info::ServerInfo;
 pub use token::Token;
 pub use variants::{Kind, Variant, quantization};
 
 pub(crate) use address::is_private_host;
-pub(super) use client::{Failure, Requested};
+pub(super) use client::{Failure, ResponseRange};
 pub(crate) use client::{HUB, is_offline};
-pub(super) use header_len::{Unfinished, extent};
+pub(super) use header_len::{HeaderLenError, extent};
 pub(super) use ollama::{Manifest, remote as ollama};
 pub(crate) use reference::{MAIN, decode_strictly, without_query};
 pub(crate) use token::token;

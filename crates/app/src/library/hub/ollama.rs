@@ -1,19 +1,20 @@
 //! Models of Ollama's registry, whose manifests have the format of container images.
 
 use super::super::LibraryError;
-use super::client::Hub;
+use super::client::{Failure, Hub};
 use super::remote::{Origin, Remote, RemoteFile, safe_path};
 use super::repository::is_sha256;
-use super::said::Said;
+use super::server_info::ServerInfo;
 use super::variants::Kind;
+use hearth_protocol::FetchFailure;
 use serde::Deserialize;
 
-/// Media type of the layer that is the GGUF file.
+/// Media type of the layer with the GGUF file.
 pub(in super::super) const MODEL: &str = "application/vnd.ollama.image.model";
 
 const MANIFEST: &str = "application/vnd.docker.distribution.manifest.v2+json";
 
-/// A manifest, of the registry and on disk.
+/// A manifest, from the registry or on disk.
 #[derive(Deserialize)]
 pub(in super::super) struct Manifest {
     pub layers: Vec<Layer>,
@@ -36,36 +37,34 @@ impl Manifest {
     }
 }
 
-/// Asks the registry for the files of a model.
+/// Requests the manifest of a model from the registry.
 pub(in super::super) fn remote(hub: &Hub, name: &str, tag: &str) -> Result<Remote, LibraryError> {
     let short = name.strip_prefix("library/").unwrap_or(name);
-    let shown = format!("{short}:{tag}");
+    let display_name = format!("{short}:{tag}");
     let url = format!("{}/v2/{name}/manifests/{tag}", hub.ollama);
-    let manifest: Manifest = hub.json(&url, &shown, Some(MANIFEST))?;
-    let (layer, hash) = manifest.model().ok_or_else(|| LibraryError::Hub {
-        what: shown.clone(),
-        is_temporary: false,
-        why: "the registry has it in another form than GGUF".to_owned(),
-    })?;
+    let failed = |failure: Failure| failure.error(&display_name);
+    let manifest: Manifest = hub.json(&url, Some(MANIFEST)).map_err(failed)?;
+    let layer = manifest.model().ok_or(Failure::Final(FetchFailure::OtherFormat));
+    let (layer, hash) = layer.map_err(failed)?;
     let file = format!("{}-{tag}.gguf", short.rsplit('/').next().unwrap_or_default());
     let names = ["ollama.com"].into_iter().chain(name.split('/')).chain([tag, &file]);
     let path = safe_path(names).ok_or_else(|| LibraryError::UnsafeName(file.clone()))?;
     Ok(Remote {
         files: vec![RemoteFile {
-            name: shown.clone(),
+            name: display_name.clone(),
             url: format!("{}/v2/{name}/blobs/{}", hub.ollama, layer.digest),
             path,
             size: layer.size,
             sha256: Some(hash.to_lowercase()),
             parts: Vec::new(),
-            said: Said::default(),
+            server_info: ServerInfo::default(),
         }],
         origin: Origin {
-            source: format!("ollama://{shown}"),
+            source: format!("ollama://{display_name}"),
             revision: Some(layer.digest.clone()),
             license: None,
         },
         kind: Kind::Model,
-        name: shown,
+        name: display_name,
     })
 }

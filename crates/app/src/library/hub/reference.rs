@@ -4,6 +4,7 @@ use super::super::{LibraryError, catalog, catalog::Entry};
 use super::byte_parts::PartName;
 use super::client::{Hub, is_https};
 use hearth_formats::adapter::{PEFT_CONFIG, PEFT_TENSORS};
+use hearth_protocol::ModelsReason;
 
 /// Most bytes of a reference.
 const MAX_BYTES: usize = 2000;
@@ -11,10 +12,10 @@ const MAX_BYTES: usize = 2000;
 /// Hosts of the Hugging Face hub.
 const HUB_HOSTS: [&str; 3] = ["huggingface.co", "hf.co", "www.huggingface.co"];
 
-/// Which model of a repository.
+/// The selected model of a repository.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Selection {
-    /// A usual quantization in 4 bits, or else the smallest file.
+    /// The best of the preferred quantizations, or else the smallest file.
     Automatic,
     /// A quantization.
     Quantization(String),
@@ -38,12 +39,12 @@ pub enum Reference {
     },
     /// A model of Ollama's registry.
     Ollama {
-        /// `owner/name`; `library` owns those without one.
+        /// `owner/name`. The owner of official models is `library`.
         name: String,
         /// The tag.
         tag: String,
     },
-    /// A file anywhere.
+    /// A file at any address.
     Url(String),
 }
 
@@ -52,7 +53,7 @@ impl Reference {
     /// `ollama://NAME[:TAG]`, or the address of a GGUF file.
     ///
     /// # Errors
-    /// [`LibraryError::BadReference`] or [`LibraryError::NotInCatalog`].
+    /// [`LibraryError::BadReference`], [`LibraryError::NotFound`] or [`LibraryError::Unencrypted`].
     pub fn parse(text: &str, hub: &Hub) -> Result<Self, LibraryError> {
         let text = text.trim();
         if text.len() > MAX_BYTES || text.contains(|c: char| c.is_whitespace() || c.is_control()) {
@@ -64,10 +65,10 @@ impl Reference {
         let Some((scheme, rest)) = text.split_once("://") else {
             let (first, rest) = text.split_once('/').unwrap_or((text, ""));
             return match rest {
-                "" => Err(LibraryError::NotInCatalog {
+                "" => Err(LibraryError::NotFound(ModelsReason::NotInCatalog {
                     name: text.to_owned(),
                     known: catalog::entries().iter().map(|entry| entry.id.clone()).collect(),
-                }),
+                })),
                 rest if is_hub(first) => repository(rest).ok_or_else(|| bad(text)),
                 _ => repository(text).ok_or_else(|| bad(text)),
             };
@@ -92,7 +93,7 @@ impl Reference {
         }
     }
 
-    /// The shortest text that [`Reference::parse`] reads as this reference.
+    /// Returns the shortest text that [`Reference::parse`] parses as this reference.
     pub fn text(&self) -> String {
         match self {
             Self::Catalog(entry) => entry.id.clone(),
@@ -151,7 +152,7 @@ fn is_name(name: &str) -> bool {
     !name.is_empty() && name.len() <= 96 && !name.starts_with('.') && name.chars().all(allowed) && !name.contains("..")
 }
 
-/// `OWNER/REPO[:QUANT]`, `OWNER/REPO/FILE.gguf`, or a page of the repository.
+/// Parses `OWNER/REPO[:QUANT]`, `OWNER/REPO/FILE.gguf`, or a page of the repository.
 fn repository(path: &str) -> Option<Reference> {
     let path = path.trim_end_matches('/');
     let mut parts = path.splitn(3, '/');
@@ -160,11 +161,11 @@ fn repository(path: &str) -> Option<Reference> {
         Some((name, quantization)) => (name, Some(quantization)),
         None => (name, None),
     };
-    if !is_name(owner) || !is_name(name) || quantization.is_some_and(|it| !is_name(it)) {
+    if !is_name(owner) || !is_name(name) || quantization.is_some_and(|quantization| !is_name(quantization)) {
         return None;
     }
-    let decoded = parts.next().map(decode);
-    let (revision, selection) = match (quantization, decoded.as_deref()) {
+    let page_path = parts.next().map(decode);
+    let (revision, selection) = match (quantization, page_path.as_deref()) {
         (Some(quantization), None) => (MAIN, Selection::Quantization(quantization.to_owned())),
         (None, None) => (MAIN, Selection::Automatic),
         (None, Some(rest)) => page(rest)?,
@@ -177,8 +178,8 @@ fn repository(path: &str) -> Option<Reference> {
     })
 }
 
-/// The rest of the address of a page or file: `tree/REV`, `blob/REV/FILE`, `resolve/REV/FILE`, or
-/// a file.
+/// Parses the end of the address of a page or file: `tree/REV`, `blob/REV/FILE`,
+/// `resolve/REV/FILE`, or a file.
 fn page(rest: &str) -> Option<(&str, Selection)> {
     let mut parts = rest.splitn(3, '/');
     match (parts.next()?, parts.next(), parts.next()) {
@@ -196,31 +197,31 @@ pub(crate) fn without_query(url: &str) -> &str {
     url.split(['?', '#']).next().unwrap_or_default()
 }
 
-/// Encodes a path for an address; slashes stay.
+/// Percent-encodes a path for an address, except for slashes.
 pub(super) fn encode(path: &str) -> String {
     let mut text = String::with_capacity(path.len());
     for byte in path.bytes() {
         match byte {
             b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' | b'/' => text.push(char::from(byte)),
-            other => text.push_str(&format!("%{other:02X}")),
+            byte => text.push_str(&format!("%{byte:02X}")),
         }
     }
     text
 }
 
-/// Decodes `%20` and the like; malformed ones stay.
+/// Decodes percent-encoding. Malformed escapes are kept.
 pub(super) fn decode(text: &str) -> String {
-    String::from_utf8_lossy(&decoded(text)).into_owned()
+    String::from_utf8_lossy(&decode_bytes(text)).into_owned()
 }
 
-/// Decodes `%20` and the like. `None` if one is malformed, or the result is not UTF-8.
+/// Decodes percent-encoding. `None` means that an escape is malformed or the result is not UTF-8.
 pub(crate) fn decode_strictly(text: &str) -> Option<String> {
     let is_hex = |digits: &str| digits.bytes().all(|digit| digit.is_ascii_hexdigit());
-    let is_right = text.split('%').skip(1).all(|after| after.get(..2).is_some_and(is_hex));
-    is_right.then(|| String::from_utf8(decoded(text)).ok())?
+    let is_valid = text.split('%').skip(1).all(|after| after.get(..2).is_some_and(is_hex));
+    is_valid.then(|| String::from_utf8(decode_bytes(text)).ok())?
 }
 
-fn decoded(text: &str) -> Vec<u8> {
+fn decode_bytes(text: &str) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
     while let [first, after @ ..] = rest {
@@ -234,7 +235,7 @@ fn decoded(text: &str) -> Vec<u8> {
     bytes
 }
 
-/// `[OWNER/]NAME[:TAG]`
+/// Parses `[OWNER/]NAME[:TAG]`.
 fn ollama(path: &str) -> Option<Reference> {
     let (name, tag) = path.split_once(':').unwrap_or((path, "latest"));
     let name = match name.split_once('/') {
@@ -248,7 +249,7 @@ fn ollama(path: &str) -> Option<Reference> {
     })
 }
 
-/// Whether an address for the setting of a mirror is acceptable: encrypted, or on this machine.
+/// Whether an address may be set as a mirror: it is encrypted, or on this machine.
 pub fn is_endpoint(text: &str) -> bool {
     let Some((scheme, rest)) = text.trim().split_once("://") else {
         return false;
@@ -262,7 +263,7 @@ pub fn is_endpoint(text: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn parsed(text: &str) -> Result<Reference, String> {
+    fn parse(text: &str) -> Result<Reference, String> {
         Reference::parse(text, &Hub::at("https://mirror.example/hub")).map_err(|error| error.to_string())
     }
 
@@ -327,11 +328,11 @@ mod tests {
                 Reference::Url("https://example.org/a.GGUF?k=v".into()),
             ),
         ] {
-            let actual = parsed(text);
+            let actual = parse(text);
             assert_eq!(actual.as_ref(), Ok(&expected), "{text}");
-            assert_eq!(parsed(&expected.text()), Ok(expected), "{text}");
+            assert_eq!(parse(&expected.text()), Ok(expected), "{text}");
         }
-        assert!(matches!(parsed("qwen3-0.6b"), Ok(Reference::Catalog(_))));
+        assert!(matches!(parse("qwen3-0.6b"), Ok(Reference::Catalog(_))));
     }
 
     #[test]
@@ -359,7 +360,7 @@ mod tests {
             "http://127.0.0.1:80@evil.example/a.gguf",
             &long,
         ] {
-            assert!(parsed(text).is_err(), "{text}");
+            assert!(parse(text).is_err(), "{text}");
         }
     }
 

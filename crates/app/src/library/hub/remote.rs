@@ -1,19 +1,20 @@
 //! A model that is not on this machine: its files, with their addresses, sizes and hashes.
 
 use super::super::{Flaw, LibraryError};
-use super::client::{Failure, Hub, Requested};
+use super::client::{Failure, Hub, ResponseRange};
 use super::deadline::Deadline;
 use super::reference::{decode, without_query};
-use super::said::Said;
+use super::server_info::ServerInfo;
 use super::variants::Kind;
 use crate::device_name::is_portable_name;
 use hearth_formats::hex;
+use hearth_protocol::FetchFailure;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::path::{Component, Path, PathBuf};
 
-/// Most bytes of a file or folder name; most file systems allow 255, of which the endings of
-/// unfinished files take some.
+/// Most bytes of a file or folder name. Most file systems allow 255, and unfinished files have
+/// suffixes.
 const MAX_NAME_BYTES: usize = 200;
 
 /// Most files of a model.
@@ -26,20 +27,21 @@ pub struct RemoteFile {
     pub name: String,
     /// Address.
     pub url: String,
-    /// Where it goes in the folder of downloads: one of [`safe_path`].
+    /// Relative path in the download folder, from [`safe_path`].
     pub path: PathBuf,
     /// Size in bytes.
     pub size: u64,
     /// SHA-256 in lower-case hexadecimal. `None` means that the source publishes none: then only
     /// the size is checked, and of a model that it is complete.
     pub sha256: Option<String>,
-    /// The files that it was cut into, in order; they are joined here. Empty if it is one file
-    /// there.
+    /// The parts into which it was cut on the server, in order; the download joins them. Empty if
+    /// the server has one file.
     #[serde(default)]
     pub parts: Vec<RemotePart>,
-    /// The version and range support that the server reported, if it was asked for this file alone.
-    #[serde(default)]
-    pub said: Said,
+    /// The version and range support that the server reported, if this file was requested
+    /// separately.
+    #[serde(default, rename = "said")]
+    pub server_info: ServerInfo,
 }
 
 /// A file on the server, downloaded with one or more requests: a whole file, or a part of one.
@@ -55,14 +57,14 @@ pub struct RemotePart {
     pub sha256: Option<String>,
 }
 
-/// Where a model was downloaded from; saved beside it.
+/// The origin of a downloaded model, saved beside it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Origin {
     /// The reference with which the user can pull it again: `hf.co/OWNER/REPO:QUANT`.
     pub source: String,
     /// The commit or digest, or the version of a file at an address.
     pub revision: Option<String>,
-    /// License, if the source says so. Files of early versions have it as `licence`.
+    /// License, if the source names one. Files of early versions have it as `licence`.
     #[serde(alias = "licence")]
     pub license: Option<String>,
 }
@@ -74,7 +76,7 @@ pub struct Remote {
     pub name: String,
     /// Its files; the first of a split model is first.
     pub files: Vec<RemoteFile>,
-    /// Where it comes from.
+    /// Its origin.
     pub origin: Origin,
     /// Model, or adapter and its format.
     #[serde(default)]
@@ -82,7 +84,7 @@ pub struct Remote {
 }
 
 impl RemoteFile {
-    /// The files there, in order: its parts, or itself.
+    /// The files on the server, in order: its parts, or itself.
     pub fn pieces(&self) -> Vec<RemotePart> {
         if self.parts.is_empty() {
             vec![RemotePart {
@@ -99,12 +101,12 @@ impl RemoteFile {
     /// A model of one file at an address; asks the server for its size and version.
     ///
     /// # Errors
-    /// [`LibraryError::Hub`] if the server does not say how large it is, and
+    /// [`LibraryError::Hub`] if the server does not report the size, and
     /// [`LibraryError::UnsafeName`].
     pub(in super::super) fn at(hub: &Hub, url: &str) -> Result<Remote, LibraryError> {
         let path = without_query(url);
         let name = decode(path.rsplit('/').next().unwrap_or_default());
-        // Files of one name at several addresses are different files.
+        // Files with one name at several addresses are different files.
         let digest = hex(&Sha256::digest(url)[..6]);
         let safe = safe_path(["web", &digest, &name]).ok_or_else(|| LibraryError::UnsafeName(name.clone()))?;
         let failed = |failure: Failure| failure.error(&name);
@@ -114,17 +116,13 @@ impl RemoteFile {
             Err(Failure::Range) => return Err(empty()),
             response => response.map_err(failed)?,
         };
-        let sent = Requested::from_response(&response).map_err(failed)?;
-        let size = match sent.total {
+        let range = ResponseRange::from_response(&response).map_err(failed)?;
+        let size = match range.total {
             Some(0) => return Err(empty()),
             Some(size) => size,
-            None => {
-                return Err(failed(Failure::Final(
-                    "the server does not say how large it is".to_owned(),
-                )));
-            }
+            None => return Err(failed(Failure::Final(FetchFailure::NoSize))),
         };
-        let said = Said::from_response(&response, true);
+        let server_info = ServerInfo::from_response(&response, true);
         Ok(Remote {
             files: vec![Self {
                 name: name.clone(),
@@ -133,12 +131,12 @@ impl RemoteFile {
                 size,
                 sha256: None,
                 parts: Vec::new(),
-                said: said.clone(),
+                server_info: server_info.clone(),
             }],
             origin: Origin {
                 // A query may hold a password.
                 source: path.to_owned(),
-                revision: said.version,
+                revision: server_info.version,
                 license: None,
             },
             kind: Kind::Model,
@@ -148,8 +146,8 @@ impl RemoteFile {
 }
 
 impl Remote {
-    /// Whether each file stays in the folder of downloads. A row of the store may be from
-    /// elsewhere.
+    /// Whether the path of each file is inside the download folder. A row of the store may be from
+    /// another machine.
     pub fn has_safe_paths(&self) -> bool {
         self.files.iter().all(|file| {
             let names: Option<Vec<&str>> = file.path.iter().map(|name| name.to_str()).collect();
@@ -158,10 +156,10 @@ impl Remote {
         })
     }
 
-    /// Whether another one has one of the same files on this machine.
+    /// Whether two models have a common file on this machine.
     pub fn shares_files(&self, other: &Self) -> bool {
-        let has = |file: &RemoteFile| other.files.iter().any(|others| others.path == file.path);
-        self.kind.is_adapter() == other.kind.is_adapter() && self.files.iter().any(has)
+        let is_shared = |file: &RemoteFile| other.files.iter().any(|other_file| other_file.path == file.path);
+        self.kind.is_adapter() == other.kind.is_adapter() && self.files.iter().any(is_shared)
     }
 
     /// Total size in bytes.
@@ -170,8 +168,8 @@ impl Remote {
     }
 }
 
-/// A relative path of these names, none of which leaves its folder or means something else on any
-/// system; `None` otherwise.
+/// Joins names to a relative path. `None` means that a name leaves its folder or has a special
+/// meaning on any system.
 pub(super) fn safe_path<'a>(names: impl IntoIterator<Item = &'a str>) -> Option<PathBuf> {
     let mut path = PathBuf::new();
     for name in names {
@@ -198,7 +196,7 @@ mod tests {
         );
         assert!(safe_path(["🦙 model (2).gguf"]).is_some());
         let long = "a".repeat(300);
-        for bad in [
+        for unsafe_name in [
             "",
             ".",
             "..",
@@ -223,7 +221,7 @@ mod tests {
             "a\u{200b}b.gguf",
             &long,
         ] {
-            assert_eq!(safe_path(["owner", bad]), None, "{bad:?}");
+            assert_eq!(safe_path(["owner", unsafe_name]), None, "{unsafe_name:?}");
         }
         assert_eq!(safe_path([]), None);
     }

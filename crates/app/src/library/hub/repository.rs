@@ -1,11 +1,11 @@
-//! A repository of the hub: its files and what its card says.
+//! A repository of the hub: its files, and the license and gating of its model card.
 
 use super::super::{Flaw, LibraryError};
 use super::adapters::{self, Tagged};
 use super::client::Hub;
 use super::reference::{MAIN, Reference, Selection, encode};
 use super::remote::{MAX_FILES, Origin, Remote, RemoteFile, safe_path};
-use super::said::Said;
+use super::server_info::ServerInfo;
 use super::variants::{self, Kind, Listed, Variant};
 use hearth_formats::hex;
 use serde::Deserialize;
@@ -21,9 +21,9 @@ const MAX_LICENSE_CHARS: usize = 80;
 pub struct Repository {
     /// `owner/name`.
     pub id: String,
-    /// The branch, tag or commit that was asked for.
+    /// The requested branch, tag or commit.
     pub asked: String,
-    /// The commit; files are requested from it, so that all parts belong together.
+    /// The commit. Files are requested at it, so that all parts are of one version.
     pub revision: String,
     /// License, if its card has one.
     pub license: Option<String>,
@@ -69,7 +69,7 @@ struct Lfs {
 }
 
 impl Repository {
-    /// Asks the hub.
+    /// Requests a repository's metadata from the hub.
     ///
     /// # Errors
     /// [`LibraryError::Hub`]
@@ -79,7 +79,7 @@ impl Repository {
             hub.endpoint,
             encode(revision).replace('/', "%2F")
         );
-        let response: Response = hub.json(&url, id, None)?;
+        let response: Response = hub.json(&url, None).map_err(|failure| failure.error(id))?;
         Ok(Self::from_response(id, revision, response))
     }
 
@@ -109,8 +109,8 @@ impl Repository {
         }
     }
 
-    /// Asks the hub for the headers of files that may be adapters. After the first that cannot be
-    /// had, as of a gated repository, they are believed to be what the tags say.
+    /// Requests the headers of files that may be adapters. After the first request that fails, as
+    /// it does for a gated repository, the repository's tags decide.
     pub fn identify_adapters(&mut self, hub: &Hub) {
         let mut is_answering = true;
         for at in adapters::candidates(&self.variants, self.tagged.is_adapter) {
@@ -118,17 +118,17 @@ impl Repository {
             let Some(file) = files.as_ref().ok().and_then(|files| files.first()) else {
                 continue;
             };
-            let said = is_answering
+            let is_adapter = is_answering
                 .then(|| adapters::is_gguf_adapter(hub, file).ok())
                 .flatten();
-            is_answering = said.is_some();
-            if said.unwrap_or(self.tagged.is_adapter) {
+            is_answering = is_adapter.is_some();
+            if is_adapter.unwrap_or(self.tagged.is_adapter) {
                 self.variants[at].kind = Kind::GgufAdapter;
             }
         }
     }
 
-    /// The files to download for the model or adapter that the user selected.
+    /// Returns the files to download for the selected model or adapter.
     ///
     /// # Errors
     /// There is no such model, a file's name cannot be stored, or the hub cannot be asked about an
@@ -164,8 +164,8 @@ impl Repository {
         })
     }
 
-    /// Where a file of an adapter goes. The commit is part of it: the files of another one are
-    /// another adapter, and never mix with those in use.
+    /// Returns the local path of an adapter's file. The path contains the commit, so that the files
+    /// of two commits never mix.
     fn adapter_path(&self, file: &str) -> Result<PathBuf, LibraryError> {
         let digest = hex(&Sha256::digest(&self.revision)[..6]);
         let commit = if is_hex(&self.revision, 40) {
@@ -177,7 +177,7 @@ impl Repository {
         safe_path(names).ok_or_else(|| LibraryError::UnsafeName(file.to_owned()))
     }
 
-    /// The files of a variant; at least one.
+    /// Returns the files of a variant, at least one.
     fn files(&self, hub: &Hub, variant: &Variant) -> Result<Vec<RemoteFile>, LibraryError> {
         if variant.files.is_empty() || variant.files.len() > MAX_FILES {
             return Err(LibraryError::BadReference(self.id.clone()));
@@ -207,17 +207,17 @@ impl Repository {
             size: file.size,
             sha256: file.sha256.as_ref().map(|hash| hash.to_lowercase()),
             parts: Vec::new(),
-            said: Said::default(),
+            server_info: ServerInfo::default(),
         })
     }
 
-    /// Where a file of a model goes.
+    /// Returns the local path of a model's file.
     fn path(&self, file: &str) -> Result<PathBuf, LibraryError> {
         let names = self.id.split('/').chain(file.split('/'));
         safe_path(names).ok_or_else(|| LibraryError::UnsafeName(file.to_owned()))
     }
 
-    /// The file that others are the parts of.
+    /// Returns the file to which the parts `files` are joined.
     fn joined(&self, name: &str, files: Vec<RemoteFile>) -> Result<RemoteFile, LibraryError> {
         let mut sizes = files.iter().map(|file| file.size);
         let size = sizes.try_fold(0_u64, |sum, size| sum.checked_add(size));
@@ -234,13 +234,13 @@ impl Repository {
             size: size.ok_or_else(|| LibraryError::BadReference(self.id.clone()))?,
             sha256: None,
             parts: files.iter().flat_map(RemoteFile::pieces).collect(),
-            said: Said::default(),
+            server_info: ServerInfo::default(),
         })
     }
 
     /// The reference with which the user can pull this model.
     pub fn source(&self, variant: &Variant) -> String {
-        // Of a repository that has nothing else, its name is enough.
+        // The repository's name is enough if it has nothing else.
         if variant.kind == Kind::PeftAdapter && self.variants.first() == Some(variant) && self.asked == MAIN {
             return format!("hf.co/{}", self.id);
         }
@@ -259,7 +259,7 @@ impl Repository {
         reference.text()
     }
 
-    /// The model in a usual quantization, if there is one.
+    /// The model in the best of the preferred quantizations, if there is one.
     pub fn preferred(&self) -> Option<&Variant> {
         variants::preferred(&self.variants)
     }
@@ -273,14 +273,14 @@ fn license(response: &Response) -> Option<String> {
             .and_then(Value::as_str)
             .map(str::to_owned)
     };
-    let named = text("license_name").filter(|_| text("license").as_deref() == Some("other"));
-    let tag = || {
+    let license_name = text("license_name").filter(|_| text("license").as_deref() == Some("other"));
+    let license_tag = || {
         let tags = response.tags.iter();
         tags.filter_map(|tag| tag.strip_prefix("license:"))
             .next()
             .map(str::to_owned)
     };
-    let license = named.or_else(|| text("license")).or_else(tag)?;
+    let license = license_name.or_else(|| text("license")).or_else(license_tag)?;
     Some(license.chars().take(MAX_LICENSE_CHARS).collect())
 }
 
@@ -296,7 +296,7 @@ fn is_hex(text: &str, len: usize) -> bool {
 mod tests {
     use super::*;
 
-    /// A response in the hub's own form, of a gated repository.
+    /// The hub's response for a gated repository.
     const RESPONSE: &str = r#"{
         "_id": "66", "id": "o/Model-GGUF", "modelId": "o/Model-GGUF", "author": "o",
         "sha": "0123456789abcdef0123456789abcdef01234567", "lastModified": "2026-01-02T03:04:05.000Z",
@@ -325,8 +325,8 @@ mod tests {
             "https://hub.example/o/Model-GGUF/resolve/0123456789abcdef0123456789abcdef01234567/Model-Q4_K_M.gguf"
         );
         assert_eq!(remote.files[0].sha256, Some("a".repeat(64)));
-        let evil = Selection::Quantization("Q8_0".to_owned());
-        let error = repository.remote(&hub, &evil).unwrap_err().to_string();
+        let unsafe_path = Selection::Quantization("Q8_0".to_owned());
+        let error = repository.remote(&hub, &unsafe_path).unwrap_err().to_string();
         assert!(error.contains("../../evil-Q8_0.gguf"), "{error}");
     }
 

@@ -2,15 +2,15 @@
 
 use super::super::LibraryError;
 use super::adapters::Tagged;
-use super::client::Hub;
+use super::client::{Failure, Hub};
 use super::reference::encode;
 use crate::wire::{HubKind, HubSort};
 use hearth_formats::Architecture;
 use serde::Deserialize;
 use serde_json::Value;
 
-/// Results of a search.
-const LIMIT: u32 = 40;
+/// Most results of a search.
+const MAX_RESULTS: u32 = 40;
 
 /// Most characters of a query.
 const MAX_QUERY_CHARS: usize = 200;
@@ -18,7 +18,7 @@ const MAX_QUERY_CHARS: usize = 200;
 /// Most bytes of an id in a result.
 const MAX_ID_BYTES: usize = 200;
 
-/// The hub's name of an order.
+/// The hub's parameter for a sort order.
 fn sort_key(sort: HubSort) -> &'static str {
     match sort {
         HubSort::Trending => "trendingScore",
@@ -28,7 +28,7 @@ fn sort_key(sort: HubSort) -> &'static str {
     }
 }
 
-/// The hub's tags of what is searched for.
+/// The hub's filter for a kind of repository.
 fn filter(kind: HubKind) -> &'static str {
     match kind {
         HubKind::Models => "filter=gguf",
@@ -39,7 +39,7 @@ fn filter(kind: HubKind) -> &'static str {
 
 /// A repository in the hub's list.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Found {
+pub struct SearchResult {
     /// `owner/name`.
     pub id: String,
     /// Downloads in the last month.
@@ -99,28 +99,28 @@ struct Gguf {
 }
 
 impl Hub {
-    /// Repositories whose names match a query: with GGUF files, with PEFT adapters, or with
-    /// safetensors.
+    /// Searches for repositories whose names match a query and that have GGUF files, PEFT adapters
+    /// or safetensors.
     ///
     /// # Errors
     /// [`LibraryError::Hub`]
-    pub fn search(&self, query: &str, sort: HubSort, kind: HubKind) -> Result<Vec<Found>, LibraryError> {
+    pub fn search(&self, query: &str, sort: HubSort, kind: HubKind) -> Result<Vec<SearchResult>, LibraryError> {
         let query: String = query.trim().chars().take(MAX_QUERY_CHARS).collect();
         let query = encode(&query).replace('/', "%2F");
         self.list(&format!("search={query}&{}&sort={}", filter(kind), sort_key(sort)))
     }
 
-    /// Repositories with GGUF files that were converted from a repository, the most downloaded
-    /// first.
+    /// Lists repositories with GGUF files that were converted from a repository, the most
+    /// downloaded first.
     ///
     /// # Errors
     /// [`LibraryError::Hub`]
-    pub fn conversions(&self, id: &str) -> Result<Vec<Found>, LibraryError> {
+    pub fn conversions(&self, id: &str) -> Result<Vec<SearchResult>, LibraryError> {
         let base = encode(&format!("base_model:quantized:{id}")).replace('/', "%2F");
         self.list(&format!("filter=gguf&filter={base}&sort=downloads"))
     }
 
-    fn list(&self, which: &str) -> Result<Vec<Found>, LibraryError> {
+    fn list(&self, parameters: &str) -> Result<Vec<SearchResult>, LibraryError> {
         let fields: String = [
             "downloads",
             "likes",
@@ -134,22 +134,22 @@ impl Hub {
         .map(|field| format!("&expand%5B%5D={field}"))
         .collect();
         let url = format!(
-            "{}/api/models?{which}&direction=-1&limit={LIMIT}{fields}",
+            "{}/api/models?{parameters}&direction=-1&limit={MAX_RESULTS}{fields}",
             self.endpoint
         );
-        let rows: Vec<Value> = self.json(&url, "The search", None)?;
-        // A row in another form is left out, not the whole list.
+        let rows: Vec<Value> = self.json(&url, None).map_err(Failure::search_error)?;
+        // A malformed row is left out; the others are kept.
         let rows = rows
             .into_iter()
             .filter_map(|row| serde_json::from_value::<Row>(row).ok());
         Ok(rows
             .filter(|row| row.id.len() <= MAX_ID_BYTES && row.id.split('/').count() == 2)
-            .map(Found::from)
+            .map(SearchResult::from)
             .collect())
     }
 }
 
-impl From<Row> for Found {
+impl From<Row> for SearchResult {
     fn from(row: Row) -> Self {
         let gguf = row.gguf.as_ref();
         let architecture = gguf
@@ -203,13 +203,13 @@ mod tests {
         let text = r#"{"_id": "x", "id": "o/n", "downloads": 5, "likes": 2, "gated": "auto",
             "lastModified": "1970-01-01T00:00:01.000Z",
             "gguf": {"total": 596049920, "architecture": "qwen3", "context_length": 40960, "chat_template": "{{ x }}"}}"#;
-        let actual = Found::from(serde_json::from_str::<Row>(text).expect("a row"));
+        let actual = SearchResult::from(serde_json::from_str::<Row>(text).expect("a row"));
         assert_eq!(
             (actual.parameters, actual.is_supported),
             (Some(596_049_920), Some(true))
         );
         assert_eq!((actual.updated_at, actual.is_gated), (Some(1000), true));
-        let bare = Found::from(serde_json::from_str::<Row>(r#"{"id": "o/n"}"#).expect("a row"));
+        let bare = SearchResult::from(serde_json::from_str::<Row>(r#"{"id": "o/n"}"#).expect("a row"));
         assert_eq!((bare.is_supported, bare.is_gated), (None, false));
     }
 }

@@ -11,19 +11,19 @@ const MAX_TOKEN_BYTES: usize = 1 << 10;
 /// Most bytes of a token file.
 const MAX_FILE_BYTES: u64 = 4 << 10;
 
-/// A token, which is never printed.
+/// A token. `Debug` does not print it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Token(String);
 
 impl Token {
-    /// Parses the user's text; `None` if no request could carry it.
+    /// Parses a token. `None` means that it is not valid in an HTTP header.
     pub fn parse(text: &str) -> Option<Self> {
         let text = text.trim();
         let is_token = (1..=MAX_TOKEN_BYTES).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic());
         is_token.then(|| Self(text.to_owned()))
     }
 
-    /// Its characters, for a request or the keychain.
+    /// The token's text, for a request or the keychain.
     pub(super) fn reveal(&self) -> &str {
         &self.0
     }
@@ -41,12 +41,12 @@ impl fmt::Debug for Token {
     }
 }
 
-/// A variable of the environment that is not blank.
+/// The value of an environment variable. `None` means that it is not set, or blank.
 pub(super) fn set(key: &str) -> Option<String> {
     env::var(key).ok().filter(|value| !value.trim().is_empty())
 }
 
-/// The token, and where it was found. A keychain that cannot be used has none.
+/// The token and its source. A keychain that cannot be read counts as empty.
 pub fn token(keychain: &dyn Keychain) -> Option<(Token, TokenSource)> {
     first(
         || set("HF_TOKEN").and_then(|text| Token::parse(&text)),
@@ -56,7 +56,7 @@ pub fn token(keychain: &dyn Keychain) -> Option<(Token, TokenSource)> {
                 None
             })
         },
-        of_file,
+        read_file,
     )
 }
 
@@ -65,20 +65,20 @@ fn first(
     keychain: impl FnOnce() -> Option<Token>,
     file: impl FnOnce() -> Option<Token>,
 ) -> Option<(Token, TokenSource)> {
-    let found = |source| move |token| (token, source);
+    let with_source = |source| move |token| (token, source);
     environment()
-        .map(found(TokenSource::Environment))
-        .or_else(|| keychain().map(found(TokenSource::Keychain)))
-        .or_else(|| file().map(found(TokenSource::File)))
+        .map(with_source(TokenSource::Environment))
+        .or_else(|| keychain().map(with_source(TokenSource::Keychain)))
+        .or_else(|| file().map(with_source(TokenSource::File)))
 }
 
-/// The token of a login with the hub's own command line.
-fn of_file() -> Option<Token> {
+/// Reads the token of a login with the hub's own command line.
+fn read_file() -> Option<Token> {
     let file = set("HF_TOKEN_PATH").map(PathBuf::from).or_else(|| {
         let home = super::super::folders::hugging_face_home()?;
         Some(home.join("token"))
     })?;
-    let is_small = fs::metadata(&file).is_ok_and(|about| about.is_file() && about.len() <= MAX_FILE_BYTES);
+    let is_small = fs::metadata(&file).is_ok_and(|metadata| metadata.is_file() && metadata.len() <= MAX_FILE_BYTES);
     let text = fs::read_to_string(file).ok().filter(|_| is_small)?;
     Token::parse(&text)
 }
@@ -89,15 +89,18 @@ mod tests {
 
     #[test]
     fn the_environment_is_asked_first_and_the_file_last() {
-        let of = |environment: bool, keychain: bool, file: bool| {
-            let token = |is: bool, text: &str| is.then(|| text.into());
+        let choose = |environment: bool, keychain: bool, file: bool| {
+            let token = |is_set: bool, text: &str| is_set.then(|| text.into());
             let actual = first(|| token(environment, "e"), || token(keychain, "k"), || token(file, "f"));
             actual.map(|(token, source)| (token.0, source))
         };
-        assert_eq!(of(true, true, true), Some(("e".to_owned(), TokenSource::Environment)));
-        assert_eq!(of(false, true, true), Some(("k".to_owned(), TokenSource::Keychain)));
-        assert_eq!(of(false, false, true), Some(("f".to_owned(), TokenSource::File)));
-        assert_eq!(of(false, false, false), None);
+        assert_eq!(
+            choose(true, true, true),
+            Some(("e".to_owned(), TokenSource::Environment))
+        );
+        assert_eq!(choose(false, true, true), Some(("k".to_owned(), TokenSource::Keychain)));
+        assert_eq!(choose(false, false, true), Some(("f".to_owned(), TokenSource::File)));
+        assert_eq!(choose(false, false, false), None);
         // Later sources are not read: a keychain may prompt the user.
         first(|| Some("e".into()), || panic!("the keychain"), || panic!("the file"));
     }

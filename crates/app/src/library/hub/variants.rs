@@ -5,11 +5,12 @@ use super::adapters;
 use super::byte_parts::PartName;
 use super::reference::Selection;
 use hearth_formats::gguf::{each_part_file, is_first_part};
+use hearth_protocol::ModelsReason;
 use serde::{Deserialize, Serialize};
 use std::{collections::HashMap, path::Path};
 
-/// The quantizations that are chosen if the user names none, the best first: small, and close to
-/// the original.
+/// The quantizations from which one is chosen if the user names none, best first: small, with
+/// little loss against the original.
 const PREFERRED: [&str; 9] = [
     "Q4_K_M",
     "UD-Q4_K_XL",
@@ -22,8 +23,8 @@ const PREFERRED: [&str; 9] = [
     "Q5_K_M",
 ];
 
-/// Most files of a repository that are looked at: a list is what a server says. Large repositories
-/// have hundreds of files.
+/// Most files of a repository that are examined, since a server's list is untrusted. Large
+/// repositories have hundreds of files.
 const MAX_LISTED: usize = 50_000;
 
 /// A file of a repository.
@@ -57,14 +58,14 @@ impl Kind {
     }
 }
 
-/// A model of a repository: a file, or the parts of a split one. Or an adapter.
+/// A model or an adapter of a repository. A split model has several files.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Variant {
     /// Name of the quantization, or else of the file.
     pub name: String,
     /// Its files in order.
     pub files: Vec<Listed>,
-    /// The path of the file that they are joined to, if it was cut anywhere.
+    /// The path of the joined file, if it was cut at arbitrary offsets.
     pub joined: Option<String>,
     /// Model or adapter. A GGUF file counts as a model until its header was requested.
     pub kind: Kind,
@@ -81,7 +82,7 @@ impl Variant {
         self.files.first().map_or("", |file| &file.path)
     }
 
-    /// The path that names it: the path of the joined file, or else of its first file.
+    /// The path by which it is selected: the path of the joined file, or else of its first file.
     pub fn path(&self) -> &str {
         self.joined.as_deref().unwrap_or_else(|| self.file())
     }
@@ -92,19 +93,19 @@ impl Variant {
 pub(super) fn variants(files: &[Listed]) -> Vec<Variant> {
     let files = &files[..files.len().min(MAX_LISTED)];
     let mut by_path: HashMap<&str, &Listed> = HashMap::with_capacity(files.len());
-    let (mut firsts, mut cut) = (Vec::new(), Vec::new());
+    let (mut first_files, mut split_names) = (Vec::new(), Vec::new());
     for file in files {
         let is_new = by_path.insert(&file.path, file).is_none();
         if is_new && is_model(&file.path) && is_first_part(Path::new(&file.path)) {
-            firsts.push(file);
+            first_files.push(file);
         }
         let part = PartName::parse(&file.path).filter(|name| is_new && name.part == 1);
-        cut.extend(part.filter(|name| is_model(name.joined)));
+        split_names.extend(part.filter(|name| is_model(name.joined)));
     }
-    let mut variants: Vec<Variant> = firsts
+    let mut variants: Vec<Variant> = first_files
         .into_iter()
         .filter_map(|first| {
-            // Up to the first part that is missing, so that no part is looked for in vain twice.
+            // Stops at the first missing part.
             let parts = each_part_file(Path::new(&first.path)).map(|part| {
                 let path = part.to_str()?.replace('\\', "/");
                 by_path.get(path.as_str()).copied().cloned()
@@ -118,8 +119,10 @@ pub(super) fn variants(files: &[Listed]) -> Vec<Variant> {
         })
         .collect();
     // Some repositories also have the whole file.
-    let cut = cut.into_iter().filter(|name| !by_path.contains_key(name.joined));
-    variants.extend(cut.filter_map(|name| {
+    let split_names = split_names
+        .into_iter()
+        .filter(|name| !by_path.contains_key(name.joined));
+    variants.extend(split_names.filter_map(|name| {
         Some(Variant {
             name: quantization(name.joined).unwrap_or_else(|| stem(name.joined).to_owned()),
             files: name.parts(&by_path)?,
@@ -128,11 +131,11 @@ pub(super) fn variants(files: &[Listed]) -> Vec<Variant> {
         })
     }));
     variants.sort_by_cached_key(|variant| (variant.size(), variant.file().to_owned()));
-    // Two files of one quantization are told apart by their names.
+    // Files of one quantization are distinguished by their file names.
     let mut count: HashMap<String, usize> = HashMap::new();
     variants
         .iter()
-        .for_each(|it| *count.entry(it.name.clone()).or_default() += 1);
+        .for_each(|variant| *count.entry(variant.name.clone()).or_default() += 1);
     for variant in &mut variants {
         if count[&variant.name] > 1 {
             variant.name = stem(variant.path()).to_owned();
@@ -151,7 +154,7 @@ fn is_model(path: &str) -> bool {
 fn stem(path: &str) -> &str {
     let name = path.rsplit('/').next().unwrap_or_default();
     let stem = name.rsplit_once('.').map_or(name, |(stem, _)| stem);
-    // Without the number of a part.
+    // Without the part number.
     stem.split_once("-00001-of-").map_or(stem, |(stem, _)| stem)
 }
 
@@ -173,45 +176,52 @@ fn is_quantization(word: &str) -> bool {
     is_name && (is_block || word.starts_with("MXFP4") || ["F16", "FP16", "BF16", "F32", "FP32"].contains(&word))
 }
 
-/// The model in a usual quantization.
+/// Returns the model in the best of the preferred quantizations.
 pub(super) fn preferred(variants: &[Variant]) -> Option<&Variant> {
     let mut names = PREFERRED.iter();
-    names.find_map(|name| variants.iter().find(|it| it.name == *name))
+    names.find_map(|name| variants.iter().find(|variant| variant.name == *name))
 }
 
-/// The model that the user selected.
+/// Returns the model that the user selected.
 ///
 /// # Errors
-/// There is none; the error lists the names.
+/// No variant matches; the error lists the variants' names.
 pub(super) fn select<'a>(
     variants: &'a [Variant],
     selection: &Selection,
     repository: &str,
 ) -> Result<&'a Variant, LibraryError> {
-    let same = |a: &str, b: &str| a.eq_ignore_ascii_case(b);
-    let found = match selection {
+    let matches = |a: &str, b: &str| a.eq_ignore_ascii_case(b);
+    let selected = match selection {
         Selection::Automatic => preferred(variants).or_else(|| variants.first()),
-        Selection::Quantization(wanted) => variants
+        Selection::Quantization(name) => variants
             .iter()
-            .find(|it| same(&it.name, wanted))
+            .find(|variant| matches(&variant.name, name))
             .or_else(|| {
                 variants
                     .iter()
-                    .find(|it| same(it.name.trim_start_matches("UD-"), wanted))
+                    .find(|variant| matches(variant.name.trim_start_matches("UD-"), name))
             })
-            .or_else(|| variants.iter().find(|it| same(stem(it.path()), wanted))),
+            .or_else(|| variants.iter().find(|variant| matches(stem(variant.path()), name))),
         Selection::File(path) => variants
             .iter()
-            .find(|it| it.path() == path || it.files.iter().any(|file| file.path == *path)),
+            .find(|variant| variant.path() == path || variant.files.iter().any(|file| file.path == *path)),
     };
     let wanted = match selection {
         Selection::Automatic => None,
         Selection::Quantization(name) | Selection::File(name) => Some(name.clone()),
     };
-    found.ok_or_else(|| LibraryError::NoVariant {
-        repository: repository.to_owned(),
-        wanted,
-        known: variants.iter().map(|it| it.name.clone()).collect(),
+    selected.ok_or_else(|| {
+        let repository = repository.to_owned();
+        let known: Vec<String> = variants.iter().map(|variant| variant.name.clone()).collect();
+        LibraryError::NotFound(match wanted {
+            Some(wanted) if !known.is_empty() => ModelsReason::NoSuchVariant {
+                repository,
+                wanted,
+                known,
+            },
+            _ => ModelsReason::NothingToDownload { repository },
+        })
     })
 }
 
@@ -262,12 +272,12 @@ mod tests {
             listed("new/m2-Q6_K.gguf", 51),
         ];
         let actual = variants(&files);
-        let of: Vec<_> = actual
+        let summary: Vec<_> = actual
             .iter()
-            .map(|it| (it.name.as_str(), it.files.len(), it.size()))
+            .map(|variant| (variant.name.as_str(), variant.files.len(), variant.size()))
             .collect();
         assert_eq!(
-            of,
+            summary,
             [
                 ("Q4_K_M", 1, 35),
                 ("m-Q6_K", 1, 50),
@@ -275,7 +285,7 @@ mod tests {
                 ("Q8_0", 2, 70)
             ]
         );
-        let select = |selection: Selection| select(&actual, &selection, "o/n").map(|it| it.name.clone());
+        let select = |selection: Selection| select(&actual, &selection, "o/n").map(|variant| variant.name.clone());
         assert_eq!(select(Selection::Automatic).unwrap(), "Q4_K_M");
         assert_eq!(select(Selection::Quantization("q8_0".into())).unwrap(), "Q8_0");
         assert_eq!(
@@ -294,7 +304,7 @@ mod tests {
             // Its second part is missing.
             listed("m.Q8_0.gguf.part1of3", 40),
             listed("m.Q8_0.gguf.part3of3", 40),
-            // The whole file is there, too.
+            // The whole file is listed too.
             listed("m.Q4_0.gguf.part1of2", 10),
             listed("m.Q4_0.gguf.part2of2", 10),
             listed("m.Q4_0.gguf", 20),
@@ -302,15 +312,25 @@ mod tests {
             listed("mmproj.gguf.part2of2", 1),
         ];
         let actual = variants(&files);
-        let of: Vec<_> = actual
+        let summary: Vec<_> = actual
             .iter()
-            .map(|it| (it.name.as_str(), it.path(), it.files.len(), it.size()))
+            .map(|variant| {
+                (
+                    variant.name.as_str(),
+                    variant.path(),
+                    variant.files.len(),
+                    variant.size(),
+                )
+            })
             .collect();
-        assert_eq!(of, [("Q4_0", "m.Q4_0.gguf", 1, 20), ("Q6_K", "m.Q6_K.gguf", 2, 70)]);
+        assert_eq!(
+            summary,
+            [("Q4_0", "m.Q4_0.gguf", 1, 20), ("Q6_K", "m.Q6_K.gguf", 2, 70)]
+        );
         assert_eq!(actual[1].file(), "m.Q6_K.gguf.part1of2");
-        for named in ["m.Q6_K.gguf", "m.Q6_K.gguf.part2of2"] {
-            let selected = select(&actual, &Selection::File(named.to_owned()), "o/n").expect("it is there");
-            assert_eq!(selected.name, "Q6_K", "{named}");
+        for path in ["m.Q6_K.gguf", "m.Q6_K.gguf.part2of2"] {
+            let selected = select(&actual, &Selection::File(path.to_owned()), "o/n").expect("it is there");
+            assert_eq!(selected.name, "Q6_K", "{path}");
         }
     }
 
@@ -322,7 +342,7 @@ mod tests {
 
     #[test]
     fn a_hostile_list_is_read_in_linear_time_and_cut() {
-        // One path for each claimed part takes half a minute here.
+        // Building a path for each claimed part would take half a minute.
         let begin = Instant::now();
         let incomplete: Vec<Listed> = (0..100_000)
             .map(|at| listed(&format!("a{at}-00001-of-01000.gguf"), 1))
@@ -330,12 +350,12 @@ mod tests {
         assert_eq!(variants(&incomplete), []);
         // A whole model, whose first part is listed many times.
         let parts = (1..=1000).map(|part| listed(&format!("a-{part:05}-of-01000.gguf"), 1));
-        let first = (0..20_000).map(|_| listed("a-00001-of-01000.gguf", 1));
-        assert_eq!(variants(&parts.chain(first).collect::<Vec<_>>()).len(), 1);
-        let cut: Vec<Listed> = (0..100_000)
+        let repeated_first = (0..20_000).map(|_| listed("a-00001-of-01000.gguf", 1));
+        assert_eq!(variants(&parts.chain(repeated_first).collect::<Vec<_>>()).len(), 1);
+        let incomplete_parts: Vec<Listed> = (0..100_000)
             .map(|at| listed(&format!("a{at}.gguf.part1of99"), 1))
             .collect();
-        assert_eq!(variants(&cut), []);
+        assert_eq!(variants(&incomplete_parts), []);
         let single: Vec<Listed> = (0..100_000).map(|at| listed(&format!("m{at}.gguf"), 1)).collect();
         assert_eq!(variants(&single).len(), MAX_LISTED);
         assert!(begin.elapsed() < Duration::from_secs(20), "{:?}", begin.elapsed());

@@ -25,7 +25,7 @@ impl Arguments {
         Ok(Self { positional, named })
     }
 
-    /// The value that a filter is applied to, and the other arguments.
+    /// The filtered value and the arguments of a filter.
     pub fn of_filter(arguments: Rest<ValueOrKwargs>) -> Result<(Value, Self), Error> {
         let mut arguments = Self::new(arguments.into_values())?;
         if arguments.positional.is_empty() {
@@ -57,14 +57,14 @@ impl Arguments {
 
     /// An optional string. `None` if it is missing or `none`.
     pub fn optional_text(&self, index: usize, name: &str) -> Result<Option<String>, Error> {
-        let given = self.get(index, name)?.filter(|value| !value.is_none());
-        given.map(|value| text(&value, name)).transpose()
+        let value = self.get(index, name)?.filter(|value| !value.is_none());
+        value.map(|value| text(&value, name)).transpose()
     }
 
     /// An optional integer. `None` if it is missing or `none`.
     pub fn integer(&self, index: usize, name: &str) -> Result<Option<i64>, Error> {
-        let given = self.get(index, name)?.filter(|value| !value.is_none());
-        let integer = given.map(|value| match value.kind() {
+        let value = self.get(index, name)?.filter(|value| !value.is_none());
+        let integer = value.map(|value| match value.kind() {
             ValueKind::Bool => Ok(i64::from(value.is_true())),
             _ => value
                 .as_i64()

@@ -1,8 +1,8 @@
 //! The resource limits of a template: bytes allocated, units of work, and nesting depth of values.
 //!
 //! minijinja's fuel counts instructions, but a single instruction can take unbounded time and
-//! memory. `source` therefore rewrites every operator and literal into a filter of Hearth's;
-//! filters, methods, tests and functions charge the budget of the rendering thread. An exceeded
+//! memory. `source` therefore rewrites every operator and literal into one of Hearth's filters.
+//! Filters, methods, tests and functions charge the budget of the rendering thread. An exceeded
 //! budget stays exceeded: infallible code stops producing text, and the next fallible call returns
 //! the error.
 //!
@@ -29,8 +29,7 @@ const WORK: u64 = 1 << 33;
 /// Bytes that are copied or compared in a unit of work.
 const BYTES_PER_UNIT: u64 = 4;
 
-/// The cost of an iteration or call for [`interrupt::step`]: the question is asked every 32 of
-/// them.
+/// The cost of an iteration or call for [`interrupt::step`], which polls once per 32 of them.
 const BYTES_PER_STEP: u64 = interrupt::INTERVAL / 32;
 
 /// Additional units of work per byte of the conversation.
@@ -39,7 +38,7 @@ const WORK_PER_INPUT: u64 = 1 << 13;
 /// Minimum bytes of a string whose memory is refunded.
 const LARGE_TEXT: usize = 4 << 10;
 
-/// Last resort against work that is not charged. The work limit ends a template long before.
+/// Last resort against work that is not charged. The work limit is reached long before.
 const MAX_DURATION: Duration = Duration::from_secs(60);
 
 /// Maximum nesting depth of values: comparing, printing and dropping them recurses.
@@ -66,7 +65,7 @@ thread_local! {
     static WORK_LEFT: Cell<u64> = const { Cell::new(0) };
     static DEADLINE: Cell<Option<Instant>> = const { Cell::new(None) };
     static EXCEEDED: Cell<Option<Limit>> = const { Cell::new(None) };
-    /// Large strings whose bytes are refunded once they are dropped, and those bytes.
+    /// Large strings, with the bytes that are refunded when they are dropped.
     static REFUNDABLE: RefCell<Vec<(Weak<str>, u64)>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -89,10 +88,10 @@ pub(crate) fn exceeded() -> Option<Limit> {
     EXCEEDED.get()
 }
 
-/// Marks the budget as exceeded. The first limit is reported.
-pub(crate) fn exceed(what: Limit) {
+/// Marks the budget as exceeded. Only the first limit is kept.
+pub(crate) fn exceed(limit: Limit) {
     if EXCEEDED.get().is_none() {
-        EXCEEDED.set(Some(what));
+        EXCEEDED.set(Some(limit));
     }
 }
 
@@ -105,7 +104,7 @@ pub(crate) fn is_within() -> bool {
 pub(crate) fn check() -> Result<(), Error> {
     match EXCEEDED.get() {
         None => Ok(()),
-        Some(what) => Err(Error::new(ErrorKind::InvalidOperation, what.to_string()).with_source(what)),
+        Some(limit) => Err(Error::new(ErrorKind::InvalidOperation, limit.to_string()).with_source(limit)),
     }
 }
 
@@ -134,24 +133,24 @@ pub(crate) fn charge_bytes(bytes: u64) -> bool {
     charge_work(bytes / BYTES_PER_UNIT)
 }
 
-/// Refunds the bytes of large strings that no value holds any more.
+/// Refunds the bytes of large strings that were dropped.
 fn refund() {
     REFUNDABLE.with_borrow_mut(|texts| {
         charge_work(8 * texts.len() as u64);
         texts.retain(|(text, bytes)| {
-            let held = text.strong_count() > 0;
-            if !held {
+            let is_alive = text.strong_count() > 0;
+            if !is_alive {
                 BYTES_LEFT.set(BYTES_LEFT.get().saturating_add(*bytes));
             }
-            held
+            is_alive
         });
     });
 }
 
-/// Concatenates strings into a value. The bytes of a large one are refunded when it is dropped.
+/// Concatenates strings to a value. The bytes of a large one are refunded when it is dropped.
 pub(super) fn concat(parts: &[Cow<'_, str>]) -> Result<Value, Error> {
     let bytes = parts.iter().map(|part| length(part)).sum::<u64>();
-    // The string, and the value that it is copied into.
+    // The string, and its copy in the value.
     check_bytes(2 * bytes)?;
     let text = parts.concat();
     charge(bytes)?;
@@ -189,7 +188,7 @@ pub(crate) fn charge_step(bytes: u64) -> Result<(), Error> {
     if interrupt::step(BYTES_PER_STEP) {
         exceed(Limit::Interrupted);
     }
-    if DEADLINE.get().is_some_and(|end| Instant::now() >= end) {
+    if DEADLINE.get().is_some_and(|deadline| Instant::now() >= deadline) {
         exceed(Limit::Work);
     }
     check()
@@ -211,15 +210,15 @@ pub(crate) struct Size {
 impl Size {
     /// The size of a container of values of these sizes.
     pub fn containing(sizes: impl IntoIterator<Item = Self>) -> Self {
-        let mut whole = Self {
+        let mut container = Self {
             bytes: VALUE_BYTES,
             depth: 0,
         };
         for size in sizes {
-            whole.add(size);
+            container.add(size);
         }
-        whole.depth += 1;
-        whole
+        container.depth += 1;
+        container
     }
 
     fn add(&mut self, other: Self) {
@@ -228,23 +227,23 @@ impl Size {
     }
 }
 
-/// Charges the work of iterating over a value's characters or items, but not over values nested in
-/// these. Returns the number of bytes or items.
+/// Charges the work of iterating over a value's characters or items, without values nested in the
+/// items. Returns the number of bytes or items.
 pub(crate) fn charge_scan(value: &Value) -> Result<u64, Error> {
-    let (length, each) = match (value.as_str(), value.as_object()) {
+    let (length, units_per_item) = match (value.as_str(), value.as_object()) {
         (Some(text), _) => (length(text), 2),
         (None, Some(object)) if value.kind() != ValueKind::Plain => (object.enumerator_len().unwrap_or(1) as u64, 32),
         _ => (0, 0),
     };
-    charge_work(8 + length.saturating_mul(each));
+    charge_work(8 + length.saturating_mul(units_per_item));
     check()?;
     Ok(length)
 }
 
-/// Charges a container: checks its depth and charges its `nodes` direct values.
-pub(crate) fn charge_value(size: Size, nodes: usize) -> Result<(), Error> {
+/// Charges a container of `values` direct values, and checks its depth.
+pub(crate) fn charge_value(size: Size, values: usize) -> Result<(), Error> {
     if size.depth > MAX_DEPTH {
         exceed(Limit::Depth);
     }
-    charge((nodes as u64 + 1).saturating_mul(VALUE_BYTES))
+    charge((values as u64 + 1).saturating_mul(VALUE_BYTES))
 }

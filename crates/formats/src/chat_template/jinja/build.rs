@@ -32,7 +32,7 @@ pub(super) fn dictionary(pairs: Vec<(Value, Value)>) -> Result<Value, Error> {
     for (key, value) in &pairs {
         check_nestable(key)?;
         check_nestable(value)?;
-        // It will be hashed.
+        // Hashing the key traverses it.
         charge_deep(key)?;
     }
     let size = Size::containing(pairs.iter().flat_map(|(key, value)| [size(key), size(value)]));
@@ -59,8 +59,8 @@ pub(super) fn generator(name: &'static str, values: Vec<Value>) -> Result<Value,
     Ok(Value::from_object(Generator::new(name, values, size)))
 }
 
-/// Returns an error if a value must not be nested in another. Namespaces and loops must not: they
-/// could form a cycle.
+/// Returns an error for a namespace or a loop. These must not be nested in another value, since
+/// they could form a cycle.
 pub(crate) fn check_nestable(value: &Value) -> Result<(), Error> {
     let name = value.as_object().map_or("", |object| object.type_name());
     if name.ends_with("::Namespace") || name.ends_with("::Loop") {
@@ -69,7 +69,7 @@ pub(crate) fn check_nestable(value: &Value) -> Result<(), Error> {
     Ok(())
 }
 
-/// Charges a container of these items. Returns its size.
+/// Charges for a container of these items. Returns its size.
 pub(super) fn charge_items(items: &[Value]) -> Result<Size, Error> {
     items.iter().try_for_each(check_nestable)?;
     let size = Size::containing(items.iter().map(size));
@@ -77,8 +77,8 @@ pub(super) fn charge_items(items: &[Value]) -> Result<Size, Error> {
     Ok(size)
 }
 
-/// Converts a result of one of minijinja's filters, whose lists may refer to other values lazily,
-/// into a value of Hearth's.
+/// Converts the result of one of minijinja's filters, which may be a lazy view of other values, to
+/// a value that owns its items.
 pub(super) fn into_owned(value: Value) -> Result<Value, Error> {
     match value.kind() {
         ValueKind::String => {
@@ -90,7 +90,7 @@ pub(super) fn into_owned(value: Value) -> Result<Value, Error> {
     }
 }
 
-/// An item of `groupby`: a named tuple.
+/// An item of `groupby`'s result: a named tuple.
 pub(super) struct GroupTuple {
     grouper: Value,
     list: Value,

@@ -1,5 +1,5 @@
-//! The containers of Hearth's own: they hold their size, which is expensive to compute. `build`
-//! makes them; `text` alone prints them, since it charges the budget.
+//! Containers that cache their size, which is expensive to compute. `build` creates them. Their
+//! `Debug` shows no items: only `text` prints them, since it charges the budget.
 
 use super::arguments::Arguments;
 use super::budget::Size;
@@ -143,8 +143,8 @@ impl Object for Generator {
     }
 }
 
-/// Takes the values of a generator. Their number is known, although a template cannot ask for it:
-/// a loop tells its length and its last item, for which Jinja 2 takes values in advance.
+/// Takes the values of a generator. Unlike the generator, it has a size hint, so that a loop knows
+/// its length and its last item, as in Jinja 2.
 struct Remaining(Arc<Generator>);
 
 impl Remaining {
@@ -165,18 +165,19 @@ impl Iterator for Remaining {
     }
 }
 
-/// Returns its values in turn, cyclically.
+/// Returns its items cyclically.
 pub(super) struct Cycler {
     items: Vec<Value>,
     size: Size,
-    at: AtomicUsize,
+    /// Number of items returned.
+    count: AtomicUsize,
 }
 
 impl Cycler {
     /// `items` must not be empty.
     pub fn new(items: Vec<Value>, size: Size) -> Self {
-        let at = AtomicUsize::new(0);
-        Self { items, size, at }
+        let count = AtomicUsize::new(0);
+        Self { items, size, count }
     }
 
     pub fn size(&self) -> Size {
@@ -200,7 +201,7 @@ impl Object for Cycler {
             return Err(Error::from(ErrorKind::UnknownMethod));
         }
         Arguments::new(arguments.to_vec())?.done(0)?;
-        let at = self.at.fetch_add(1, Ordering::Relaxed);
-        Ok(self.items[at % self.items.len()].clone())
+        let count = self.count.fetch_add(1, Ordering::Relaxed);
+        Ok(self.items[count % self.items.len()].clone())
     }
 }

@@ -11,7 +11,7 @@ use minijinja::value::{Kwargs, Rest, Tuple, ValueKind, ValueOrKwargs};
 use minijinja::{Environment, Error, ErrorKind, State, Value, filters};
 use std::borrow::Cow;
 
-/// A filter: takes a value and arguments, returns a value.
+/// A filter: a function of a value and arguments.
 pub(super) type Filter = fn(&Value, &Arguments) -> Result<Value, Error>;
 
 /// Adds the filters that minijinja lacks or defines differently.
@@ -47,7 +47,7 @@ pub(super) fn add(environment: &mut Environment<'_>) {
         ("string", |value, _| map_text(value, str::to_owned)),
         ("striptags", |value, _| {
             let text = text::str(value);
-            // It collects a list of words.
+            // `striptags` collects a list of words.
             budget::check_bytes(budget::length(&text).saturating_mul(12))?;
             Ok(Value::from(striptags(&text)))
         }),
@@ -62,12 +62,12 @@ pub(super) fn add(environment: &mut Environment<'_>) {
     ];
     const CHEAP: [&str; 8] = ["count", "d", "default", "first", "last", "length", "safe", "string"];
     for (name, filter) in PLAIN {
-        let cheap = CHEAP.contains(&name);
+        let is_cheap = CHEAP.contains(&name);
         environment.add_filter(name, move |arguments: Rest<ValueOrKwargs>| {
             let (value, arguments) = Arguments::of_filter(arguments)?;
             budget::charge_scan(&value)?;
-            if !cheap {
-                // These process every character.
+            if !is_cheap {
+                // The other filters process every character.
                 budget::charge_work(value.as_str().map_or(0, |text| 8 * budget::length(text)));
             }
             for argument in arguments.positional() {
@@ -91,13 +91,12 @@ pub(super) fn add(environment: &mut Environment<'_>) {
     add_charged(environment);
 }
 
-/// The internal name of one of minijinja's filters. It is not valid in a template.
+/// The internal name of one of minijinja's filters, which is not valid in a template.
 fn internal_name(name: &str) -> String {
     format!("{name}!")
 }
 
-/// Adds minijinja's filters that sort values or build lists of lists, and charges for them in
-/// advance.
+/// Adds minijinja's filters that sort values or build lists of lists. They charge in advance.
 fn add_charged(environment: &mut Environment<'_>) {
     environment.add_filter(internal_name("sort"), filters::sort);
     environment.add_filter(internal_name("min"), filters::min);
@@ -116,7 +115,8 @@ fn add_charged(environment: &mut Environment<'_>) {
             let items = budget::charge_scan(value)?;
             if matches!(name, "batch" | "slice") {
                 let lists = arguments.get(1).and_then(Value::as_usize).unwrap_or(1) as u64;
-                // The last batch may be filled up; the number of slices is an argument.
+                // With a third argument the last batch is filled up. The number of slices is an
+                // argument.
                 let lists = if name == "slice" || arguments.len() > 2 {
                     lists
                 } else {
@@ -147,42 +147,43 @@ fn add_charged(environment: &mut Environment<'_>) {
     }
 }
 
-/// Adds the filters that return a generator. It is empty for a false value.
+/// Adds the filters that return a generator, which is empty for a false value.
 fn add_generators(environment: &mut Environment<'_>) {
-    type More = Rest<ValueOrKwargs>;
-    environment.add_filter("map", |state: &mut State, value: Value, more: More| {
-        let more = more.into_values();
-        if more
+    type Args = Rest<ValueOrKwargs>;
+    environment.add_filter("map", |state: &mut State, value: Value, args: Args| {
+        let args = args.into_values();
+        // The name of a filter must not be an internal one.
+        if args
             .first()
             .and_then(Value::as_str)
             .is_some_and(|name| name.ends_with('!'))
         {
             return Err(Error::from(ErrorKind::UnknownFilter));
         }
-        generator("sync_do_map", &value, |value| filters::map(state, value, rest(more)))
+        generator("sync_do_map", &value, |value| filters::map(state, value, rest(args)))
     });
-    environment.add_filter("select", |state: &mut State, value: Value, more: More| {
-        let (test, more) = leading_name(more.into_values())?;
+    environment.add_filter("select", |state: &mut State, value: Value, args: Args| {
+        let (test, args) = leading_name(args.into_values())?;
         generator("select_or_reject", &value, |value| {
-            filters::select(state, value, test, more)
+            filters::select(state, value, test, args)
         })
     });
-    environment.add_filter("reject", |state: &mut State, value: Value, more: More| {
-        let (test, more) = leading_name(more.into_values())?;
+    environment.add_filter("reject", |state: &mut State, value: Value, args: Args| {
+        let (test, args) = leading_name(args.into_values())?;
         generator("select_or_reject", &value, |value| {
-            filters::reject(state, value, test, more)
+            filters::reject(state, value, test, args)
         })
     });
-    environment.add_filter("selectattr", |state: &mut State, value: Value, more: More| {
-        let (field, test, more) = field_and_test(more)?;
+    environment.add_filter("selectattr", |state: &mut State, value: Value, args: Args| {
+        let (field, test, args) = field_and_test(args)?;
         generator("select_or_reject", &value, |value| {
-            filters::selectattr(state, value, field, test, more)
+            filters::selectattr(state, value, field, test, args)
         })
     });
-    environment.add_filter("rejectattr", |state: &mut State, value: Value, more: More| {
-        let (field, test, more) = field_and_test(more)?;
+    environment.add_filter("rejectattr", |state: &mut State, value: Value, args: Args| {
+        let (field, test, args) = field_and_test(args)?;
         generator("select_or_reject", &value, |value| {
-            filters::rejectattr(state, value, field, test, more)
+            filters::rejectattr(state, value, field, test, args)
         })
     });
 }
@@ -193,8 +194,8 @@ fn rest(values: Vec<Value>) -> Rest<ValueOrKwargs> {
     Rest(values.into_iter().map(ValueOrKwargs::from).collect())
 }
 
-/// The name in the first argument, if any, and the other arguments. Values of other types are
-/// refused: converting them to a string could take unbounded time.
+/// The name in the first argument, if any, and the other arguments. Values that are not strings or
+/// integers are refused, since converting them to a string could take unbounded time.
 fn leading_name(mut arguments: Vec<Value>) -> Result<(Name, Rest<ValueOrKwargs>), Error> {
     if arguments.first().is_none_or(Value::is_kwargs) {
         return Ok((None, rest(arguments)));
@@ -236,14 +237,14 @@ fn generator(
 }
 
 /// Applies a function to a value's text. Safe text stays safe.
-fn map_text<T: Into<String>>(value: &Value, make: impl FnOnce(&str) -> T) -> Result<Value, Error> {
+fn map_text<T: Into<String>>(value: &Value, map: impl FnOnce(&str) -> T) -> Result<Value, Error> {
     // Changing the case can make a letter three times as long.
     budget::check_bytes(4 * value.as_str().map_or(0, budget::length))?;
-    let made = make(&text::str(value)).into();
+    let text = map(&text::str(value)).into();
     Ok(if value.is_safe() {
-        Value::from_safe_string(made)
+        Value::from_safe_string(text)
     } else {
-        Value::from(made)
+        Value::from(text)
     })
 }
 
@@ -270,9 +271,9 @@ pub(super) fn modulo(value: &Value, right: &Value) -> Result<Value, Error> {
     };
     // Python allows an unused argument that is not a string or a number.
     let pattern = text::str(value);
-    let unused =
-        !pattern.replace("%%", "").contains('%') && !matches!(right.kind(), ValueKind::String | ValueKind::Number);
-    let arguments = if unused { Vec::new() } else { vec![arguments] };
+    let may_be_unused = !matches!(right.kind(), ValueKind::String | ValueKind::Number);
+    let is_unused = !pattern.replace("%%", "").contains('%') && may_be_unused;
+    let arguments = if is_unused { Vec::new() } else { vec![arguments] };
     methods::percent(&pattern, &Arguments::new(arguments)?)
 }
 
@@ -330,16 +331,16 @@ fn dictsort(value: &Value, arguments: &Arguments) -> Result<Value, Error> {
     budget::check()?;
     let mut keyed: Vec<(Value, Value)> = pairs
         .map(|(key, value)| {
-            let by = if by_value { &value } else { &key };
-            let by = match by.as_str() {
+            let sort_key = if by_value { &value } else { &key };
+            let sort_key = match sort_key.as_str() {
                 Some(text) if !case_sensitive => Value::from(text.to_lowercase()),
-                _ => by.clone(),
+                _ => sort_key.clone(),
             };
-            (by, Value::from(Tuple::from([key, value])))
+            (sort_key, Value::from(Tuple::from([key, value])))
         })
         .collect();
-    // Equal items keep their order in a reversed sort, too.
-    keyed.sort_by(|(one, _), (other, _)| if reverse { other.cmp(one) } else { one.cmp(other) });
+    // Stable in both directions, as in Python.
+    keyed.sort_by(|(a, _), (b, _)| if reverse { b.cmp(a) } else { a.cmp(b) });
     build::list(keyed.into_iter().map(|(_, pair)| pair).collect())
 }
 
@@ -374,18 +375,18 @@ fn first(value: &Value, _: &Arguments) -> Result<Value, Error> {
     if value.is_undefined() {
         return Ok(Value::UNDEFINED);
     }
-    Ok(iterated(value)?.next().unwrap_or_default())
+    Ok(iterate(value)?.next().unwrap_or_default())
 }
 
 fn last(value: &Value, _: &Arguments) -> Result<Value, Error> {
     if value.is_undefined() {
         return Ok(Value::UNDEFINED);
     }
-    Ok(iterated(value)?.last().unwrap_or_default())
+    Ok(iterate(value)?.last().unwrap_or_default())
 }
 
 /// Iterates over a value as Python does: `none` is an error.
-fn iterated(value: &Value) -> Result<impl Iterator<Item = Value>, Error> {
+fn iterate(value: &Value) -> Result<impl Iterator<Item = Value>, Error> {
     if value.is_none() {
         return Err(fail("none is not iterable"));
     }
@@ -422,8 +423,8 @@ fn int(value: &Value, arguments: &Arguments) -> Result<Value, Error> {
     if value.is_integer() && value.kind() == ValueKind::Number {
         return Ok(value.clone());
     }
-    let read = value.as_str().filter(|_| is_string(value));
-    if let Some(integer) = read.and_then(|text| as_integer(text, base)) {
+    let text = value.as_str().filter(|_| is_string(value));
+    if let Some(integer) = text.and_then(|text| as_integer(text, base)) {
         return Ok(i64::try_from(integer).map_or_else(|_| Value::from(integer), Value::from));
     }
     match as_float(value) {
@@ -442,20 +443,20 @@ fn int(value: &Value, arguments: &Arguments) -> Result<Value, Error> {
 /// Parses an integer in a base as Python's `int` does.
 fn as_integer(text: &str, base: i64) -> Option<i128> {
     let text = strip(text);
-    let (negative, digits) = match text.strip_prefix(['-', '+']) {
+    let (is_negative, digits) = match text.strip_prefix(['-', '+']) {
         Some(rest) => (text.starts_with('-'), rest),
         None => (false, text),
     };
     let digits = digits.to_lowercase().replace('_', "");
-    let (prefix, of_prefix) = match digits.get(..2) {
+    let (prefix_len, prefix_base) = match digits.get(..2) {
         Some("0x") => (2, 16),
         Some("0o") => (2, 8),
         Some("0b") => (2, 2),
         _ => (0, 10),
     };
     let (digits, base) = match base {
-        0 => (&digits[prefix..], of_prefix),
-        base if base == i64::from(of_prefix) => (&digits[prefix..], of_prefix),
+        0 => (&digits[prefix_len..], prefix_base),
+        base if base == i64::from(prefix_base) => (&digits[prefix_len..], prefix_base),
         base => (
             &digits[..],
             u32::try_from(base).ok().filter(|base| (2..=36).contains(base))?,
@@ -464,7 +465,7 @@ fn as_integer(text: &str, base: i64) -> Option<i128> {
     let integer = i128::from_str_radix(digits, base)
         .ok()
         .filter(|_| !digits.starts_with(['-', '+']))?;
-    Some(if negative { -integer } else { integer })
+    Some(if is_negative { -integer } else { integer })
 }
 
 fn indent(value: &Value, arguments: &Arguments) -> Result<Value, Error> {
@@ -482,16 +483,16 @@ fn indent(value: &Value, arguments: &Arguments) -> Result<Value, Error> {
     let (length, lines) = value
         .as_str()
         .map_or((0, 0), |text| (budget::length(text), methods::line_count(text)));
-    let each = budget::length(&indentation).saturating_add(32);
-    budget::check_bytes(lines.saturating_mul(each).saturating_add(length * 2))?;
+    let bytes_per_line = budget::length(&indentation).saturating_add(32);
+    budget::check_bytes(lines.saturating_mul(bytes_per_line).saturating_add(length * 2))?;
     map_text(value, |text| {
         let mut out = String::new();
         for (index, line) in methods::lines(&format!("{text}\n"), false).iter().enumerate() {
             if index > 0 {
                 out.push('\n');
             }
-            let indented = if index == 0 { first } else { blank || !line.is_empty() };
-            if indented {
+            let is_indented = if index == 0 { first } else { blank || !line.is_empty() };
+            if is_indented {
                 out.push_str(&indentation);
             }
             out.push_str(line);
@@ -520,7 +521,7 @@ fn join(value: &Value, arguments: &Arguments) -> Result<Value, Error> {
     let attribute = arguments.get(1, "attribute")?;
     arguments.done(2)?;
     let mut out = String::new();
-    for (index, item) in iterated(value)?.enumerate() {
+    for (index, item) in iterate(value)?.enumerate() {
         if index > 0 {
             out.push_str(&separator);
         }
@@ -558,7 +559,7 @@ fn reverse(value: &Value, _: &Arguments) -> Result<Value, Error> {
         return map_text(value, |text| text.chars().rev().collect::<String>());
     }
     budget::check_bytes(budget::charge_scan(value)?.saturating_mul(budget::VALUE_BYTES))?;
-    let mut values: Vec<Value> = iterated(value)?.collect();
+    let mut values: Vec<Value> = iterate(value)?.collect();
     values.reverse();
     if value.downcast_object_ref::<Generator>().is_some() {
         return build::list(values);
@@ -580,7 +581,7 @@ fn round(value: &Value, arguments: &Arguments) -> Result<Value, Error> {
         None | Some("common") if number.is_integer() && precision >= 0 => Ok(number),
         None | Some("common") => {
             let rounded = if precision >= 0 {
-                // Rounds the decimal digits of the number itself: scaling it would add an error.
+                // Rounds the decimal digits, since scaling the number would add an error.
                 format!("{float:.*}", precision.unsigned_abs() as usize)
                     .parse()
                     .unwrap_or(float)
@@ -650,7 +651,7 @@ fn urlencode(value: &Value, _: &Arguments) -> Result<Value, Error> {
     if let Some(object) = value.as_object().filter(|_| value.kind() == ValueKind::Map) {
         let pairs = object.try_iter_pairs().into_iter().flatten();
         let pairs: Vec<String> = pairs
-            .map(|(key, value)| format!("{}={}", quoted(&key, true), quoted(&value, true)))
+            .map(|(key, value)| format!("{}={}", percent_encode(&key, true), percent_encode(&value, true)))
             .collect();
         return Ok(Value::from(pairs.join("&")));
     }
@@ -660,15 +661,15 @@ fn urlencode(value: &Value, _: &Arguments) -> Result<Value, Error> {
             let [key, value] = &pair[..] else {
                 return Err(fail("urlencode: expected pairs"));
             };
-            Ok(format!("{}={}", quoted(key, true), quoted(value, true)))
+            Ok(format!("{}={}", percent_encode(key, true), percent_encode(value, true)))
         };
         let pairs: Result<Vec<String>, Error> = value.try_iter()?.map(pair).collect();
         return Ok(Value::from(pairs?.join("&")));
     }
-    Ok(Value::from(quoted(value, false)))
+    Ok(Value::from(percent_encode(value, false)))
 }
 
-fn quoted(value: &Value, in_query: bool) -> String {
+fn percent_encode(value: &Value, in_query: bool) -> String {
     let text = text::str(value);
     if budget::check_bytes(budget::length(&text).saturating_mul(3)).is_err()
         || !budget::charge_work(64 * budget::length(&text))
@@ -681,7 +682,7 @@ fn quoted(value: &Value, in_query: bool) -> String {
             '0'..='9' | 'a'..='z' | 'A'..='Z' | '_' | '.' | '-' | '~' => out.push(character),
             '/' if !in_query => out.push('/'),
             ' ' if in_query => out.push('+'),
-            // May be the marker of text that must not become a token, so it must stay intact.
+            // May be a marker that breaks up a token in the text, so it must stay intact.
             _ if NONCHARACTERS.contains(&character) => out.push(character),
             _ => {
                 for byte in character.encode_utf8(&mut [0; 4]).bytes() {

@@ -23,8 +23,8 @@ pub(super) fn cycler(arguments: Rest<ValueOrKwargs>) -> Result<Value, Error> {
 
 /// Returns an empty string the first time, then its separator.
 struct Joiner {
-    between: Value,
-    used: AtomicBool,
+    separator: Value,
+    was_called: AtomicBool,
 }
 
 impl fmt::Debug for Joiner {
@@ -40,8 +40,8 @@ impl Object for Joiner {
 
     fn call(self: &Arc<Self>, _: &mut State, arguments: &[Value]) -> Result<Value, Error> {
         Arguments::new(arguments.to_vec())?.done(0)?;
-        Ok(if self.used.swap(true, Ordering::Relaxed) {
-            self.between.clone()
+        Ok(if self.was_called.swap(true, Ordering::Relaxed) {
+            self.separator.clone()
         } else {
             Value::from("")
         })
@@ -51,12 +51,12 @@ impl Object for Joiner {
 /// The function `joiner`.
 pub(super) fn joiner(arguments: Rest<ValueOrKwargs>) -> Result<Value, Error> {
     let arguments = Arguments::new(arguments.into_values())?;
-    let between = arguments.get(0, "sep")?.unwrap_or_else(|| Value::from(", "));
+    let separator = arguments.get(0, "sep")?.unwrap_or_else(|| Value::from(", "));
     arguments.done(1)?;
-    if between.as_object().is_some() {
+    if separator.as_object().is_some() {
         return Err(fail("joiner: `sep` must be a string"));
     }
     budget::charge(budget::VALUE_BYTES)?;
-    let used = AtomicBool::new(false);
-    Ok(Value::from_object(Joiner { between, used }))
+    let was_called = AtomicBool::new(false);
+    Ok(Value::from_object(Joiner { separator, was_called }))
 }

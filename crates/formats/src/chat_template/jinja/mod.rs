@@ -1,10 +1,10 @@
-//! Jinja 2 for chat templates: minijinja with the extensions of Hugging Face's transformers,
-//! adapted to the Python library wherever a template could observe a difference.
+//! Jinja 2 for chat templates: minijinja with the extensions of Hugging Face's transformers, and
+//! with the semantics of the Python library wherever a template could observe a difference.
 //!
 //! transformers renders in an `ImmutableSandboxedEnvironment` with `trim_blocks`, `lstrip_blocks`,
 //! `loopcontrols`, the tag `generation`, `tojson` without HTML escapes, `raise_exception` and
-//! `strftime_now`. `tests/fixtures/templates` holds its output for several thousand expressions and
-//! for real templates, and the few remaining differences.
+//! `strftime_now`. `tests/fixtures/templates` has its output for several thousand expressions and
+//! for real templates, and lists the few remaining differences.
 
 mod arguments;
 pub(super) mod budget;
@@ -50,7 +50,7 @@ fn print(out: &mut Output, state: &mut State, value: &Value) -> Result<(), Error
 /// An environment for sources returned by [`rewrite`].
 pub(super) fn environment() -> Result<Environment<'static>, Error> {
     let mut environment = Environment::new();
-    // In debug mode errors hold copies of all values.
+    // In debug mode errors contain copies of all values.
     environment.set_debug(false);
     environment.set_syntax(SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build()?);
     environment.set_formatter(print);
@@ -106,7 +106,6 @@ fn to_json(arguments: Rest<ValueOrKwargs>) -> Result<Value, Error> {
         sort_keys: arguments.flag(3, "sort_keys")?.unwrap_or(false),
     };
     arguments.done(4)?;
-    // Sorting of keys.
     let bytes = size::charge_deep(&value)?;
     budget::charge_work(if layout.sort_keys { bytes.saturating_mul(32) } else { 0 });
     let json = json::write(&value, layout)?;
@@ -132,16 +131,19 @@ fn indent(arguments: &Arguments) -> Result<Option<String>, Error> {
 }
 
 fn separators(arguments: &Arguments) -> Result<Option<(String, String)>, Error> {
-    let Some(both) = arguments.get(2, "separators")?.filter(|both| !both.is_none()) else {
+    let Some(separators) = arguments
+        .get(2, "separators")?
+        .filter(|separators| !separators.is_none())
+    else {
         return Ok(None);
     };
-    let both: Vec<String> = both
+    let separators: Vec<String> = separators
         .try_iter()?
         .take(3)
         .map(|separator| text::str(&separator))
         .collect();
-    match <[String; 2]>::try_from(both) {
-        Ok([items, keys]) => Ok(Some((items, keys))),
+    match <[String; 2]>::try_from(separators) {
+        Ok([item_separator, key_separator]) => Ok(Some((item_separator, key_separator))),
         Err(_) => Err(arguments::fail("tojson: `separators` must be two strings")),
     }
 }

@@ -1,5 +1,5 @@
-//! Filters that replace operators and literals in a rewritten source. Each charges for the values
-//! that it creates and traverses.
+//! Filters that replace operators and literals in a rewritten source. They charge for the values
+//! that they create and traverse.
 
 use super::arguments::{Arguments, fail};
 use super::budget;
@@ -18,33 +18,49 @@ const MAX_NAMES: usize = 256;
 /// Adds the filters and functions of rewritten sources.
 pub(super) fn add(environment: &mut Environment<'_>) {
     const FILTERS: [(&str, Filter); 20] = [
-        (names::ADD, |value, more| {
-            more.positional()
+        (names::ADD, |value, operands| {
+            operands
+                .positional()
                 .iter()
                 .try_fold(value.clone(), |sum, next| add_values(&sum, next))
         }),
         (names::CONCATENATE, concatenate),
-        (names::MULTIPLY, |value, more| {
-            more.positional()
+        (names::MULTIPLY, |value, operands| {
+            operands
+                .positional()
                 .iter()
                 .try_fold(value.clone(), |product, next| multiply(&product, next))
         }),
-        (names::MODULO, |value, more| modulo(value, &more.required(0, "right")?)),
-        (names::EQUAL, |value, more| compared(names::EQUAL, value, more)),
-        (names::NOT_EQUAL, |value, more| compared(names::NOT_EQUAL, value, more)),
-        (names::LESS, |value, more| compared(names::LESS, value, more)),
-        (names::LESS_EQUAL, |value, more| {
-            compared(names::LESS_EQUAL, value, more)
+        (names::MODULO, |value, operands| {
+            modulo(value, &operands.required(0, "right")?)
         }),
-        (names::GREATER, |value, more| compared(names::GREATER, value, more)),
-        (names::GREATER_EQUAL, |value, more| {
-            compared(names::GREATER_EQUAL, value, more)
+        (names::EQUAL, |value, operands| {
+            compare_filter(names::EQUAL, value, operands)
         }),
-        (names::IN, |value, more| compared(names::IN, value, more)),
-        (names::NOT_IN, |value, more| compared(names::NOT_IN, value, more)),
+        (names::NOT_EQUAL, |value, operands| {
+            compare_filter(names::NOT_EQUAL, value, operands)
+        }),
+        (names::LESS, |value, operands| {
+            compare_filter(names::LESS, value, operands)
+        }),
+        (names::LESS_EQUAL, |value, operands| {
+            compare_filter(names::LESS_EQUAL, value, operands)
+        }),
+        (names::GREATER, |value, operands| {
+            compare_filter(names::GREATER, value, operands)
+        }),
+        (names::GREATER_EQUAL, |value, operands| {
+            compare_filter(names::GREATER_EQUAL, value, operands)
+        }),
+        (names::IN, |value, operands| compare_filter(names::IN, value, operands)),
+        (names::NOT_IN, |value, operands| {
+            compare_filter(names::NOT_IN, value, operands)
+        }),
         (names::CHAIN, chain),
-        (names::LIST, |value, more| build::list(with(value, more))),
-        (names::TUPLE, |value, more| build::tuple(with(value, more))),
+        (names::LIST, |value, operands| build::list(all_values(value, operands))),
+        (names::TUPLE, |value, operands| {
+            build::tuple(all_values(value, operands))
+        }),
         (names::DICTIONARY, dictionary),
         (names::NESTED, |value, _| {
             build::check_nestable(value)?;
@@ -87,20 +103,20 @@ pub(super) fn add(environment: &mut Environment<'_>) {
     }
 }
 
-fn with(value: &Value, more: &Arguments) -> Vec<Value> {
+fn all_values(value: &Value, others: &Arguments) -> Vec<Value> {
     let mut values = vec![value.clone()];
-    values.extend(more.positional().iter().cloned());
+    values.extend(others.positional().iter().cloned());
     values
 }
 
-fn dictionary(value: &Value, more: &Arguments) -> Result<Value, Error> {
-    let parts = with(value, more);
-    let pairs = parts.chunks_exact(2).map(|pair| (pair[0].clone(), pair[1].clone()));
+fn dictionary(value: &Value, others: &Arguments) -> Result<Value, Error> {
+    let values = all_values(value, others);
+    let pairs = values.chunks_exact(2).map(|pair| (pair[0].clone(), pair[1].clone()));
     build::dictionary(pairs.collect())
 }
 
-fn concatenate(value: &Value, more: &Arguments) -> Result<Value, Error> {
-    let parts = std::iter::once(value).chain(more.positional());
+fn concatenate(value: &Value, operands: &Arguments) -> Result<Value, Error> {
+    let parts = std::iter::once(value).chain(operands.positional());
     let parts: Vec<Cow<'_, str>> = parts
         .map(|part| part.as_str().map_or_else(|| Cow::Owned(text::str(part)), Cow::Borrowed))
         .collect();
@@ -128,7 +144,8 @@ fn float(value: &Value) -> Option<f64> {
     }
 }
 
-fn of_integer(integer: Option<i128>, sign: &str) -> Result<Value, Error> {
+/// The result of an integer operation. `None` means that it overflowed.
+fn integer_result(integer: Option<i128>, sign: &str) -> Result<Value, Error> {
     let integer = integer.ok_or_else(|| fail(format!("the result of {sign} is too large")))?;
     Ok(i64::try_from(integer).map_or_else(|_| Value::from(integer), Value::from))
 }
@@ -156,15 +173,15 @@ pub(super) fn add_values(left: &Value, right: &Value) -> Result<Value, Error> {
         budget::check_bytes(
             (budget::charge_scan(left)? + budget::charge_scan(right)?).saturating_mul(budget::VALUE_BYTES),
         )?;
-        let all = left.try_iter()?.chain(right.try_iter()?).collect();
+        let items = left.try_iter()?.chain(right.try_iter()?).collect();
         return if left.is_tuple() {
-            build::tuple(all)
+            build::tuple(items)
         } else {
-            build::list(all)
+            build::list(items)
         };
     }
     if let (Some(left), Some(right)) = (integer(left), integer(right)) {
-        return of_integer(left.checked_add(right), "+");
+        return integer_result(left.checked_add(right), "+");
     }
     match (float(left), float(right)) {
         (Some(left), Some(right)) => Ok(Value::from(left + right)),
@@ -174,9 +191,13 @@ pub(super) fn add_values(left: &Value, right: &Value) -> Result<Value, Error> {
 
 /// Python's `*`. Strings and lists are repeated; a negative count gives an empty one.
 fn multiply(left: &Value, right: &Value) -> Result<Value, Error> {
-    let repeats = |value: &Value| is_string(value) || is_list(value);
-    let (repeated, times) = if repeats(left) { (left, right) } else { (right, left) };
-    if repeats(repeated) {
+    let is_repeatable = |value: &Value| is_string(value) || is_list(value);
+    let (repeated, times) = if is_repeatable(left) {
+        (left, right)
+    } else {
+        (right, left)
+    };
+    if is_repeatable(repeated) {
         let times = times.as_i64().filter(|_| times.kind() == ValueKind::Number);
         let times = times.ok_or_else(|| fail("a string or a list can be multiplied by an integer only"))?;
         let times = u64::try_from(times).unwrap_or(0);
@@ -187,21 +208,21 @@ fn multiply(left: &Value, right: &Value) -> Result<Value, Error> {
         }
         budget::check_bytes(length.saturating_mul(times).saturating_mul(budget::VALUE_BYTES))?;
         let items: Vec<Value> = repeated.try_iter()?.collect();
-        // Iterating over an empty list is not charged, so do not repeat it.
+        // An empty list is not repeated, since iterating over it is not charged.
         let times = if items.is_empty() {
             0
         } else {
             usize::try_from(times).unwrap_or(0)
         };
-        let all = std::iter::repeat_n(items, times).flatten().collect();
+        let items = std::iter::repeat_n(items, times).flatten().collect();
         return if repeated.is_tuple() {
-            build::tuple(all)
+            build::tuple(items)
         } else {
-            build::list(all)
+            build::list(items)
         };
     }
     if let (Some(left), Some(right)) = (integer(left), integer(right)) {
-        return of_integer(left.checked_mul(right), "*");
+        return integer_result(left.checked_mul(right), "*");
     }
     match (float(left), float(right)) {
         (Some(left), Some(right)) => Ok(Value::from(left * right)),
@@ -227,18 +248,19 @@ fn sum(value: &Value, arguments: &Arguments) -> Result<Value, Error> {
     })
 }
 
-fn compared(operator: &str, value: &Value, more: &Arguments) -> Result<Value, Error> {
-    Ok(Value::from(compare(operator, value, &more.required(0, "right")?)?))
+fn compare_filter(operator: &str, left: &Value, operands: &Arguments) -> Result<Value, Error> {
+    Ok(Value::from(compare(operator, left, &operands.required(0, "right")?)?))
 }
 
-/// Chained comparisons: all must hold.
-fn chain(value: &Value, more: &Arguments) -> Result<Value, Error> {
-    let mut left = value.clone();
-    for pair in more.positional().chunks_exact(2) {
-        if !compare(pair[0].as_str().unwrap_or_default(), &left, &pair[1])? {
+/// Chained comparisons, all of which must hold. `rest` alternates operators and operands.
+fn chain(first: &Value, rest: &Arguments) -> Result<Value, Error> {
+    let mut left = first.clone();
+    for pair in rest.positional().chunks_exact(2) {
+        let (operator, right) = (&pair[0], &pair[1]);
+        if !compare(operator.as_str().unwrap_or_default(), &left, right)? {
             return Ok(Value::from(false));
         }
-        left = pair[1].clone();
+        left = right.clone();
     }
     Ok(Value::from(true))
 }
@@ -298,14 +320,14 @@ fn contains(container: &Value, value: &Value) -> Result<bool, Error> {
 /// arguments.
 pub(super) fn dict(arguments: Rest<ValueOrKwargs>) -> Result<Value, Error> {
     let mut pairs: Vec<(Value, Value)> = Vec::new();
-    for given in arguments.into_values() {
-        budget::charge(budget::charge_scan(&given)?.saturating_mul(2 * budget::VALUE_BYTES))?;
-        if given.kind() == ValueKind::Map {
-            let object = given.as_object();
+    for argument in arguments.into_values() {
+        budget::charge(budget::charge_scan(&argument)?.saturating_mul(2 * budget::VALUE_BYTES))?;
+        if argument.kind() == ValueKind::Map {
+            let object = argument.as_object();
             pairs.extend(object.and_then(|object| object.try_iter_pairs()).into_iter().flatten());
             continue;
         }
-        for pair in given.try_iter()? {
+        for pair in argument.try_iter()? {
             pairs.push((pair.get_item(&Value::from(0))?, pair.get_item(&Value::from(1))?));
         }
     }
@@ -314,13 +336,12 @@ pub(super) fn dict(arguments: Rest<ValueOrKwargs>) -> Result<Value, Error> {
 
 /// The function `namespace`.
 pub(super) fn namespace(arguments: Rest<ValueOrKwargs>) -> Result<Value, Error> {
-    let given = arguments.into_values();
     let mut pairs = Vec::new();
-    for given in given {
-        let Some(object) = given.as_object().filter(|_| given.kind() == ValueKind::Map) else {
+    for argument in arguments.into_values() {
+        let Some(object) = argument.as_object().filter(|_| argument.kind() == ValueKind::Map) else {
             return Err(fail(format!(
                 "namespace: expected a dictionary or keyword arguments, got {}",
-                given.kind()
+                argument.kind()
             )));
         };
         for (key, value) in object.try_iter_pairs().into_iter().flatten() {
@@ -333,7 +354,7 @@ pub(super) fn namespace(arguments: Rest<ValueOrKwargs>) -> Result<Value, Error> 
         }
     }
     budget::charge(4 * budget::VALUE_BYTES)?;
-    // minijinja lists all names of a namespace to test whether there are any.
+    // minijinja lists all names of a namespace to check whether it is empty.
     if pairs.len() > MAX_NAMES {
         return Err(fail(format!("a namespace of more than {MAX_NAMES} names")));
     }

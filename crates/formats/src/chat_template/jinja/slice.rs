@@ -51,7 +51,7 @@ pub(super) fn slice(value: &Value, arguments: &Arguments) -> Result<Value, Error
     }
 }
 
-/// The indices that a slice selects of `length` items.
+/// The indices that a slice of `length` items selects.
 fn indices(length: usize, start: Option<i64>, stop: Option<i64>, step: i64) -> impl Iterator<Item = usize> {
     let length = i64::try_from(length).unwrap_or(i64::MAX);
     // A negative step ends before index 0.
@@ -65,8 +65,8 @@ fn indices(length: usize, start: Option<i64>, stop: Option<i64>, step: i64) -> i
     let mut next = start;
     std::iter::from_fn(move || {
         let index = next;
-        let inside = if step > 0 { index < stop } else { index > stop };
+        let is_inside = if step > 0 { index < stop } else { index > stop };
         next = index.saturating_add(step);
-        inside.then_some(index).and_then(|index| usize::try_from(index).ok())
+        is_inside.then_some(index).and_then(|index| usize::try_from(index).ok())
     })
 }

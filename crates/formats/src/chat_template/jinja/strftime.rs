@@ -28,9 +28,9 @@ pub(super) fn strftime(format: &str, now: &Zoned) -> String {
     out
 }
 
-/// Formats one directive, given from its percent sign on.
+/// Formats a field: a percent sign, `flags` and a directive.
 fn directive_text(field: &str, flags: &str, directive: Option<char>, now: &Zoned) -> String {
-    let whole = match directive {
+    let format = match directive {
         Some('f') => return format!("{:06}", now.subsec_nanosecond() / 1000),
         Some('z' | 'Z') => return String::new(),
         Some('c') => "%a %b %e %H:%M:%S %Y".to_owned(),
@@ -44,5 +44,5 @@ fn directive_text(field: &str, flags: &str, directive: Option<char>, now: &Zoned
         ) => field.to_owned(),
         _ => return field.to_owned(),
     };
-    strtime::format(&whole, now).unwrap_or_else(|_| field.to_owned())
+    strtime::format(&format, now).unwrap_or_else(|_| field.to_owned())
 }

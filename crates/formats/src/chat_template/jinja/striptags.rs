@@ -8,7 +8,7 @@ pub(super) fn striptags(text: &str) -> String {
     let text = without(&text, "<", ">");
     let words: Vec<&str> = text.split(is_space).filter(|word| !word.is_empty()).collect();
     let mut text = words.join(" ");
-    for (name, sign) in [
+    for (entity, character) in [
         ("&lt;", "<"),
         ("&gt;", ">"),
         ("&#34;", "\""),
@@ -16,14 +16,14 @@ pub(super) fn striptags(text: &str) -> String {
         ("&quot;", "\""),
         ("&amp;", "&"),
     ] {
-        text = text.replace(name, sign);
+        text = text.replace(entity, character);
     }
     text
 }
 
-/// Removes every range from an `open` to the next `close`, repeatedly: removing one may join the
-/// text around it into a new `open`, and the two may share bytes, as in `<!-->`. Linear: a single
-/// scan, which matches `open` against the end of the output.
+/// Removes each range from an `open` to the next `close` until there is none: a removal may join
+/// the text around it to a new `open`. `open` and `close` may share bytes, as in `<!-->`. Takes
+/// linear time: a single scan matches `open` against the end of the output.
 fn without(text: &str, open: &str, close: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
@@ -33,12 +33,12 @@ fn without(text: &str, open: &str, close: &str) -> String {
         if !out.ends_with(open) {
             continue;
         }
-        let shared = (1..close.len())
+        let shared_bytes = (1..close.len())
             .rev()
             .find(|&shared| open.ends_with(&close[..shared]) && rest.starts_with(&close[shared..]));
-        let end = match shared {
+        let end = match shared_bytes {
             Some(shared) => Some(close.len() - shared),
-            None => rest.find(close).map(|at| at + close.len()),
+            None => rest.find(close).map(|start| start + close.len()),
         };
         let Some(end) = end else { break };
         out.truncate(out.len() - open.len());
@@ -53,7 +53,7 @@ mod tests {
     use proptest::prelude::*;
 
     /// MarkupSafe's loop, which restarts at the beginning after each removal.
-    fn from_the_beginning(text: &str, open: &str, close: &str) -> String {
+    fn without_by_restarts(text: &str, open: &str, close: &str) -> String {
         let mut text = text.to_owned();
         while let Some(start) = text.find(open) {
             let Some(length) = text[start..].find(close) else { break };
@@ -66,7 +66,7 @@ mod tests {
         #[test]
         fn a_single_scan_removes_what_markupsafe_removes(text in "[<>!é-]{0,40}") {
             for (open, close) in [("<!--", "-->"), ("<", ">")] {
-                prop_assert_eq!(without(&text, open, close), from_the_beginning(&text, open, close), "{}", open);
+                prop_assert_eq!(without(&text, open, close), without_by_restarts(&text, open, close), "{}", open);
             }
         }
     }

@@ -42,33 +42,33 @@ fn write(out: &mut String, value: &Value, depth: usize) {
     }
     match value.kind() {
         ValueKind::Undefined => out.push_str("Undefined"),
-        ValueKind::String => quoted(out, value),
+        ValueKind::String => write_quoted(out, value),
         ValueKind::Number => out.push_str(&number(value)),
         ValueKind::Map | ValueKind::Seq | ValueKind::Iterable if depth > MAX_DEPTH => out.push_str("..."),
         ValueKind::Map if is_namespace(value) => {
             out.push_str("<Namespace ");
-            map(out, value, depth);
+            write_map(out, value, depth);
             out.push('>');
         }
         ValueKind::Map if is_macro(value) => {
             let name = value.get_attr("name").unwrap_or_default();
             let _ = write!(out, "<Macro {}>", repr(&name));
         }
-        ValueKind::Map => map(out, value, depth),
+        ValueKind::Map => write_map(out, value, depth),
         ValueKind::Seq | ValueKind::Iterable => {
             if let Some(generator) = value.downcast_object_ref::<Generator>() {
                 let _ = write!(out, "<generator object {}>", generator.name());
             } else if let Some(view) = value.downcast_object_ref::<View>() {
                 let _ = write!(out, "{}([", view.name());
-                items(out, value, depth);
+                write_items(out, value, depth);
                 out.push_str("])");
             } else if value.is_tuple() || is_group(value) {
                 out.push('(');
-                let length = items(out, value, depth);
+                let length = write_items(out, value, depth);
                 out.push_str(if length == 1 { ",)" } else { ")" });
             } else {
                 out.push('[');
-                items(out, value, depth);
+                write_items(out, value, depth);
                 out.push(']');
             }
         }
@@ -76,7 +76,7 @@ fn write(out: &mut String, value: &Value, depth: usize) {
     }
 }
 
-fn map(out: &mut String, value: &Value, depth: usize) {
+fn write_map(out: &mut String, value: &Value, depth: usize) {
     out.push('{');
     let pairs = value.as_object().and_then(|object| object.try_iter_pairs());
     for (index, (key, value)) in pairs.into_iter().flatten().enumerate() {
@@ -93,7 +93,8 @@ fn map(out: &mut String, value: &Value, depth: usize) {
     out.push('}');
 }
 
-fn items(out: &mut String, value: &Value, depth: usize) -> usize {
+/// Writes the items without brackets. Returns their number.
+fn write_items(out: &mut String, value: &Value, depth: usize) -> usize {
     let mut length = 0;
     for item in value.try_iter().into_iter().flatten() {
         if !budget::is_within() {
@@ -140,7 +141,7 @@ static UNPRINTABLE: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"^[\p
 pub(super) fn is_printable(character: char) -> bool {
     match character {
         ' '..='~' => true,
-        // May be the marker of text that must not become a token, so it must stay intact.
+        // May be a marker that breaks up a token in the text, so it must stay intact.
         _ if NONCHARACTERS.contains(&character) => true,
         _ => {
             let mut buffer = [0; 4];
@@ -150,14 +151,12 @@ pub(super) fn is_printable(character: char) -> bool {
     }
 }
 
-fn quoted(out: &mut String, value: &Value) {
+fn write_quoted(out: &mut String, value: &Value) {
     let text = value.as_str().unwrap_or_default();
+    let length = budget::length(text);
     // A non-ASCII character is looked up in a table, and an escape takes up to ten bytes.
-    let (length, rare) = (
-        budget::length(text),
-        text.bytes().filter(|byte| !matches!(byte, b' '..=b'~')).count() as u64,
-    );
-    if !(budget::charge_bytes(length + 4 * rare) && budget::charge_work(8 * length + 64 * rare)) {
+    let unusual = text.bytes().filter(|byte| !matches!(byte, b' '..=b'~')).count() as u64;
+    if !(budget::charge_bytes(length + 4 * unusual) && budget::charge_work(8 * length + 64 * unusual)) {
         return;
     }
     if value.is_safe() {
@@ -193,21 +192,21 @@ fn quoted(out: &mut String, value: &Value) {
     }
 }
 
-/// Whether this is a macro, which minijinja treats as a mapping.
+/// Whether a value is a macro, which minijinja treats as a mapping.
 pub(super) fn is_macro(value: &Value) -> bool {
     value
         .as_object()
         .is_some_and(|object| object.type_name().ends_with("::Macro"))
 }
 
-/// Whether this is an item of `groupby`, which is a tuple.
+/// Whether a value is an item of `groupby`'s result, which is a tuple.
 fn is_group(value: &Value) -> bool {
     value
         .as_object()
         .is_some_and(|object| object.type_name().ends_with("::GroupTuple"))
 }
 
-/// Whether this is a result of `namespace()`, which is not a mapping.
+/// Whether a value is a result of `namespace()`, which is not a mapping.
 pub(super) fn is_namespace(value: &Value) -> bool {
     value
         .as_object()
@@ -224,7 +223,7 @@ pub(super) fn strip(text: &str) -> &str {
     text.trim_matches(is_space)
 }
 
-/// Tests whether a character is one of `characters`. Uses a set, since both this and the searched
+/// A test for a character of `characters`. Uses a set, since both `characters` and the searched
 /// string may be long.
 pub(super) fn one_of(characters: &str) -> impl Fn(char) -> bool + use<> {
     let characters: HashSet<char> = characters.chars().collect();

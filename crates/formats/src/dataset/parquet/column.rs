@@ -54,12 +54,12 @@ pub(super) fn open(
     limits: &Arc<Limits>,
     chunk: &ColumnChunkMetaData,
 ) -> Result<Box<dyn Column>> {
-    let filled = Arc::<DecodeCounters>::default();
+    let counters = Arc::<DecodeCounters>::default();
     let column = chunk.column_descr_ptr();
-    let pages = Pages::new(file, limits, &filled, chunk)?;
+    let pages = Pages::new(file, limits, &counters, chunk)?;
     let common = Common {
         limits: Arc::clone(limits),
-        filled,
+        counters,
         column: column.clone(),
     };
     Ok(match get_column_reader(column, Box::new(pages)) {
@@ -76,7 +76,7 @@ pub(super) fn open(
 
 struct Common {
     limits: Arc<Limits>,
-    filled: Arc<DecodeCounters>,
+    counters: Arc<DecodeCounters>,
     column: ColumnDescPtr,
 }
 
@@ -118,14 +118,14 @@ impl<T: DataType<T: Cell> + 'static> Typed<T> {
         self.definition.clear();
         self.repetition.clear();
         (self.level, self.value) = (0, 0);
-        let filled = &self.common.filled;
-        filled.begin();
+        let counters = &self.common.counters;
+        counters.begin();
         let rows = if self.common.column.max_rep_level() > 0 {
             ROWS_OF_LISTS
         } else {
             // Never cross a page boundary, so that few pages are in memory: one row loads the next
             // page, then the rest of it.
-            filled.take(ROWS).max(1)
+            counters.take(ROWS).max(1)
         };
         let (_, _, levels) = self.reader.read_records(
             rows,
@@ -134,12 +134,12 @@ impl<T: DataType<T: Cell> + 'static> Typed<T> {
             &mut self.values,
         )?;
         if self.common.column.max_rep_level() == 0 && rows == 1 {
-            filled.take(1);
+            counters.take(1);
         }
         self.count = levels;
         let bytes = self.values.capacity() * size_of::<T::T>()
             + (self.definition.capacity() + self.repetition.capacity()) * size_of::<i16>()
-            + filled.texts();
+            + counters.texts();
         let before = std::mem::replace(&mut self.bytes, bytes);
         self.common.limits.replace_values(before, bytes)
     }

@@ -25,11 +25,11 @@ pub(super) fn decoded_size(encoding: Encoding, values: &[u8], max_values: u64) -
 /// Decodes at most `max_values` DELTA_BINARY_PACKED lengths. Returns the offset after them, and
 /// their sum.
 fn sum_lengths(bytes: &[u8], max_values: u64) -> Option<(usize, u64)> {
-    let mut at = 0;
-    let block_size = varint(bytes, &mut at)?;
-    let miniblocks = varint(bytes, &mut at)?;
-    let count = varint(bytes, &mut at)?;
-    let mut value = zigzag(varint(bytes, &mut at)?);
+    let mut offset = 0;
+    let block_size = varint(bytes, &mut offset)?;
+    let miniblocks = varint(bytes, &mut offset)?;
+    let count = varint(bytes, &mut offset)?;
+    let mut value = zigzag(varint(bytes, &mut offset)?);
     if count > max_values || miniblocks == 0 || miniblocks > block_size || block_size > MAX_BLOCK_SIZE {
         return None;
     }
@@ -41,16 +41,16 @@ fn sum_lengths(bytes: &[u8], max_values: u64) -> Option<(usize, u64)> {
         remaining -= 1;
     }
     while remaining > 0 {
-        let min_delta = zigzag(varint(bytes, &mut at)?);
-        let bit_widths = at..at.checked_add(usize::try_from(miniblocks).ok()?)?;
-        at = bit_widths.end;
+        let min_delta = zigzag(varint(bytes, &mut offset)?);
+        let bit_widths = offset..offset.checked_add(usize::try_from(miniblocks).ok()?)?;
+        offset = bit_widths.end;
         for &width in bytes.get(bit_widths)? {
             if remaining == 0 {
                 break;
             }
             let values = remaining.min(miniblock_size);
             let deltas = BitPacked {
-                bytes: bytes.get(at..)?,
+                bytes: bytes.get(offset..)?,
                 width: u64::from(width),
             };
             for index in 0..values {
@@ -64,10 +64,10 @@ fn sum_lengths(bytes: &[u8], max_values: u64) -> Option<(usize, u64)> {
             }
             remaining -= values;
             // The last miniblock of a page may be truncated.
-            at = (at + (miniblock_size * u64::from(width)).div_ceil(8) as usize).min(bytes.len());
+            offset = (offset + (miniblock_size * u64::from(width)).div_ceil(8) as usize).min(bytes.len());
         }
     }
-    Some((at, sum))
+    Some((offset, sum))
 }
 
 /// Bit-packed integers of equal width, least significant bit first.
@@ -97,12 +97,12 @@ impl BitPacked<'_> {
     }
 }
 
-/// Reads a ULEB128 integer and advances `at`.
-fn varint(bytes: &[u8], at: &mut usize) -> Option<u64> {
+/// Reads a ULEB128 integer and advances `offset`.
+fn varint(bytes: &[u8], offset: &mut usize) -> Option<u64> {
     let mut value = 0u64;
     for shift in (0..64).step_by(7) {
-        let byte = *bytes.get(*at)?;
-        *at += 1;
+        let byte = *bytes.get(*offset)?;
+        *offset += 1;
         value |= u64::from(byte & 0x7f) << shift;
         if byte & 0x80 == 0 {
             return Some(value);

@@ -59,7 +59,7 @@ pub(super) fn read(file: &RandomAccess) -> Result<ParquetMetaData, DatasetProble
     }
     check(&footer).map_err(|error| match error {
         FooterError::Malformed => corrupt("its footer is malformed"),
-        FooterError::Limit(what) => corrupt(what),
+        FooterError::Limit(message) => corrupt(message),
     })?;
     ParquetMetaDataReader::decode_metadata(&footer).map_err(corrupt)
 }
@@ -100,22 +100,22 @@ fn schema(thrift: &mut Thrift, field: &Field) -> Result<(), FooterError> {
     let mut paths = 0usize;
     // Nodes that are claimed as children, and not read yet.
     let mut claimed = 0usize;
-    for at in 0..count {
+    for index in 0..count {
         let (name, children) = node(thrift)?;
         // The parquet crate reserves room for all children of a group before it reads them.
-        let left = count - at - 1;
+        let nodes_left = count - index - 1;
         claimed = claimed.saturating_sub(1);
         let children = usize::try_from(children)
             .ok()
-            .filter(|&children| children <= left - claimed.min(left));
+            .filter(|&children| children <= nodes_left - claimed.min(nodes_left));
         let children = children.ok_or(FooterError::Limit("its columns are inconsistent"))?;
         claimed += children;
-        while open.last().is_some_and(|(left, _)| *left == 0) {
+        while open.last().is_some_and(|(children_left, _)| *children_left == 0) {
             open.pop();
         }
         let path = match open.last_mut() {
-            Some((left, path)) => {
-                *left -= 1;
+            Some((children_left, path)) => {
+                *children_left -= 1;
                 *path + name + size_of::<String>()
             }
             None => 0,

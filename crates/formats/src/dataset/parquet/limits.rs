@@ -55,10 +55,9 @@ impl Limits {
 
     /// Counts uncompressed bytes.
     pub fn count_unpacked(&self, bytes: u64) -> Result<()> {
-        let left = self.unpacked_left.load(Ordering::Relaxed);
-        let left = left.checked_sub(bytes);
-        self.unpacked_left.store(left.unwrap_or(0), Ordering::Relaxed);
-        match left {
+        let remaining = self.unpacked_left.load(Ordering::Relaxed).checked_sub(bytes);
+        self.unpacked_left.store(remaining.unwrap_or(0), Ordering::Relaxed);
+        match remaining {
             Some(_) => Ok(()),
             None => Err(invalid(&format!(
                 "it decompresses to more than {} GiB",

@@ -27,8 +27,8 @@ use std::sync::Arc;
 pub(super) fn read(source: &Source, builder: &mut DatasetBuilder) -> Result<(), DatasetProblem> {
     let mut guarded = AssertUnwindSafe(builder);
     // The parquet crate panics on some corrupt files. The examples read so far are then discarded.
-    let done = catch_unwind(AssertUnwindSafe(move || rows(source, &mut guarded)));
-    done.unwrap_or_else(|_| Err(corrupt("its columns are inconsistent")))
+    let result = catch_unwind(AssertUnwindSafe(move || rows(source, &mut guarded)));
+    result.unwrap_or_else(|_| Err(corrupt("its columns are inconsistent")))
 }
 
 fn rows(source: &Source, builder: &mut DatasetBuilder) -> Result<(), DatasetProblem> {

@@ -36,10 +36,10 @@ const MAX_DELTA_TEXT: u64 = 128 << 20;
 /// Uncompressed bytes counted per list entry.
 const ENTRY_WORK: u64 = 64;
 
-/// Counters of what was decoded since the column's values were last consumed.
+/// Counters of the data decoded since the column's values were last consumed.
 #[derive(Default)]
 pub(super) struct DecodeCounters {
-    begun: AtomicBool,
+    is_reset: AtomicBool,
     entries: AtomicUsize,
     texts: AtomicUsize,
     page: AtomicUsize,
@@ -48,7 +48,7 @@ pub(super) struct DecodeCounters {
 impl DecodeCounters {
     /// Resets the counters.
     pub fn begin(&self) {
-        self.begun.store(true, Ordering::Relaxed);
+        self.is_reset.store(true, Ordering::Relaxed);
         self.entries.store(0, Ordering::Relaxed);
         self.texts.store(0, Ordering::Relaxed);
     }
@@ -58,11 +58,11 @@ impl DecodeCounters {
         self.texts.load(Ordering::Relaxed)
     }
 
-    /// Takes up to `most` values of the current page; returns 0 at its end.
-    pub fn take(&self, most: usize) -> usize {
-        let left = self.page.load(Ordering::Relaxed);
-        let taken = left.min(most);
-        self.page.store(left - taken, Ordering::Relaxed);
+    /// Takes up to `max_values` values of the current page; returns 0 at its end.
+    pub fn take(&self, max_values: usize) -> usize {
+        let remaining = self.page.load(Ordering::Relaxed);
+        let taken = remaining.min(max_values);
+        self.page.store(remaining - taken, Ordering::Relaxed);
         taken
     }
 }
@@ -71,7 +71,7 @@ impl DecodeCounters {
 pub(super) struct Pages {
     file: Arc<RandomAccess>,
     limits: Arc<Limits>,
-    filled: Arc<DecodeCounters>,
+    counters: Arc<DecodeCounters>,
     column: ColumnDescPtr,
     codec: Codec,
     offset: u64,
@@ -95,7 +95,7 @@ impl Pages {
     pub fn new(
         file: &Arc<RandomAccess>,
         limits: &Arc<Limits>,
-        filled: &Arc<DecodeCounters>,
+        counters: &Arc<DecodeCounters>,
         chunk: &ColumnChunkMetaData,
     ) -> Result<Self> {
         let codec = match chunk.compression() {
@@ -109,7 +109,7 @@ impl Pages {
         Ok(Self {
             file: Arc::clone(file),
             limits: Arc::clone(limits),
-            filled: Arc::clone(filled),
+            counters: Arc::clone(counters),
             column: chunk.column_descr_ptr(),
             codec,
             offset,
@@ -136,14 +136,14 @@ impl Pages {
     }
 
     fn header(&self) -> Result<Header> {
-        let left = (self.end - self.offset) as usize;
+        let remaining = (self.end - self.offset) as usize;
         let mut window = 512;
         loop {
-            let bytes = self.file.read(self.offset, window.min(left))?;
+            let bytes = self.file.read(self.offset, window.min(remaining))?;
             let mut thrift = Thrift::new(&bytes);
             match Header::read(&mut thrift, self.offset) {
                 Ok(header) if header.data + header.packed as u64 <= self.end => return Ok(header),
-                Err(ThriftError::End) if window < left && window < MAX_PAGE_HEADER => window *= 16,
+                Err(ThriftError::End) if window < remaining && window < MAX_PAGE_HEADER => window *= 16,
                 _ => return Err(invalid("a page header is malformed")),
             }
         }
@@ -151,7 +151,7 @@ impl Pages {
 
     /// Releases the pages whose values were consumed.
     fn release_decoded(&mut self) {
-        if self.filled.begun.swap(false, Ordering::Relaxed) {
+        if self.counters.is_reset.swap(false, Ordering::Relaxed) {
             self.limits.release_pages(self.in_memory - self.last);
             self.in_memory = self.last;
         }
@@ -183,16 +183,16 @@ impl Pages {
             _ if !is_packed => return Ok(packed),
             Codec::None => return Ok(packed),
             Codec::Snappy => {
-                let most = header.size - levels;
-                if most > 0 && snap::raw::decompress_len(&packed[levels..]).ok() != Some(most) {
+                let value_bytes = header.size - levels;
+                if value_bytes > 0 && snap::raw::decompress_len(&packed[levels..]).ok() != Some(value_bytes) {
                     return Err(wrong_size());
                 }
                 let mut unpacked = vec![0; header.size];
                 unpacked[..levels].copy_from_slice(&packed[..levels]);
-                if most > 0 {
+                if value_bytes > 0 {
                     let mut snappy = snap::raw::Decoder::new();
-                    let done = snappy.decompress(&packed[levels..], &mut unpacked[levels..]);
-                    done.map_err(|error| ParquetError::External(Box::new(error)))?;
+                    let result = snappy.decompress(&packed[levels..], &mut unpacked[levels..]);
+                    result.map_err(|error| ParquetError::External(Box::new(error)))?;
                 }
                 unpacked
             }
@@ -233,7 +233,7 @@ impl Pages {
             });
         }
         self.last = bytes;
-        self.filled.page.store(num_values as usize, Ordering::Relaxed);
+        self.counters.page.store(num_values as usize, Ordering::Relaxed);
         self.check_values(&header, encoding, &buf)?;
         Ok(match header.kind {
             DATA => Page::DataPage {
@@ -288,21 +288,21 @@ impl Pages {
         }
         if self.column.max_rep_level() > 0 {
             let entries = usize::try_from(header.values)?;
-            let entries = self.filled.entries.fetch_add(entries, Ordering::Relaxed) + entries;
+            let entries = self.counters.entries.fetch_add(entries, Ordering::Relaxed) + entries;
             if entries > MAX_LIST_ENTRIES {
                 return Err(invalid("one of its rows has too many entries"));
             }
             self.limits.count_unpacked(header.values * ENTRY_WORK)?;
         }
         if matches!(encoding, Encoding::DELTA_LENGTH_BYTE_ARRAY | Encoding::DELTA_BYTE_ARRAY) {
-            let most = header.values.min(MAX_DELTA_VALUES);
-            let from = self.values_at(header, buf).ok_or_else(malformed)?;
-            let size = delta::decoded_size(encoding, &buf[from..], most).ok_or_else(malformed)?;
+            let max_values = header.values.min(MAX_DELTA_VALUES);
+            let offset = self.values_at(header, buf).ok_or_else(malformed)?;
+            let size = delta::decoded_size(encoding, &buf[offset..], max_values).ok_or_else(malformed)?;
             if size > MAX_DELTA_TEXT {
                 return Err(invalid("one of its pages decompresses to too much text"));
             }
-            self.filled.texts.fetch_add(size as usize, Ordering::Relaxed);
-            if self.filled.texts() as u64 > MAX_DELTA_TEXT {
+            self.counters.texts.fetch_add(size as usize, Ordering::Relaxed);
+            if self.counters.texts() as u64 > MAX_DELTA_TEXT {
                 return Err(invalid("one of its rows is too long"));
             }
             self.limits.count_unpacked(size + header.values * 16)?;
@@ -315,22 +315,24 @@ impl Pages {
         if header.kind == DATA_V2 {
             return header.level_bytes().ok().filter(|&at| at <= buf.len());
         }
-        let mut at = 0usize;
-        for (most, encoding) in [
+        let mut offset = 0usize;
+        for (max_level, encoding) in [
             (self.column.max_rep_level(), header.repetition),
             (self.column.max_def_level(), header.definition),
         ] {
-            if most > 0 {
+            if max_level > 0 {
                 // Other level encodings are deprecated; no writer combines them with delta
                 // encodings.
                 if encoding != Encoding::RLE as i64 {
                     return None;
                 }
-                let length = buf.get(at..)?.first_chunk::<4>()?;
-                at = at.checked_add(4)?.checked_add(u32::from_le_bytes(*length) as usize)?;
+                let length = buf.get(offset..)?.first_chunk::<4>()?;
+                offset = offset
+                    .checked_add(4)?
+                    .checked_add(u32::from_le_bytes(*length) as usize)?;
             }
         }
-        (at <= buf.len()).then_some(at)
+        (offset <= buf.len()).then_some(offset)
     }
 }
 
@@ -472,6 +474,6 @@ impl Header {
 }
 
 fn encoding(number: i64) -> Result<Encoding> {
-    let found = Encoding::VARIANTS.iter().find(|encoding| **encoding as i64 == number);
-    found.copied().ok_or_else(|| invalid("it uses an unknown encoding"))
+    let variant = Encoding::VARIANTS.iter().find(|encoding| **encoding as i64 == number);
+    variant.copied().ok_or_else(|| invalid("it uses an unknown encoding"))
 }

@@ -78,10 +78,10 @@ impl Rows {
             }
         }
         if budget.is_exceeded() {
-            let read = fields.len() + 1;
+            let columns_read = fields.len() + 1;
             for (index, (_, node)) in self.columns.iter_mut().enumerate() {
                 node.each(&mut |column| {
-                    if index >= read {
+                    if index >= columns_read {
                         column.begin_row()?;
                     }
                     column.leave_row();
@@ -101,7 +101,7 @@ impl Node {
             Self::Column(column) => visit(column.as_mut()),
             Self::Optional(_, node) | Self::List(_, _, node) => node.each(visit),
             Self::Group(members) => members.iter_mut().try_for_each(|(_, node)| node.each(visit)),
-            Self::Map(_, _, both) => both.iter_mut().try_for_each(|node| node.each(visit)),
+            Self::Map(_, _, pair) => pair.iter_mut().try_for_each(|node| node.each(visit)),
         }
     }
 
@@ -111,19 +111,21 @@ impl Node {
             Self::Column(column) => column.levels(),
             Self::Optional(_, node) | Self::List(_, _, node) => node.levels(),
             Self::Group(members) => members.first().and_then(|(_, node)| node.levels()),
-            Self::Map(_, _, both) => both[0].levels(),
+            Self::Map(_, _, pair) => pair[0].levels(),
         }
     }
 
-    fn is_defined(&self, beyond: i16) -> Result<bool> {
+    /// Whether the node is present: its definition level is greater than `level`.
+    fn is_defined(&self, level: i16) -> Result<bool> {
         match self.levels() {
-            Some((definition, _)) => Ok(definition > beyond),
+            Some((definition, _)) => Ok(definition > level),
             None => Err(invalid("its columns are inconsistent")),
         }
     }
 
-    fn has_next_entry(&self, beyond: i16) -> bool {
-        self.levels().is_some_and(|(_, repetition)| repetition > beyond)
+    /// Whether the list has another entry: the repetition level is greater than `level`.
+    fn has_next_entry(&self, level: i16) -> bool {
+        self.levels().is_some_and(|(_, repetition)| repetition > level)
     }
 
     fn advance(&mut self) -> Result<()> {
@@ -184,9 +186,9 @@ impl Node {
                 }
                 Ok(Some(Value::Array(values)))
             }
-            Self::Map(definition, repetition, both) => {
+            Self::Map(definition, repetition, pair) => {
                 let mut object = Map::new();
-                let [keys, values] = both.as_mut();
+                let [keys, values] = pair.as_mut();
                 loop {
                     if !keys.is_defined(*definition)? {
                         keys.advance()?;
@@ -310,10 +312,11 @@ impl Builder<'_> {
 /// The single repeated field of a list or map.
 fn only_repeated(field: &Type) -> Result<&Type> {
     match field.get_fields() {
-        [only]
-            if only.get_basic_info().has_repetition() && only.get_basic_info().repetition() == Repetition::REPEATED =>
+        [member]
+            if member.get_basic_info().has_repetition()
+                && member.get_basic_info().repetition() == Repetition::REPEATED =>
         {
-            Ok(only)
+            Ok(member)
         }
         _ => Err(invalid("its columns are inconsistent")),
     }
@@ -326,12 +329,12 @@ fn is_entry(repeated: &Type) -> bool {
         return true;
     }
     let members = repeated.get_fields();
-    let repeats = |field: &Type| {
+    let is_repeated = |field: &Type| {
         let info = field.get_basic_info();
         info.has_repetition() && info.repetition() == Repetition::REPEATED
     };
     let is_list = repeated.get_basic_info().converted_type() == ConvertedType::LIST;
-    if is_list || (members.len() == 1 && repeats(&members[0])) {
+    if is_list || (members.len() == 1 && is_repeated(&members[0])) {
         return false;
     }
     members.len() > 1 || repeated.name() == "array" || repeated.name().ends_with("_tuple")

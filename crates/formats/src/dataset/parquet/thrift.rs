@@ -149,11 +149,12 @@ impl<'a> Thrift<'a> {
         Ok((byte & 0xf, self.fitting(count)?))
     }
 
+    /// Checks that at least `count` bytes remain.
     fn fitting(&self, count: u64) -> Result<usize, ThriftError> {
-        let left = self.bytes.len() - self.position;
+        let remaining = self.bytes.len() - self.position;
         usize::try_from(count)
             .ok()
-            .filter(|&count| count <= left)
+            .filter(|&count| count <= remaining)
             .ok_or(ThriftError::End)
     }
 

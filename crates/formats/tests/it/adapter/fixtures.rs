@@ -59,12 +59,12 @@ pub fn with_manifest(name: &str, base: &Gguf) -> AdapterFile {
 
 /// A copy of a model with one tensor changed: `change` maps its bytes to a new type and new bytes.
 pub fn changed(base: &Gguf, tensor: &str, change: impl Fn(&[u8]) -> (TensorType, Vec<u8>)) -> Gguf {
-    let new = |name: &str| {
-        let old = base.tensor(name).unwrap();
+    let contents = |name: &str| {
+        let original = base.tensor(name).unwrap();
         if name == tensor {
-            change(old.bytes())
+            change(original.bytes())
         } else {
-            (old.info.kind, old.bytes().to_vec())
+            (original.info.kind, original.bytes().to_vec())
         }
     };
     let table: Vec<_> = base
@@ -72,12 +72,12 @@ pub fn changed(base: &Gguf, tensor: &str, change: impl Fn(&[u8]) -> (TensorType,
         .map(|info| TensorHeader {
             name: info.name.clone(),
             shape: info.shape.clone(),
-            kind: new(&info.name).0,
+            kind: contents(&info.name).0,
         })
         .collect();
     let mut writer = GgufWriter::begin(Vec::new(), base.metadata(), &table).unwrap();
     for info in base.tensors() {
-        writer.tensor(&new(&info.name).1).unwrap();
+        writer.tensor(&contents(&info.name).1).unwrap();
     }
     Gguf::from_bytes(writer.finish().unwrap()).unwrap()
 }

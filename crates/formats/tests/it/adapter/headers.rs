@@ -2,7 +2,7 @@
 
 use crate::adapter::fixtures::{adapter, model, path, shape, with_manifest};
 use crate::adapter::hostile::{LLAMA, corrupt};
-use hearth_formats::adapter::{AdapterError, AdapterHeader, BaseShape, Misfit};
+use hearth_formats::adapter::{AdapterError, AdapterHeader, BaseShape, Mismatch};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use std::fs::{self, File};
@@ -15,13 +15,13 @@ fn header(name: &str) -> AdapterHeader {
 
 /// A copy of the llama's PEFT folder, with its settings and its table of tensors changed.
 fn changed(folder: &Path, settings: Value, table: impl FnOnce(String) -> String) {
-    let theirs = path("adapters/llama");
-    let mut config: Value = serde_json::from_slice(&fs::read(theirs.join("adapter_config.json")).unwrap()).unwrap();
+    let source = path("adapters/llama");
+    let mut config: Value = serde_json::from_slice(&fs::read(source.join("adapter_config.json")).unwrap()).unwrap();
     for (key, value) in settings.as_object().unwrap() {
         config[key] = value.clone();
     }
     fs::write(folder.join("adapter_config.json"), config.to_string()).unwrap();
-    let file = fs::read(theirs.join("adapter_model.safetensors")).unwrap();
+    let file = fs::read(source.join("adapter_model.safetensors")).unwrap();
     let end = 8 + u64::from_le_bytes(file[..8].try_into().unwrap()) as usize;
     let table = table(String::from_utf8(file[8..end].to_vec()).unwrap());
     let mut out = (table.len() as u64).to_le_bytes().to_vec();
@@ -35,24 +35,24 @@ fn sizes_decide_which_model_an_adapter_fits() {
     for name in ["llama", "llama.gguf"] {
         let header = header(name);
         assert_eq!(header.fits(&shape("llama")), Ok(()), "{name}");
-        let more = BaseShape {
+        let more_layers = BaseShape {
             layers: 9,
             ..shape("llama")
         };
         assert!(
             !header.is_whole
-                || header.fits(&more)
-                    == Err(Misfit::Layers {
+                || header.fits(&more_layers)
+                    == Err(Mismatch::Layers {
                         adapter: header.layers,
                         model: 9
                     })
         );
-        let fewer = BaseShape {
+        let fewer_layers = BaseShape {
             layers: 1,
             ..shape("llama")
         };
         assert!(
-            matches!(header.fits(&fewer), Err(Misfit::Layers { model: 1, .. })),
+            matches!(header.fits(&fewer_layers), Err(Mismatch::Layers { model: 1, .. })),
             "{name}"
         );
         assert!(header.fits(&shape("llama3")).is_err(), "{name}");
@@ -61,14 +61,14 @@ fn sizes_decide_which_model_an_adapter_fits() {
             width: 30,
             ..shape("llama")
         };
-        assert!(matches!(header.fits(&wide), Err(Misfit::Linear { .. })), "{name}");
+        assert!(matches!(header.fits(&wide), Err(Mismatch::Linear { .. })), "{name}");
     }
     // PEFT names no architecture; a GGUF does.
     assert_eq!(header("llama").architecture, None);
-    let misfit = header("llama.gguf").fits(&shape("qwen2"));
+    let mismatch = header("llama.gguf").fits(&shape("qwen2"));
     assert_eq!(
-        misfit,
-        Err(Misfit::Architecture {
+        mismatch,
+        Err(Mismatch::Architecture {
             adapter: "llama".to_owned()
         })
     );
@@ -93,7 +93,7 @@ fn the_base_that_hearth_records_is_read_from_both_formats() {
             vocab: 7,
             ..shape("llama")
         };
-        assert_eq!(header.fits(&other), Err(Misfit::Base));
+        assert_eq!(header.fits(&other), Err(Mismatch::Base));
     }
 }
 
@@ -136,14 +136,14 @@ fn no_values_are_read() {
 
 #[test]
 fn hostile_headers_are_refused() {
-    let refused = |settings: Value, from: &str, to: &str, why: &str| {
+    let refused = |settings: Value, from: &str, to: &str, expected: &str| {
         let folder = tempfile::tempdir().unwrap();
         changed(folder.path(), settings, |table| {
             assert!(table.contains(from), "{from}");
             table.replace(from, to)
         });
         let error = AdapterHeader::open(folder.path()).unwrap_err().to_string();
-        assert!(error.contains(why), "{why}: {error}");
+        assert!(error.contains(expected), "{expected}: {error}");
     };
     let layer = format!("layers.{}.", usize::MAX);
     refused(json!({"target_modules": "all-linear"}), "layers.0.", &layer, "at most");
@@ -226,14 +226,17 @@ fn hostile_settings() -> impl Strategy<Value = Value> {
     prop::collection::btree_map(names, hostile_value(), 0..4).prop_map(|settings| json!(settings))
 }
 
-/// Fails unless a header or the reason against it, which go to the window, is small and can be
-/// shown.
+/// Checks that a header, or the message of its error, is small and has no control characters: both
+/// are shown in the window.
 fn check(header: Result<AdapterHeader, AdapterError>) -> Result<(), TestCaseError> {
     let header = match header {
         Ok(header) => header,
         Err(error) => {
-            let why = error.problem.to_string();
-            prop_assert!(why.len() < 1000 && !why.contains(char::is_control), "{why:?}");
+            let message = error.problem.to_string();
+            prop_assert!(
+                message.len() < 1000 && !message.contains(char::is_control),
+                "{message:?}"
+            );
             return Ok(());
         }
     };

@@ -18,6 +18,7 @@ pub static LLAMA: LazyLock<[Vec<u8>; 3]> = LazyLock::new(|| {
     .map(|file| fs::read(path(&format!("adapters/{file}"))).unwrap())
 });
 
+/// Reads an adapter of the tiny llama.
 fn read(config: &[u8], tensors: &[u8]) -> Result<AdapterFile, AdapterProblem> {
     AdapterFile::from_peft(config, tensors, None, &shape("llama"))
 }
@@ -50,10 +51,10 @@ fn table_changed(from: &str, to: &str) -> Vec<u8> {
 }
 
 /// The adapter with bytes replaced at an offset from the end of its tensors.
-fn with_bytes(at: usize, bytes: &[u8]) -> Result<AdapterFile, AdapterProblem> {
+fn with_bytes(offset_from_end: usize, bytes: &[u8]) -> Result<AdapterFile, AdapterProblem> {
     let mut file = LLAMA[1].clone();
-    let at = file.len() - at;
-    file[at..at + bytes.len()].copy_from_slice(bytes);
+    let offset = file.len() - offset_from_end;
+    file[offset..offset + bytes.len()].copy_from_slice(bytes);
     read(&LLAMA[0], &file)
 }
 
@@ -143,8 +144,8 @@ fn invalid_configurations_are_refused() {
 }
 
 #[test]
-fn a_pattern_that_is_not_supported_is_not_called_corrupt() {
-    for (setting, pattern, why) in [
+fn an_unsupported_pattern_is_not_reported_as_corrupt() {
+    for (setting, pattern, expected) in [
         (
             "alpha_pattern",
             "(?!v)q_proj",
@@ -161,8 +162,8 @@ fn a_pattern_that_is_not_supported_is_not_called_corrupt() {
         let error = with_settings(json!({ setting: { pattern: 4 } }))
             .unwrap_err()
             .to_string();
-        let named = format!("'{pattern}' in {setting}");
-        assert!(error.contains(&named) && error.contains(why), "{error}");
+        let quoted_pattern = format!("'{pattern}' in {setting}");
+        assert!(error.contains(&quoted_pattern) && error.contains(expected), "{error}");
         assert!(!error.contains("corrupt") && !error.contains("ownload"), "{error}");
     }
 }
@@ -311,19 +312,19 @@ fn invalid_ggufs_are_refused() {
 #[test]
 fn missing_files_of_a_folder_are_named() {
     let folder = tempfile::tempdir().unwrap();
-    let said = || {
+    let message = || {
         AdapterFile::open(folder.path(), &shape("llama"))
             .unwrap_err()
             .to_string()
     };
-    assert!(said().contains("no adapter_config.json"));
+    assert!(message().contains("no adapter_config.json"));
     fs::write(folder.path().join("adapter_config.json"), &LLAMA[0]).unwrap();
-    assert!(said().contains("no adapter_model.safetensors"));
+    assert!(message().contains("no adapter_model.safetensors"));
     fs::write(folder.path().join("adapter_model.bin"), "").unwrap();
-    assert!(said().contains("a pickle file that can run code"));
-    let none = AdapterFile::open(&folder.path().join("none"), &shape("llama"));
-    let said = none.unwrap_err().to_string();
-    assert_eq!(said.matches("none").count(), 1, "the file is named once: {said}");
+    assert!(message().contains("a pickle file that can run code"));
+    let missing_folder = AdapterFile::open(&folder.path().join("none"), &shape("llama"));
+    let message = missing_folder.unwrap_err().to_string();
+    assert_eq!(message.matches("none").count(), 1, "the file is named once: {message}");
 }
 
 #[test]
@@ -345,9 +346,11 @@ fn a_configured_target_without_tensors_is_refused() {
     // Renames the first layer's tensors to the third's, so that the first is missing.
     let mut moved = LLAMA[1].clone();
     let name = b"layers.0.self_attn.q_proj";
-    let actual: Vec<_> = (0..moved.len()).filter(|&at| moved[at..].starts_with(name)).collect();
-    for at in actual {
-        moved[at + 7] = b'2';
+    let offsets: Vec<_> = (0..moved.len())
+        .filter(|&offset| moved[offset..].starts_with(name))
+        .collect();
+    for offset in offsets {
+        moved[offset + 7] = b'2';
     }
     let corrupt = read(&moved);
     assert!(corrupt.contains("blk.0.attn_q"), "{corrupt}");
@@ -356,27 +359,31 @@ fn a_configured_target_without_tensors_is_refused() {
 /// A file with some bytes changed, and possibly one removed.
 pub fn corrupt(file: &'static [u8]) -> impl Strategy<Value = Vec<u8>> {
     let changes = prop::collection::vec((0..file.len(), any::<u8>()), 0..6);
-    (changes, 0..file.len(), any::<bool>(), 0..2000usize).prop_map(|(changes, at, cut, head)| {
+    (changes, 0..file.len(), any::<bool>(), 0..2000usize).prop_map(|(changes, offset, removes_byte, header_len)| {
         let mut bytes = file.to_vec();
-        for (at, byte) in changes {
+        for (offset, byte) in changes {
             // Half of them in the header.
-            let at = if byte % 2 == 0 { at % head.max(1) } else { at };
-            bytes[at] = byte;
+            let offset = if byte % 2 == 0 {
+                offset % header_len.max(1)
+            } else {
+                offset
+            };
+            bytes[offset] = byte;
         }
-        if cut {
-            bytes.remove(at);
+        if removes_byte {
+            bytes.remove(offset);
         }
         bytes
     })
 }
 
 /// Whether an accepted adapter is valid: lengths match the shape, and all values are finite.
-fn sound(adapter: &AdapterFile) -> bool {
-    let whole = |lora: &LoraTensors| {
-        let finite = lora.a.iter().chain(&lora.b).all(|value| value.is_finite());
-        finite && lora.a.len() == lora.rank * lora.inputs && lora.b.len() == lora.rank * lora.outputs
+fn is_sound(adapter: &AdapterFile) -> bool {
+    let is_valid = |lora: &LoraTensors| {
+        let is_finite = lora.a.iter().chain(&lora.b).all(|value| value.is_finite());
+        is_finite && lora.a.len() == lora.rank * lora.inputs && lora.b.len() == lora.rank * lora.outputs
     };
-    !adapter.tensors.is_empty() && adapter.tensors.values().all(whole)
+    !adapter.tensors.is_empty() && adapter.tensors.values().all(is_valid)
 }
 
 /// The intact files are accepted; otherwise the test below would prove nothing.
@@ -386,7 +393,7 @@ fn intact_files_are_accepted() {
     let gguf = Gguf::from_bytes(LLAMA[2].clone()).expect("a GGUF");
     let gguf = AdapterFile::from_gguf(&gguf).expect("an adapter");
     for adapter in [peft, gguf] {
-        assert!(sound(&adapter));
+        assert!(is_sound(&adapter));
         adapter
             .check_base(&crate::adapter::fixtures::model("llama"))
             .expect("its model");
@@ -406,13 +413,13 @@ proptest! {
         let base = shape("llama");
         for (config, tensors) in [(&LLAMA[0], &tensors), (&config, &LLAMA[1]), (&noise, &tensors), (&config, &noise)] {
             let actual = AdapterFile::from_peft(config, tensors, None, &base);
-            prop_assert!(actual.as_ref().map_or(true, sound), "{:?}", actual);
+            prop_assert!(actual.as_ref().map_or(true, is_sound), "{:?}", actual);
         }
         let _ = AdapterFile::from_peft(&LLAMA[0], &LLAMA[1], Some(&noise), &base);
         if let Ok(gguf) = Gguf::from_bytes(file)
             && let Ok(adapter) = AdapterFile::from_gguf(&gguf)
         {
-            prop_assert!(sound(&adapter), "{:?}", adapter);
+            prop_assert!(is_sound(&adapter), "{:?}", adapter);
             let _ = adapter.check_base(&crate::adapter::fixtures::model("llama"));
         }
     }

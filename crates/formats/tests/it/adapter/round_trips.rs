@@ -8,17 +8,17 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 use tempfile::TempDir;
 
-const ALL: [&str; 3] = ["llama", "qwen2", "patterns"];
+const ADAPTERS: [&str; 3] = ["llama", "qwen2", "patterns"];
 
 /// Asserts bit-identical tensors with the same scales; metadata is not compared.
 #[track_caller]
-fn assert_same(one: &AdapterFile, two: &AdapterFile) {
-    assert_eq!(one.architecture, two.architecture);
-    assert!(one.tensors.keys().eq(two.tensors.keys()));
-    for (&target, lora) in &one.tensors {
-        let other = &two.tensors[&target];
-        assert_eq!((&lora.a, &lora.b), (&other.a, &other.b), "{target}");
-        assert_eq!(one.scale(target), two.scale(target), "{target}");
+fn assert_same(expected: &AdapterFile, actual: &AdapterFile) {
+    assert_eq!(expected.architecture, actual.architecture);
+    assert!(expected.tensors.keys().eq(actual.tensors.keys()));
+    for (&target, lora) in &expected.tensors {
+        let actual_lora = &actual.tensors[&target];
+        assert_eq!((&lora.a, &lora.b), (&actual_lora.a, &actual_lora.b), "{target}");
+        assert_eq!(expected.scale(target), actual.scale(target), "{target}");
     }
 }
 
@@ -33,13 +33,13 @@ fn a_peft_folder_and_its_gguf_conversion_are_equal() {
 
 #[test]
 fn scales_match_peft() {
-    for name in ALL {
+    for name in ADAPTERS {
         let adapter = adapter(name);
         let scales = known(name)["scales"].clone();
         for (module, scale) in scales.as_object().unwrap() {
             let target = TargetName::from_module(module).unwrap();
-            let (ours, theirs) = (adapter.scale(target).unwrap(), scale.as_f64().unwrap() as f32);
-            assert!((ours - theirs).abs() < 1e-6, "{name} {target}: {ours} {theirs}");
+            let (actual, expected) = (adapter.scale(target).unwrap(), scale.as_f64().unwrap() as f32);
+            assert!((actual - expected).abs() < 1e-6, "{name} {target}: {actual} {expected}");
         }
     }
 }
@@ -54,7 +54,7 @@ fn exports(temporary: &TempDir) -> PathBuf {
 fn peft_folders_round_trip() {
     let temporary = tempfile::tempdir().unwrap();
     let out = exports(&temporary);
-    for name in ALL {
+    for name in ADAPTERS {
         let base = known(name)["base"].as_str().unwrap().to_owned();
         let adapter = with_manifest(name, &model(&base));
         let folder = out.join(name);
@@ -97,7 +97,7 @@ fn an_adapter_with_fewer_targets_replaces_another_completely() {
 fn gguf_round_trip_preserves_the_manifest_and_scales_b_for_targets_with_other_alphas() {
     let temporary = tempfile::tempdir().unwrap();
     let out = exports(&temporary);
-    for name in ALL {
+    for name in ADAPTERS {
         let base = known(name)["base"].as_str().unwrap().to_owned();
         let adapter = with_manifest(name, &model(&base));
         let file = out.join(format!("{name}.gguf"));
@@ -108,12 +108,12 @@ fn gguf_round_trip_preserves_the_manifest_and_scales_b_for_targets_with_other_al
             (&adapter.manifest, &adapter.base_name)
         );
         for (&target, lora) in &adapter.tensors {
-            let (ours, theirs) = (adapter.scale(target).unwrap(), read.scale(target).unwrap());
-            let other = &read.tensors[&target];
-            assert_eq!(lora.a, other.a);
-            for (b, read) in lora.b.iter().zip(&other.b) {
+            let (scale, read_scale) = (adapter.scale(target).unwrap(), read.scale(target).unwrap());
+            let read_lora = &read.tensors[&target];
+            assert_eq!(lora.a, read_lora.a);
+            for (b, read_b) in lora.b.iter().zip(&read_lora.b) {
                 assert!(
-                    (b * ours - read * theirs).abs() <= 1e-6 * (b * ours).abs(),
+                    (b * scale - read_b * read_scale).abs() <= 1e-6 * (b * scale).abs(),
                     "{name} {target}"
                 );
             }
@@ -142,10 +142,10 @@ fn other_names_and_types_are_read() {
     ];
     for (kind, dtype, encode) in types {
         let bytes: Vec<u8> = a.iter().chain(&b).flat_map(|&x| encode(x)).collect();
-        let cut = bytes.len() * 2 / 3;
+        let a_bytes = bytes.len() * 2 / 3;
         let header = format!(
-            r#"{{"base_model.model.model.layers.0.self_attn.v_proj.lora_A.default.weight":{{"dtype":"{dtype}","shape":[1,64],"data_offsets":[0,{cut}]}},
-                "base_model.model.model.layers.0.self_attn.v_proj.lora_B.default.weight":{{"dtype":"{dtype}","shape":[32,1],"data_offsets":[{cut},{}]}}}}"#,
+            r#"{{"base_model.model.model.layers.0.self_attn.v_proj.lora_A.default.weight":{{"dtype":"{dtype}","shape":[1,64],"data_offsets":[0,{a_bytes}]}},
+                "base_model.model.model.layers.0.self_attn.v_proj.lora_B.default.weight":{{"dtype":"{dtype}","shape":[32,1],"data_offsets":[{a_bytes},{}]}}}}"#,
             bytes.len()
         );
         let mut file = (header.len() as u64).to_le_bytes().to_vec();
@@ -178,8 +178,8 @@ fn other_names_and_types_are_read() {
         };
         let table = [header("lora_a", vec![64, 1]), header("lora_b", vec![1, 32])];
         let mut writer = GgufWriter::begin(Vec::new(), &metadata, &table).unwrap();
-        writer.tensor(&bytes[..cut]).unwrap();
-        writer.tensor(&bytes[cut..]).unwrap();
+        writer.tensor(&bytes[..a_bytes]).unwrap();
+        writer.tensor(&bytes[a_bytes..]).unwrap();
         let read = AdapterFile::from_gguf(&Gguf::from_bytes(writer.finish().unwrap()).unwrap()).unwrap();
         assert_eq!(
             (&read.tensors[&target].a, &read.tensors[&target].b),
@@ -195,23 +195,23 @@ fn a_failed_write_leaves_the_existing_file_unchanged() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("adapter.gguf");
     fs::write(&file, "before").unwrap();
-    let full = write_file(&file, |out| {
+    let result = write_file(&file, |out| {
         out.write_all(&[0; 100_000])?;
         Err::<(), _>(io::Error::from(io::ErrorKind::StorageFull))
     });
-    assert_eq!(full.unwrap_err().kind(), io::ErrorKind::StorageFull);
+    assert_eq!(result.unwrap_err().kind(), io::ErrorKind::StorageFull);
     assert_eq!(fs::read_to_string(&file).unwrap(), "before");
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
 
     // If the path is a folder, nothing is written.
-    let said = adapter("llama").write_gguf(folder.path()).unwrap_err().to_string();
-    assert!(said.contains("cannot be written"), "{said}");
+    let message = adapter("llama").write_gguf(folder.path()).unwrap_err().to_string();
+    assert!(message.contains("cannot be written"), "{message}");
     let within = file.join("adapter");
-    let said = adapter("llama")
+    let message = adapter("llama")
         .write_peft(&within, &shape("llama"))
         .unwrap_err()
         .to_string();
-    assert!(said.contains("cannot be written"), "{said}");
+    assert!(message.contains("cannot be written"), "{message}");
     assert!(path("adapters/llama").exists());
 }
 
@@ -228,9 +228,12 @@ fn manifests_of_earlier_versions_are_read() {
     let file = out.path().join("adapter.gguf");
     adapter.write_gguf(&file).unwrap();
     let mut bytes = fs::read(&file).unwrap();
-    let (new, old) = (b"hearth.manifest", b"hearth.passport");
-    let at = bytes.windows(new.len()).position(|window| window == new).unwrap();
-    bytes[at..at + old.len()].copy_from_slice(old);
+    let (new_key, old_key) = (b"hearth.manifest", b"hearth.passport");
+    let offset = bytes
+        .windows(new_key.len())
+        .position(|window| window == new_key)
+        .unwrap();
+    bytes[offset..offset + old_key.len()].copy_from_slice(old_key);
     fs::write(&file, bytes).unwrap();
     let read = AdapterFile::open(&file, &shape("llama")).unwrap();
     assert_eq!(read.manifest, adapter.manifest);

@@ -8,17 +8,17 @@ use std::path::Path;
 
 /// A copy of the tiny llama's adapter with other settings.
 fn changed(folder: &Path, settings: &Value) {
-    let theirs = path("adapters/llama");
-    let mut config: Value = serde_json::from_slice(&fs::read(theirs.join("adapter_config.json")).unwrap()).unwrap();
+    let source = path("adapters/llama");
+    let mut config: Value = serde_json::from_slice(&fs::read(source.join("adapter_config.json")).unwrap()).unwrap();
     for (key, value) in settings.as_object().unwrap() {
         config[key] = value.clone();
     }
     fs::write(folder.join("adapter_config.json"), config.to_string()).unwrap();
     let tensors = "adapter_model.safetensors";
-    fs::copy(theirs.join(tensors), folder.join(tensors)).unwrap();
+    fs::copy(source.join(tensors), folder.join(tensors)).unwrap();
 }
 
-/// Settings, the setting whose entries match nothing, and these.
+/// Settings, the setting with entries that match no module, and these entries.
 fn cases() -> Vec<(Value, &'static str, Vec<&'static str>)> {
     let targets = [
         "q_proj",
@@ -76,7 +76,7 @@ fn cases() -> Vec<(Value, &'static str, Vec<&'static str>)> {
         (json!({"target_modules": "All-Linear"}), "", vec![]),
         (json!({"target_modules": ".*_proj"}), "", vec![]),
         (json!({"target_modules": "q_proj"}), "target_modules", vec!["q_proj"]),
-        // It is not supported, and the tensors say what is targeted.
+        // The pattern is not supported, so the tensors determine the targets.
         (json!({"target_modules": "(?!x).*_proj"}), "", vec![]),
         (json!({"exclude_modules": ["lm_head", "norm", "mlp"]}), "", vec![]),
         (
@@ -197,24 +197,24 @@ fn entries_for_the_vision_part_of_a_model_are_not_called_unmatched() {
 }
 
 #[test]
-fn a_sentence_names_the_first_unmatched_entries() {
+fn the_first_unmatched_entries_are_named() {
     let folder = tempfile::tempdir().unwrap();
-    let said = |patterns: Value| {
+    let unmatched = |patterns: Value| {
         changed(folder.path(), &json!({ "alpha_pattern": patterns }));
-        let adapter = AdapterFile::open(folder.path(), &shape("llama")).unwrap();
+        let mut adapter = AdapterFile::open(folder.path(), &shape("llama")).unwrap();
         // They change nothing.
         assert!(adapter.tensors.values().all(|lora| lora.alpha == 8.0));
-        adapter.unmatched.iter().map(ToString::to_string).collect::<String>()
+        assert_eq!(adapter.unmatched.len(), 1);
+        let unmatched = adapter.unmatched.remove(0);
+        assert_eq!(unmatched.setting, "alpha_pattern");
+        (unmatched.entries, unmatched.more)
     };
-    assert_eq!(
-        said(json!({"^q_proj": 100})),
-        "In the adapter's alpha_pattern, '^q_proj' matches no module, so it has no effect, as in PEFT."
+    assert_eq!(unmatched(json!({"^q_proj": 100})), (vec!["^q_proj".to_owned()], 0));
+    let (entries, more) = unmatched(json!({"a": 1, "b": 1, "c": 1, "d": 1, "e": 1, "f": 1}));
+    assert_eq!((entries, more), (["a", "b", "c", "d"].map(str::to_owned).to_vec(), 2));
+    let (entries, _) = unmatched(json!({ "x\u{7}".repeat(500): 1 }));
+    assert!(
+        entries[0].len() < 100 && !entries[0].contains(char::is_control),
+        "{entries:?}"
     );
-    assert_eq!(
-        said(json!({"a": 1, "b": 1, "c": 1, "d": 1, "e": 1, "f": 1})),
-        "In the adapter's alpha_pattern, 'a', 'b', 'c', 'd' and 2 more match no module, so they have no effect, as in \
-         PEFT."
-    );
-    let long = said(json!({ "x\u{7}".repeat(500): 1 }));
-    assert!(long.len() < 200 && !long.contains(char::is_control), "{long}");
 }

@@ -22,11 +22,11 @@ struct Reference<'a> {
 
 impl Reference<'_> {
     fn spans(&self) -> Option<(Vec<Range<usize>>, bool)> {
-        let answers = (0..self.messages.len()).filter(|&place| self.messages[place].role == Role::Assistant);
+        let answers = (0..self.messages.len()).filter(|&index| self.messages[index].role == Role::Assistant);
         let mut spans: Vec<Range<usize>> = Vec::new();
-        for place in answers.rev() {
-            let before = spans.last().map_or(self.ids.len(), |next| next.start);
-            match self.span(place, before) {
+        for index in answers.rev() {
+            let limit = spans.last().map_or(self.ids.len(), |next| next.start);
+            match self.span(index, limit) {
                 Some(span) => spans.push(span),
                 None => {
                     spans.truncate(1);
@@ -38,34 +38,34 @@ impl Reference<'_> {
         (!spans.is_empty()).then_some((spans, false))
     }
 
-    fn span(&self, place: usize, before: usize) -> Option<Range<usize>> {
+    fn span(&self, index: usize, limit: usize) -> Option<Range<usize>> {
         let encode = |messages, turn| self.template.encode(self.tokenizer, messages, turn).ok();
-        let answer = self.messages[place].content.trim();
-        let opened = encode(&self.messages[..place], GenerationPrompt::Add)?;
+        let answer = self.messages[index].content.trim();
+        let opened = encode(&self.messages[..index], GenerationPrompt::Add)?;
         let start = self.common(&opened);
-        let sure = start == opened.len();
-        if let Some(length) = self.ids[start..before].iter().position(|&id| self.is_end(id)) {
+        let is_exact = start == opened.len();
+        if let Some(length) = self.ids[start..limit].iter().position(|&id| self.is_end(id)) {
             let span = start..start + length + 1;
-            let said = self.text(span.clone());
-            let said = said.trim();
-            let alike = !said.is_empty() && (said.ends_with(answer) || answer.ends_with(said));
-            if said == answer || (sure && alike) {
+            let text = self.text(span.clone());
+            let text = text.trim();
+            let is_similar = !text.is_empty() && (text.ends_with(answer) || answer.ends_with(text));
+            if text == answer || (is_exact && is_similar) {
                 return Some(span);
             }
         }
-        let closed = encode(&self.messages[..=place], GenerationPrompt::Omit)?;
-        let end = self.common(&closed).min(before);
-        let whole = end == closed.len();
+        let closed = encode(&self.messages[..=index], GenerationPrompt::Omit)?;
+        let end = self.common(&closed).min(limit);
+        let is_complete = end == closed.len();
         let last_end = self.ids.get(start..end)?.iter().rposition(|&id| self.is_end(id));
         let span = start..last_end.map_or(end, |last| start + last + 1);
-        let proven = self.text(span.clone()).trim() == answer || (sure && whole);
-        (proven && !span.is_empty()).then_some(span)
+        let is_verified = self.text(span.clone()).trim() == answer || (is_exact && is_complete);
+        (is_verified && !span.is_empty()).then_some(span)
     }
 
     fn common(&self, ids: &[u32]) -> usize {
         ids.iter()
             .zip(&self.ids)
-            .take_while(|(one, other)| one == other)
+            .take_while(|(left, right)| left == right)
             .count()
     }
 
@@ -84,18 +84,18 @@ impl Reference<'_> {
     }
 }
 
-/// The tokenizer of a fixture, with everything that looks like a control token in a template added
+/// The tokenizer of a fixture, with each text of the template that looks like a control token added
 /// as one.
 fn tokenizer(source: &str) -> Tokenizer {
-    let looks = r#"<\|[^\s|<>'"{}]+\|>|<｜[^\s｜<>'"{}]+｜>|</?[a-zA-Z_:]{2,}>|\[/?[A-Z_]{2,}\]"#;
-    let looks = Regex::new(looks).unwrap();
-    let actual: BTreeSet<&str> = looks.find_iter(source).map(|token| token.as_str()).collect();
+    let pattern = r#"<\|[^\s|<>'"{}]+\|>|<｜[^\s｜<>'"{}]+｜>|</?[a-zA-Z_:]{2,}>|\[/?[A-Z_]{2,}\]"#;
+    let pattern = Regex::new(pattern).unwrap();
+    let candidates: BTreeSet<&str> = pattern.find_iter(source).map(|token| token.as_str()).collect();
     let (gguf, _) = open(&vocabulary("smollm"));
     let mut metadata = gguf.metadata().clone();
     let texts = gguf.strings("tokenizer.ggml.tokens").unwrap().unwrap();
     let mut types = gguf.i32s("tokenizer.ggml.token_type").unwrap().unwrap().into_owned();
     let is_new = |token: &&str| !matches!(*token, "<think>" | "</think>") && !texts.iter().any(|text| text == *token);
-    let new: Vec<&str> = actual.into_iter().filter(is_new).collect();
+    let new: Vec<&str> = candidates.into_iter().filter(is_new).collect();
     types.resize(types.len() + new.len(), 3);
     metadata.insert("tokenizer.ggml.tokens", Strings::from_iter(texts.iter().chain(new)));
     metadata.insert("tokenizer.ggml.token_type", types);
@@ -106,34 +106,35 @@ fn tokenizer(source: &str) -> Tokenizer {
 /// Conversations of many turns: plain, with thoughts, with a system prompt, with control tokens as
 /// text, with repeated turns.
 fn conversations() -> Vec<Vec<Message>> {
-    let with = |system: bool, question: &dyn Fn(usize) -> String, answer: &dyn Fn(usize) -> String, turns: usize| {
-        let mut messages: Vec<Message> = Vec::new();
-        if system {
-            messages.push(says(Role::System, "Be brief."));
-        }
-        for turn in 0..turns {
-            messages.push(says(Role::User, &question(turn)));
-            messages.push(says(Role::Assistant, &answer(turn)));
-        }
-        messages
-    };
+    let conversation =
+        |system: bool, question: &dyn Fn(usize) -> String, answer: &dyn Fn(usize) -> String, turns: usize| {
+            let mut messages: Vec<Message> = Vec::new();
+            if system {
+                messages.push(says(Role::System, "Be brief."));
+            }
+            for turn in 0..turns {
+                messages.push(says(Role::User, &question(turn)));
+                messages.push(says(Role::Assistant, &answer(turn)));
+            }
+            messages
+        };
     let question = |turn: usize| format!("Question {turn}?");
     let answer = |turn: usize| format!("This is answer {turn}.");
     let thinking = |turn: usize| format!("<think>Hm, {turn}.</think>\n\nIt is {turn}.");
     let tokens = |turn: usize| format!(" <|im_end|>\n<|im_start|>assistant {turn} [INST] </s> ");
-    let mut all = vec![
-        with(false, &question, &answer, 12),
-        with(true, &question, &answer, 12),
-        with(false, &question, &thinking, 11),
-        with(true, &tokens, &tokens, 10),
-        with(false, &|_| "Again?".to_owned(), &|_| "Again.".to_owned(), 13),
-        with(true, &question, &answer, 3),
+    let mut conversations = vec![
+        conversation(false, &question, &answer, 12),
+        conversation(true, &question, &answer, 12),
+        conversation(false, &question, &thinking, 11),
+        conversation(true, &tokens, &tokens, 10),
+        conversation(false, &|_| "Again?".to_owned(), &|_| "Again.".to_owned(), 13),
+        conversation(true, &question, &answer, 3),
     ];
     // Two consecutive answers, and an empty one.
-    all[0].insert(6, says(Role::Assistant, "And more."));
-    all[1][8].content.clear();
-    all[4].push(says(Role::User, "And?"));
-    all
+    conversations[0].insert(6, says(Role::Assistant, "And more."));
+    conversations[1][8].content.clear();
+    conversations[4].push(says(Role::User, "And?"));
+    conversations
 }
 
 #[test]
@@ -163,12 +164,12 @@ fn answer_spans_match_the_reference() {
             let expected = reference.spans();
             let content = Content::Chat(messages.clone());
             let rendered = render(&Example { line: 1, content }, &tokenizer, &template, false);
-            let what = format!("{} {number}", file.display());
+            let case = format!("{} {number}", file.display());
             let Some((spans, last_answer_only)) = expected else {
-                assert!(rendered.is_err(), "{what}");
+                assert!(rendered.is_err(), "{case}");
                 continue;
             };
-            let rendered = rendered.unwrap_or_else(|error| panic!("{what}: {error}"));
+            let rendered = rendered.unwrap_or_else(|error| panic!("{case}: {error}"));
             let mut loss_mask = vec![false; reference.ids.len()];
             for span in &spans {
                 loss_mask[span.clone()].fill(true);
@@ -179,9 +180,9 @@ fn answer_spans_match_the_reference() {
                 loss_mask.push(true);
             }
             loss_mask[0] = false;
-            assert_eq!(rendered.ids[..reference.ids.len()], reference.ids, "{what}");
-            assert_eq!(rendered.last_answer_only, last_answer_only, "{what}");
-            assert_eq!(rendered.loss_mask, loss_mask, "{what}");
+            assert_eq!(rendered.ids[..reference.ids.len()], reference.ids, "{case}");
+            assert_eq!(rendered.last_answer_only, last_answer_only, "{case}");
+            assert_eq!(rendered.loss_mask, loss_mask, "{case}");
             compared += 1;
             complete += usize::from(!last_answer_only);
         }

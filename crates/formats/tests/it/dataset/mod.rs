@@ -10,10 +10,10 @@ mod reports;
 mod samples;
 
 use hearth_formats::chat_template::{Message, Role};
-use hearth_formats::dataset::{Content, Dataset, Example, ReadOptions};
+use hearth_formats::dataset::{Container, Content, Dataset, Delimiter, Example, ExampleShape, ReadOptions};
 
-/// The contents of a file in one line: file format, example format (`?` if unsure), and the
-/// examples with their lines. Or the error.
+/// Describes a dataset in one line: file format, example format (`?` if unsure), and the examples
+/// with their line numbers; for a file that cannot be read, the error.
 fn read(bytes: &[u8], name: &str, options: &ReadOptions) -> String {
     match Dataset::from_bytes(bytes.to_vec(), name, options) {
         Ok(dataset) => {
@@ -21,8 +21,8 @@ fn read(bytes: &[u8], name: &str, options: &ReadOptions) -> String {
             let examples: Vec<String> = dataset.examples.iter().map(shown).collect();
             format!(
                 "{} {}{unsure}: {}",
-                dataset.container,
-                dataset.shape,
+                container(dataset.container),
+                shape(dataset.shape),
                 examples.join("; ")
             )
         }
@@ -30,11 +30,34 @@ fn read(bytes: &[u8], name: &str, options: &ReadOptions) -> String {
     }
 }
 
+fn container(container: Container) -> &'static str {
+    match container {
+        Container::JsonLines => "JSONL",
+        Container::Json => "JSON",
+        Container::Table(Delimiter::Tab) => "TSV",
+        Container::Table(Delimiter::Comma) => "CSV",
+        Container::Table(Delimiter::Semicolon) => "CSV with semicolons",
+        Container::Parquet => "Parquet",
+        Container::Text => "plain text",
+        Container::Markdown => "Markdown",
+    }
+}
+
+fn shape(shape: ExampleShape) -> &'static str {
+    match shape {
+        ExampleShape::Messages => "messages",
+        ExampleShape::ShareGpt => "ShareGPT",
+        ExampleShape::Alpaca => "alpaca",
+        ExampleShape::PromptAnswer => "prompt and answer",
+        ExampleShape::Text => "text",
+    }
+}
+
 fn shown(example: &Example) -> String {
     let content = match &example.content {
         Content::Chat(messages) => messages
             .iter()
-            .map(|m| format!("{:?}={}", m.role, m.content))
+            .map(|message| format!("{:?}={}", message.role, message.content))
             .collect::<Vec<_>>()
             .join(" "),
         Content::PromptAnswer { system, prompt, answer } => match system {

@@ -37,14 +37,14 @@ pub fn written(schema: &str, codec: Compression, columns: &[(&[&str], &[i16], &[
 pub const PAIRS: &str = "message schema { required binary prompt (UTF8); optional binary answer (UTF8); }";
 
 #[test]
-fn rows_of_texts_in_each_codec() {
+fn texts_are_read_in_each_codec() {
     for codec in [
         Compression::UNCOMPRESSED,
         Compression::SNAPPY,
         Compression::ZSTD(ZstdLevel::default()),
     ] {
         let bytes = written(PAIRS, codec, &[(&["a", "c"], &[], &[]), (&["b"], &[1, 0], &[])]);
-        // The extension does not matter.
+        // The format is detected by content, not by extension.
         assert_eq!(
             read(&bytes, "x.csv", &ReadOptions::default()),
             "Parquet prompt and answer: 1 a>b; 2 c>",

@@ -8,9 +8,9 @@ use hearth_formats::dataset::{Content, Dataset, ReadOptions, Report, ReportOptio
 use parquet::basic::Compression;
 use proptest::prelude::*;
 
-/// Runs everything that precedes a training run. Returns the number of tokenized examples.
-fn through(bytes: &[u8], name: &str) -> usize {
-    let mut seen = 0;
+/// Reads, tokenizes and previews a dataset. Returns the number of tokenized examples.
+fn prepare(bytes: &[u8], name: &str) -> usize {
+    let mut tokenized = 0;
     for skip_broken in [false, true] {
         let options = ReadOptions {
             mapping: None,
@@ -47,7 +47,7 @@ fn through(bytes: &[u8], name: &str) -> usize {
             3,
         );
         for rendered in rendered.into_iter().flatten() {
-            seen += 1;
+            tokenized += 1;
             assert!(
                 rendered
                     .chunks(report.sequence)
@@ -56,15 +56,15 @@ fn through(bytes: &[u8], name: &str) -> usize {
             );
         }
     }
-    seen
+    tokenized
 }
 
 /// Each intact file is accepted under some name; otherwise the tests below would prove nothing.
 #[test]
 fn intact_files_are_accepted() {
-    for (at, file) in files().iter().enumerate() {
-        let seen = NAMES.map(|name| through(file, name));
-        assert!(seen.iter().any(|seen| *seen > 0), "file {at}: {seen:?}");
+    for (number, file) in files().iter().enumerate() {
+        let counts = NAMES.map(|name| prepare(file, name));
+        assert!(counts.iter().any(|count| *count > 0), "file {number}: {counts:?}");
     }
 }
 
@@ -91,13 +91,13 @@ proptest! {
         bytes in prop::collection::vec(any::<u8>(), 0..200),
         name in prop::sample::select(&NAMES[..]),
     ) {
-        through(&bytes, name);
+        prepare(&bytes, name);
     }
 
     #[test]
     fn arbitrary_text_does_not_panic(text in "[\\[\\]{}\":,;\\\\a-c\n\t \
         é]{0,60}", name in prop::sample::select(&NAMES[..])) {
-        through(text.as_bytes(), name);
+        prepare(text.as_bytes(), name);
     }
 
     #[test]
@@ -107,14 +107,14 @@ proptest! {
         end in any::<prop::sample::Index>(), cut in any::<bool>(), name in prop::sample::select(&NAMES[..]),
     ) {
         let mut bytes = file;
-        for (place, byte) in changes {
-            let place = place.index(bytes.len());
-            bytes[place] = byte;
+        for (index, byte) in changes {
+            let offset = index.index(bytes.len());
+            bytes[offset] = byte;
         }
         if cut {
             bytes.truncate(end.index(bytes.len()));
         }
-        through(&bytes, name);
+        prepare(&bytes, name);
     }
 
     /// For any conversation the target tokens are the answers, each with its end-of-turn token.
@@ -122,19 +122,19 @@ proptest! {
     fn targets_are_exactly_the_answers(turns in prop::collection::vec("([a-c<|>\n \
         .é👩]|<\\|im_end\\|>|</s>|\\[/INST\\]){0,12}", 2..7)) {
         let messages: Vec<_> = turns.iter().enumerate()
-            .map(|(place, text)| says(if place % 2 == 0 { Role::User } else { Role::Assistant }, text)).collect();
+            .map(|(index, text)| says(if index % 2 == 0 { Role::User } else { Role::Assistant }, text)).collect();
         for (model, end) in MODELS.iter().zip(["<|im_end|>", "<end_of_turn>", "</s>", "<|im_end|>"]) {
             let chat = example(Content::Chat(messages.clone()));
             let rendered = render(&chat, &model.tokenizer, &model.template, false).unwrap();
             let plain = |text: &str| text.replace("<think>\n\n</think>", "").trim().to_owned();
             let targets = targets(&rendered, &model.tokenizer);
-            let said: Vec<String> = targets.iter().map(|run| plain(run.strip_suffix(end).unwrap())).collect();
+            let actual: Vec<String> = targets.iter().map(|run| plain(run.strip_suffix(end).unwrap())).collect();
             let answers = messages.iter().filter(|m| m.role == Role::Assistant);
             let answers: Vec<String> = answers.map(|m| plain(&m.content)).collect();
             if rendered.last_answer_only {
-                prop_assert_eq!(&said[..], &answers[answers.len() - 1..]);
+                prop_assert_eq!(&actual[..], &answers[answers.len() - 1..]);
             } else {
-                prop_assert_eq!(said, answers);
+                prop_assert_eq!(actual, answers);
             }
         }
     }

@@ -1,12 +1,26 @@
 //! All file formats, all example formats, and all kinds of invalid input.
 
 use crate::dataset::read;
-use hearth_formats::dataset::{Mapping, ReadOptions};
+use hearth_formats::dataset::{
+    BrokenLine, BrokenReason, Dataset, DatasetProblem, Delimiter, JsonKind, Mapping, ReadOptions,
+};
 
 #[track_caller]
 fn check(bytes: impl AsRef<[u8]>, name: &str, expected: &str) {
     let actual = read(bytes.as_ref(), name, &ReadOptions::default());
     assert!(actual.contains(expected), "{name}: {actual}\n  expected {expected}");
+}
+
+/// Asserts that a file is refused since its line `line`, the first of `total`, cannot be read.
+#[track_caller]
+fn check_broken(bytes: impl AsRef<[u8]>, name: &str, line: u32, total: u32, reason: BrokenReason) {
+    let error = Dataset::from_bytes(bytes.as_ref().to_vec(), name, &ReadOptions::default()).unwrap_err();
+    match error.problem {
+        DatasetProblem::Broken { first, total: actual } => {
+            assert_eq!((first, actual), (BrokenLine { line, reason }, total), "{name}");
+        }
+        problem => panic!("{name}: {problem}"),
+    }
 }
 
 #[test]
@@ -46,7 +60,11 @@ fn file_formats_are_detected_by_content() {
         "x.csv",
         "CSV prompt and answer: 2 a>b,\n\"c\"; 4 d>e",
     );
-    check("prompt;answer\na,1;b\n", "x.csv", "CSV prompt and answer: 2 a,1>b");
+    check(
+        "prompt;answer\na,1;b\n",
+        "x.csv",
+        "CSV with semicolons prompt and answer: 2 a,1>b",
+    );
     check("prompt\tanswer\na\tb\n", "x.txt", "TSV prompt and answer: 2 a>b");
     check(
         "messages\n\"[{\"\"from\"\":\"\"human\"\",\"\"value\"\":\"\"a\"\"},{\"\"from\"\":\"\"gpt\"\",\"\"value\"\":\"\"b\"\"}]\"\n",
@@ -133,28 +151,6 @@ fn invalid_input_is_refused_with_a_sentence() {
         "after the header with 'prompt' and 'answer' there are no rows.",
     );
     check(
-        "{\"text\":\"a\"}\nnot JSON\n",
-        "x.jsonl",
-        "line 2 cannot be read: it is not valid JSON (expected ident at character 2). Correct the file",
-    );
-    check(
-        "{\"text\":\"a\"}\n7\n[1]\n\"t\"\n",
-        "x.jsonl",
-        "line 2 cannot be read: it is a number, not an object such as {\"prompt\": \"…\", \"answer\": \"…\"}. 2 more \
-         lines cannot be read either.",
-    );
-    check(
-        "{\"text\":\"a\"}\n{\"text\":\"b\"}\n{\"prompt\":\"a\",\"answer\":\"b\"}",
-        "x.jsonl",
-        "line 3 cannot be read: it has no 'text' like the other lines, but 'prompt' and 'answer'. All lines must \
-         have the same format.",
-    );
-    check(
-        "prompt,answer\na,b\nc\n",
-        "x.csv",
-        "line 3 cannot be read: it has 1 column but the first line names 2.",
-    );
-    check(
         "[{\"text\":\"a\"},\n{\"text\":\"b\"",
         "x.json",
         "ends in the middle of a value, at line 2. It is probably truncated",
@@ -169,32 +165,124 @@ fn invalid_input_is_refused_with_a_sentence() {
         "x.json",
         "two lists of examples, 'a' and 'b'",
     );
-    check(
-        "{\"messages\":[{\"role\":\"tool\",\"content\":\"a\"}]}",
+    check("{\"n\":1}", "x.jsonl", "no column has text to train on, only 'n'");
+}
+
+#[test]
+fn unreadable_lines_are_refused_with_a_reason() {
+    check_broken(
+        "{\"text\":\"a\"}\nnot JSON\n",
         "x.jsonl",
-        "its turn 1 has the role 'tool', but Hearth does not support training on tool calls yet",
+        2,
+        1,
+        BrokenReason::NotJson {
+            detail: "expected ident at character 2".to_owned(),
+        },
     );
-    check(
-        "{\"messages\":[{\"role\":\"user\",\"content\":\"a\"},{\"role\":\"narrator\",\"content\":\"a\"}]}",
+    check_broken(
+        "{\"text\":\"a\"}\n7\n[1]\n\"t\"\n",
         "x.jsonl",
-        "its turn 2 has the role 'narrator' instead of",
+        2,
+        3,
+        BrokenReason::NotObject { json: JsonKind::Number },
     );
-    check(
-        "{\"messages\":[{\"role\":\"user\",\"content\":\"a\"}]}",
+    check_broken(
+        "{\"text\":\"a\"}\n{\"text\":\"b\"}\n{\"prompt\":\"a\",\"answer\":\"b\"}",
         "x.jsonl",
-        "its conversation has no assistant message to train on",
+        3,
+        1,
+        BrokenReason::OtherColumns {
+            column: "text".to_owned(),
+            columns: vec!["prompt".to_owned(), "answer".to_owned()],
+        },
     );
-    check(
-        "{\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"image_url\"}]}]}",
+    let column = "text".to_owned();
+    check_broken(
+        "{\"text\":\"a\"}\n{}\n",
         "x.jsonl",
-        "its turn 1 contains something other than text",
+        2,
+        1,
+        BrokenReason::NoColumns { column },
     );
-    check(
+    check_broken(
+        "prompt,answer\na,b\nc\n",
+        "x.csv",
+        3,
+        1,
+        BrokenReason::ColumnCount {
+            count: 1,
+            expected: 2,
+            delimiter: Delimiter::Comma,
+        },
+    );
+    check_broken(
         "{\"prompt\":\"a\",\"answer\":{}}",
         "x.jsonl",
-        "its 'answer' is an object instead of a text.",
+        1,
+        1,
+        BrokenReason::NotText {
+            column: "answer".to_owned(),
+            json: JsonKind::Object,
+        },
     );
-    check("{\"n\":1}", "x.jsonl", "no column has text to train on, only 'n'");
+}
+
+#[test]
+fn the_columns_of_an_unreadable_line_are_limited() {
+    let members: Vec<String> = (0..40).map(|n| format!("\"{n}\":{n}")).collect();
+    let lines = format!("{{\"text\":\"a\"}}\n{{\"text\":\"b\"}}\n{{{}}}\n", members.join(","));
+    let named = (0..12).map(|n| n.to_string());
+    check_broken(
+        lines,
+        "x.jsonl",
+        3,
+        1,
+        BrokenReason::OtherColumns {
+            column: "text".to_owned(),
+            columns: named.chain(["…".to_owned()]).collect(),
+        },
+    );
+}
+
+#[test]
+fn turns_that_cannot_be_trained_on_are_refused() {
+    let user = r#"{"role":"user","content":"a"}"#;
+    for (turns, reason) in [
+        (
+            r#"{"role":"tool","content":"a"}"#.to_owned(),
+            BrokenReason::ToolRole {
+                turn: 1,
+                role: "tool".to_owned(),
+            },
+        ),
+        (
+            format!(r#"{user},{{"role":"narrator","content":"a"}}"#),
+            BrokenReason::UnknownRole {
+                turn: 2,
+                role: "narrator".to_owned(),
+            },
+        ),
+        (user.to_owned(), BrokenReason::NoAnswer),
+        (
+            r#"{"role":"user","content":[{"type":"image_url"}]}"#.to_owned(),
+            BrokenReason::TurnNotText { turn: 1 },
+        ),
+        (
+            format!(r#"{user},{{"role":"assistant","content":"b","tool_calls":[{{"id":"1"}}]}}"#),
+            BrokenReason::ToolCall { turn: 2 },
+        ),
+        (format!("{user},7"), BrokenReason::TurnNotObject { turn: 2 }),
+        (
+            format!(r#"{user},{{"content":"b"}}"#),
+            BrokenReason::TurnWithoutRole { turn: 2 },
+        ),
+        (
+            format!(r#"{user},{{"role":"assistant"}}"#),
+            BrokenReason::TurnWithoutText { turn: 2 },
+        ),
+    ] {
+        check_broken(format!(r#"{{"messages":[{turns}]}}"#), "x.jsonl", 1, 1, reason);
+    }
 }
 
 #[test]
@@ -257,7 +345,7 @@ fn broken_lines_are_skipped_and_listed_on_request() {
         skip_broken: true,
         ..ReadOptions::default()
     };
-    let open = |bytes: &[u8], name| hearth_formats::dataset::Dataset::from_bytes(bytes.to_vec(), name, &options);
+    let open = |bytes: &[u8], name| Dataset::from_bytes(bytes.to_vec(), name, &options);
     let dataset = open(
         b"{\"text\":\"a\"}\nx\n{\"prompt\":1}\n{\"text\":\"caf\xe9\"}\n{\"text\":\"b\"}",
         "x.jsonl",
@@ -271,15 +359,15 @@ fn broken_lines_are_skipped_and_listed_on_request() {
         dataset.broken.iter().map(|broken| broken.line).collect::<Vec<_>>(),
         [2, 3, 4]
     );
-    assert!(dataset.broken[2].why.contains("not UTF-8"));
+    assert_eq!(dataset.broken[2].reason, BrokenReason::NotUtf8);
     let many = open(("x\n".repeat(300) + "{\"text\":\"a\"}").as_bytes(), "x.jsonl").unwrap();
     assert_eq!(
         (many.broken.len(), many.broken_total, many.examples.len()),
         (100, 300, 1)
     );
-    let none = open(b"x\ny\n", "x.jsonl").unwrap_err().to_string();
+    let none = open(b"x\ny\n", "x.jsonl").unwrap_err();
     assert!(
-        none.contains("x.jsonl: the file has no examples: none of its lines can be read (line 1: it is not"),
+        matches!(&none.problem, DatasetProblem::NoReadableLine { first } if first.line == 1),
         "{none}"
     );
 }
@@ -331,7 +419,7 @@ fn a_requested_mapping_is_used() {
 
 #[test]
 fn a_missing_file_is_an_error() {
-    let error = hearth_formats::dataset::Dataset::open("nowhere.jsonl", &ReadOptions::default())
+    let error = Dataset::open("nowhere.jsonl", &ReadOptions::default())
         .unwrap_err()
         .to_string();
     assert!(
@@ -367,10 +455,15 @@ fn json_with_columns_is_read_by_rows() {
         "JSON messages: 1 User=a Assistant=b",
     );
     // Columns of different lengths have no rows.
-    check(
+    check_broken(
         r#"{"prompt": ["a", "c"], "completion": ["b"]}"#,
         "x.json",
-        "is a list instead of a text",
+        1,
+        1,
+        BrokenReason::NotText {
+            column: "completion".to_owned(),
+            json: JsonKind::List,
+        },
     );
 }
 
@@ -386,9 +479,4 @@ fn an_empty_list_of_tool_calls_calls_no_tool() {
             "JSONL messages: 1 User=a Assistant=b",
         );
     }
-    check(
-        r#"{"messages":[{"role":"user","content":"a"},{"role":"assistant","content":"b","tool_calls":[{"id":"1"}]}]}"#,
-        "x.jsonl",
-        "does not support training on tool calls yet",
-    );
 }

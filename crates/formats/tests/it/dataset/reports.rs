@@ -2,8 +2,11 @@
 
 use crate::dataset::masks::{CHAT_ML, model};
 use hearth_formats::dataset::{
-    Dataset, Finding, ReadOptions, Report, ReportOptions, Severity, leaks, render_all, split,
+    BrokenReason, Dataset, Finding, FindingKind, ReadOptions, Report, ReportOptions, Secret, Severity, leaks,
+    render_all, split,
 };
+
+const NONE: [FindingKind; 0] = [];
 
 fn report(lines: &[String], sequence: Option<u32>, context: u32) -> Report {
     let options = ReadOptions {
@@ -36,30 +39,30 @@ fn sound() -> Vec<String> {
         .collect()
 }
 
-fn kinds(report: &Report) -> Vec<&'static str> {
-    report.findings.iter().map(|finding| finding.kind).collect()
+fn kinds(report: &Report) -> Vec<FindingKind> {
+    report.findings.iter().map(|finding| finding.kind.clone()).collect()
 }
 
-/// The finding caused by adding lines to a sound dataset.
+/// The finding of this kind after adding lines to a sound dataset.
 #[track_caller]
-fn finds(kind: &str, lines: &[String]) -> Finding {
+fn finds(kind: &FindingKind, lines: &[String]) -> Finding {
     let all = [sound(), lines.to_vec()].concat();
     let report = report(&all, Some(512), 2048);
-    let actual = report.findings.iter().find(|finding| finding.kind == kind);
+    let actual = report.findings.iter().find(|finding| finding.kind == *kind);
     actual
-        .unwrap_or_else(|| panic!("no {kind} in {:?}", report.findings))
+        .unwrap_or_else(|| panic!("no {kind:?} in {:?}", report.findings))
         .clone()
 }
 
 #[test]
 fn a_sound_dataset_gives_figures_and_no_findings() {
     let report = report(&sound(), None, 2048);
-    assert_eq!(kinds(&report), [""; 0]);
-    let [median, most, longest] = report.lengths;
-    assert!(0 < median && median <= most && most <= longest && report.tokens > 60 * 20);
+    assert_eq!(kinds(&report), NONE);
+    let [median, p95, longest] = report.lengths;
+    assert!(0 < median && median <= p95 && p95 <= longest && report.tokens > 60 * 20);
     assert_eq!(
         (report.examples, report.truncated, report.sequence),
-        (60, 0, most.next_multiple_of(32))
+        (60, 0, p95.next_multiple_of(32))
     );
     assert!(report.trained_tokens > 60 && report.trained_tokens < report.tokens);
 }
@@ -77,34 +80,32 @@ fn the_suggested_sequence_fits_most_examples_and_the_context() {
 
 #[test]
 fn findings_name_their_lines() {
-    let cut = finds("truncated", &[pair("tell", &"word ".repeat(600))]);
-    assert_eq!((cut.severity, &cut.lines[..]), (Severity::Warning, &[61][..]));
-    assert!(
-        cut.message.starts_with("1 example is longer than 512 tokens"),
-        "{}",
-        cut.message
-    );
-    assert!(
-        finds("dropped", &[pair(&"word ".repeat(600), "gone")])
-            .message
-            .starts_with("1 example is left out")
-    );
+    let truncated = FindingKind::Truncated {
+        count: 1,
+        sequence: 512,
+    };
+    let dropped = FindingKind::Dropped {
+        count: 1,
+        sequence: 512,
+    };
+    let finding = finds(&truncated, &[pair("tell", &"word ".repeat(600))]);
+    assert_eq!((finding.severity, &finding.lines[..]), (Severity::Warning, &[61][..]));
+    assert_eq!(finds(&dropped, &[pair(&"word ".repeat(600), "gone")]).lines, [61]);
+    let duplicates = FindingKind::Duplicates { count: 1 };
     assert_eq!(
-        finds("duplicates", &[pair("one", "two"), pair("one", "two")]).lines,
+        finds(&duplicates, &[pair("one", "two"), pair("one", "two")]).lines,
         [62]
     );
-    assert_eq!(
-        finds("empty_answers", &[pair("one", " "), pair("two", "")]).lines,
-        [61, 62]
-    );
-    let broken = finds("broken", &["nonsense".to_owned()]);
-    assert!(
-        broken
-            .message
-            .starts_with("1 line cannot be read and is left out. Line 61 for example: it is not valid JSON"),
-        "{}",
-        broken.message
-    );
+    let empty = FindingKind::EmptyAnswers { count: 2 };
+    assert_eq!(finds(&empty, &[pair("one", " "), pair("two", "")]).lines, [61, 62]);
+    let broken = FindingKind::Broken {
+        count: 1,
+        line: 61,
+        broken: BrokenReason::NotJson {
+            detail: "expected ident at character 2".to_owned(),
+        },
+    };
+    assert_eq!(finds(&broken, &["nonsense".to_owned()]).lines, [61]);
 }
 
 #[test]
@@ -121,14 +122,10 @@ fn thoughts_that_are_not_trained_on_are_reported() {
         line("thinking", "So."),
     ];
     let report = report(&lines, Some(512), 2048);
-    let actual = report.findings.iter().find(|finding| finding.kind == "thoughts");
+    let thoughts = FindingKind::Thoughts { count: 2 };
+    let actual = report.findings.iter().find(|finding| finding.kind == thoughts);
     let actual = actual.unwrap_or_else(|| panic!("{:?}", report.findings));
     assert_eq!((actual.severity, &*actual.lines), (Severity::Note, &[1, 4][..]));
-    assert!(
-        actual.message.starts_with("2 examples have the model's thoughts"),
-        "{}",
-        actual.message
-    );
 }
 
 #[test]
@@ -146,44 +143,37 @@ fn near_duplicates_share_four_fifths_of_their_shingles() {
     };
     assert_eq!(
         finds(
-            "near_duplicates",
+            &FindingKind::NearDuplicates { count: 1 },
             &[pair("p", &words(&[])), pair("p", &words(&[10, 60]).to_lowercase())]
         )
         .lines,
         [62]
     );
-    let far = [
+    let dissimilar = [
         sound(),
         vec![pair("p", &words(&[])), pair("p", &words(&[5, 20, 35, 50, 65, 80, 95]))],
     ]
     .concat();
-    assert_eq!(kinds(&report(&far, Some(999), 2048)), [""; 0]);
+    assert_eq!(kinds(&report(&dissimilar, Some(999), 2048)), NONE);
 }
 
 #[test]
 fn secrets_are_named_by_kind_and_line_only() {
-    for (secret, kind) in [
+    for (text, secret) in [
         // Assembled here, so that this file contains no secret.
-        (format!("AKIA{}", "ABCDEFGH23456789"), "an AWS key"),
-        (format!("ghp_{}", "a1B2".repeat(9)), "a GitHub token"),
-        (format!("sk-ant-{}", "a1B2".repeat(9)), "an Anthropic key"),
-        (format!("-----BEGIN RSA {} KEY-----", "PRIVATE"), "a private key"),
-        (
-            "ann@example.org, password: hunter22".to_owned(),
-            "an e-mail address with its password",
-        ),
-        ("4111 1111 1111 1111".to_owned(), "a card number"),
+        (format!("AKIA{}", "ABCDEFGH23456789"), Secret::AwsKey),
+        (format!("ghp_{}", "a1B2".repeat(9)), Secret::GithubToken),
+        (format!("sk-ant-{}", "a1B2".repeat(9)), Secret::AnthropicKey),
+        (format!("-----BEGIN RSA {} KEY-----", "PRIVATE"), Secret::PrivateKey),
+        ("ann@example.org, password: hunter22".to_owned(), Secret::EmailPassword),
+        ("4111 1111 1111 1111".to_owned(), Secret::CardNumber),
     ] {
-        let actual = finds("secrets", &[pair("say", &format!("it is {secret} here"))]);
+        let kind = FindingKind::Secrets {
+            count: 1,
+            secrets: vec![secret],
+        };
+        let actual = finds(&kind, &[pair("say", &format!("it is {text} here"))]);
         assert_eq!(actual.lines, [61]);
-        assert!(
-            actual
-                .message
-                .starts_with(&format!("1 example holds what looks like {kind}. ")),
-            "{}",
-            actual.message
-        );
-        assert!(!actual.message.contains(&secret));
     }
     // None of these is a secret.
     let harmless = [
@@ -194,51 +184,63 @@ fn secrets_are_named_by_kind_and_line_only() {
         "sk-learn and sk-image",
     ];
     let harmless: Vec<String> = harmless.iter().map(|text| pair("say", text)).collect();
-    assert_eq!(kinds(&report(&[sound(), harmless].concat(), Some(512), 2048)), [""; 0]);
+    assert_eq!(kinds(&report(&[sound(), harmless].concat(), Some(512), 2048)), NONE);
 }
 
 #[test]
-fn too_few_and_facts() {
+fn small_datasets_and_short_facts_are_reported() {
     let few = report(&sound()[..1], None, 2048);
     assert_eq!(
         (kinds(&few), few.findings[0].severity),
-        (vec!["few"], Severity::Warning)
+        (vec![FindingKind::OneExample], Severity::Warning)
     );
     assert_eq!(report(&sound()[..12], None, 2048).findings[0].severity, Severity::Note);
     let facts: Vec<String> = (0..60)
         .map(|n| pair(&format!("Where is place{n}?"), &format!("In land{n}.")))
         .collect();
-    assert_eq!(kinds(&report(&facts, None, 2048)), ["retrieve"]);
+    assert_eq!(kinds(&report(&facts, None, 2048)), [FindingKind::ShortFacts]);
     let mut mixed = report(&[sound()[..12].to_vec(), vec!["x".to_owned()]].concat(), None, 2048);
+    let leaks = FindingKind::Leaks { count: 1, total: 2 };
     mixed.add(Finding {
-        kind: "leaks",
+        kind: leaks.clone(),
         severity: Severity::Warning,
-        message: String::new(),
         lines: Vec::new(),
     });
-    assert_eq!(kinds(&mixed), ["broken", "leaks", "few"], "most severe first");
+    let broken = FindingKind::Broken {
+        count: 1,
+        line: 13,
+        broken: BrokenReason::NotJson {
+            detail: "expected value at character 1".to_owned(),
+        },
+    };
+    let few = FindingKind::SomeExamples { count: 12 };
+    assert_eq!(kinds(&mixed), [broken, leaks, few], "most severe first");
 }
 
 #[test]
 fn the_validation_split_is_independent_of_order() {
     let keys: Vec<u64> = (0..100u64).map(|n| (n % 90).wrapping_mul(0x9e37_79b9)).collect();
-    let keys_of = |places: &[usize], keys: &[u64]| {
-        let mut of: Vec<u64> = places.iter().map(|&place| keys[place]).collect();
-        of.sort_unstable();
-        of
+    let keys_of = |indices: &[usize], keys: &[u64]| {
+        let mut selected: Vec<u64> = indices.iter().map(|&index| keys[index]).collect();
+        selected.sort_unstable();
+        selected
     };
-    let one = split(&keys, 0.1, 42);
-    assert_eq!((one.eval.len(), one.train.len()), (10, 90));
+    let forward_split = split(&keys, 0.1, 42);
+    assert_eq!((forward_split.eval.len(), forward_split.train.len()), (10, 90));
     assert!(
-        one.eval
+        forward_split
+            .eval
             .iter()
-            .all(|&eval| one.train.iter().all(|&train| keys[train] != keys[eval])),
-        "equal ones stay together"
+            .all(|&eval| forward_split.train.iter().all(|&train| keys[train] != keys[eval])),
+        "equal examples stay together"
     );
     let backwards: Vec<u64> = keys.iter().rev().copied().collect();
-    let other = split(&backwards, 0.1, 42);
-    assert_eq!(keys_of(&one.eval, &keys), keys_of(&other.eval, &backwards));
-    assert_ne!(split(&keys, 0.1, 43), one);
+    let backward_split = split(&backwards, 0.1, 42);
+    assert_eq!(
+        keys_of(&forward_split.eval, &keys),
+        keys_of(&backward_split.eval, &backwards)
+    );
+    assert_ne!(split(&keys, 0.1, 43), forward_split);
     // Stable across versions: a resumed run must have the same validation split.
     assert_eq!(split(&[1, 2, 3, 4, 5, 6, 7, 8], 0.25, 42).eval, [3, 7]);
 
@@ -280,7 +282,8 @@ fn leaks_are_near_duplicates_across_the_split() {
     assert_eq!(leaks(&dataset.examples, &sides), None);
     sides.eval = sides.train.split_off(9);
     let leak = leaks(&dataset.examples, &sides).unwrap();
-    assert_eq!((leak.kind, leak.lines), ("leaks", vec![10]));
+    let kind = FindingKind::Leaks { count: 1, total: 1 };
+    assert_eq!((leak.kind, leak.lines), (kind, vec![10]));
 }
 
 #[test]
@@ -290,13 +293,10 @@ fn unused_answers_of_preference_pairs_are_reported() {
     };
     let lines: Vec<String> = (0..60).map(preference).collect();
     let actual = report(&lines, None, 64);
-    let finding = actual.findings.iter().find(|finding| finding.kind == "preferences");
-    let finding = finding.expect("a finding");
-    assert!(
-        finding.message.contains("'rejected' is not used yet"),
-        "{}",
-        finding.message
-    );
+    let preferences = FindingKind::Preferences {
+        column: "rejected".to_owned(),
+    };
+    assert!(kinds(&actual).contains(&preferences), "{:?}", actual.findings);
     assert_eq!(actual.examples, 60);
-    assert!(!kinds(&report(&sound(), None, 64)).contains(&"preferences"));
+    assert!(!kinds(&report(&sound(), None, 64)).contains(&preferences));
 }

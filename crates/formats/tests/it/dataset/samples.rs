@@ -2,7 +2,9 @@
 
 use crate::fixtures::{default_model, open};
 use hearth_formats::chat_template::ChatTemplate;
-use hearth_formats::dataset::{Content, Dataset, ReadOptions, Report, ReportOptions, Severity, render_all};
+use hearth_formats::dataset::{
+    Container, Content, Dataset, ExampleShape, FindingKind, ReadOptions, Report, ReportOptions, Severity, render_all,
+};
 use std::path::Path;
 
 /// Reads a sample and its report with the default model.
@@ -27,7 +29,7 @@ fn the_lodge_keeper_always_answers_alike() {
     let (dataset, report) = sample("hearthside.jsonl");
     assert_eq!(
         (dataset.container, dataset.shape, dataset.unsure),
-        ("JSONL", "messages", false)
+        (Container::JsonLines, ExampleShape::Messages, false)
     );
     assert!(
         dataset.examples.len() >= 60 && report.findings.is_empty(),
@@ -40,11 +42,11 @@ fn the_lodge_keeper_always_answers_alike() {
             panic!("line {}", example.line)
         };
         let answer = &messages.last().unwrap().content;
-        let said = answer
+        let sentences = answer
             .strip_suffix(" Mind the step, and keep warm.")
             .unwrap_or_else(|| panic!("line {}", example.line));
         assert_eq!(
-            said.matches(['.', '!', '?']).count(),
+            sentences.matches(['.', '!', '?']).count(),
             2,
             "line {}: two sentences",
             example.line
@@ -57,13 +59,12 @@ fn the_notes_are_a_document() {
     let (dataset, report) = sample("notes.md");
     assert_eq!(
         (dataset.container, dataset.examples.len(), report.sequence),
-        ("Markdown", 1, 512)
+        (Container::Markdown, 1, 512)
     );
     assert!(
-        report
-            .findings
-            .iter()
-            .all(|finding| finding.kind == "few" && finding.severity < Severity::Error),
+        report.findings.iter().all(|finding| {
+            matches!(finding.kind, FindingKind::FewSequences { .. }) && finding.severity < Severity::Error
+        }),
         "{:?}",
         report.findings
     );

@@ -1,7 +1,9 @@
 //! Chat templates: templates of known models, the functions that they call, and their errors.
 
 use crate::fixtures::{default_model, open, vocabulary, with_tokens};
-use hearth_formats::chat_template::{Chat, ChatTemplate, GenerationPrompt, Message, Role, TemplateError};
+use hearth_formats::chat_template::{
+    Chat, ChatTemplate, GenerationPrompt, Message, Role, TemplateError, TemplateOrigin,
+};
 use hearth_formats::gguf::{Gguf, GgufWriter, Metadata, Strings, Value};
 use hearth_formats::tokenizer::{Special, Tokenizer};
 
@@ -27,10 +29,10 @@ fn render(source: &str, messages: &[Message], prompt: GenerationPrompt) -> Resul
 }
 
 #[test]
-fn the_default_models_template() {
+fn the_default_models_template_renders_a_conversation() {
     let (gguf, tokenizer) = open(&default_model());
     let template = ChatTemplate::from_gguf(&gguf).unwrap();
-    assert_eq!(template.notice(), None);
+    assert_eq!(template.origin(), TemplateOrigin::File);
     let rendered = template.render(&conversation(), GenerationPrompt::Add).unwrap();
     assert_eq!(
         rendered,
@@ -41,12 +43,12 @@ fn the_default_models_template() {
         .encode(&tokenizer, &conversation(), GenerationPrompt::Add)
         .unwrap();
     assert_eq!(ids, tokenizer.encode(&rendered, Special::Parse));
-    let alone = template
+    let without_system = template
         .render(&[message(Role::User, "Hello")], GenerationPrompt::Omit)
         .unwrap();
     assert!(
-        alone.starts_with("<|im_start|>system\nYou are a helpful AI assistant named SmolLM")
-            && alone.ends_with("Hello<|im_end|>\n")
+        without_system.starts_with("<|im_start|>system\nYou are a helpful AI assistant named SmolLM")
+            && without_system.ends_with("Hello<|im_end|>\n")
     );
 }
 
@@ -64,7 +66,7 @@ fn a_message_cannot_end_its_turn() {
         .unwrap();
     assert_eq!(ids.iter().filter(|&&id| id == 1).count(), 2);
     assert_eq!(ids.iter().filter(|&&id| id == 2).count(), 2);
-    // But the model sees every character of it.
+    // The model still gets every character of it.
     assert!(tokenizer.decode(&ids).contains(typed));
 }
 
@@ -172,13 +174,16 @@ fn functions_filters_and_tags_of_templates() {
 fn a_content_of_null_is_empty_unless_the_template_asks_for_it() {
     let messages = r#"[{"role": "user", "content": "Q"}, {"role": "assistant", "content": null, "tool_calls": []}]"#;
     let chat = Chat::from_json(messages, None).unwrap();
-    let shown = |source: &str| {
+    let rendered = |source: &str| {
         let template = ChatTemplate::parse(source, "", "").unwrap();
         template.render_chat(&chat, GenerationPrompt::Omit).unwrap()
     };
-    assert_eq!(shown("{% for m in messages %}[{{ m.content }}]{% endfor %}"), "[Q][]");
     assert_eq!(
-        shown("{% for m in messages %}{{ '[' + m['content'] + ']' }}{% endfor %}"),
+        rendered("{% for m in messages %}[{{ m.content }}]{% endfor %}"),
+        "[Q][]"
+    );
+    assert_eq!(
+        rendered("{% for m in messages %}{{ '[' + m['content'] + ']' }}{% endfor %}"),
         "[Q][]"
     );
     for test in [
@@ -187,14 +192,16 @@ fn a_content_of_null_is_empty_unless_the_template_asks_for_it() {
         "m[\"content\"] == None or m.content  is  none",
     ] {
         let source = format!("{{% for m in messages %}}{{{{ 'null' if {test} else m.content }}}};{{% endfor %}}");
-        assert_eq!(shown(&source), "Q;null;", "{test}");
+        assert_eq!(rendered(&source), "Q;null;", "{test}");
     }
     assert_eq!(
-        shown("{% for m in messages %}{{ m.content if m.content is not none else '-' }}{% endfor %}"),
+        rendered("{% for m in messages %}{{ m.content if m.content is not none else '-' }}{% endfor %}"),
         "Q-"
     );
     assert_eq!(
-        shown("{% for m in messages %}[{{ m.content }}]{% if m.reasoning_content is none %}x{% endif %}{% endfor %}"),
+        rendered(
+            "{% for m in messages %}[{{ m.content }}]{% if m.reasoning_content is none %}x{% endif %}{% endfor %}"
+        ),
         "[Q][]"
     );
 }
@@ -239,26 +246,29 @@ fn an_error_in_the_messages_does_not_advise_another_model() {
 
 #[test]
 fn failures_have_distinct_errors() {
-    let fails = |source: &str| render(source, &[message(Role::User, "x")], GenerationPrompt::Add).unwrap_err();
-    let refused = fails("{{ raise_exception('No, thanks') }}");
+    let error_of = |source: &str| render(source, &[message(Role::User, "x")], GenerationPrompt::Add).unwrap_err();
+    let refused = error_of("{{ raise_exception('No, thanks') }}");
     assert!(matches!(refused, TemplateError::Raised(message) if message == "No, thanks"));
-    assert!(matches!(fails("{% if %}"), TemplateError::Syntax(_)));
+    assert!(matches!(error_of("{% if %}"), TemplateError::Syntax(_)));
     assert!(matches!(
-        fails("{% for a in range(9999) %}{% for b in range(9999) %}{% endfor %}{% endfor %}"),
+        error_of("{% for a in range(9999) %}{% for b in range(9999) %}{% endfor %}{% endfor %}"),
         TemplateError::WorkLimit
     ));
-    assert!(matches!(fails("{{ strftime_now() }}"), TemplateError::Failed(_)));
+    assert!(matches!(error_of("{{ strftime_now() }}"), TemplateError::Failed(_)));
     // minijinja would panic on this.
     let continue_out_of_a_scope = "{% for i in [1] %}{% with %}{% continue %}{% endwith %}{% endfor %}";
-    assert!(matches!(fails(continue_out_of_a_scope), TemplateError::Syntax(_)));
-    assert!(matches!(fails("{{ undefined_name.field }}"), TemplateError::Failed(_)));
-    let twice = render(
+    assert!(matches!(error_of(continue_out_of_a_scope), TemplateError::Syntax(_)));
+    assert!(matches!(
+        error_of("{{ undefined_name.field }}"),
+        TemplateError::Failed(_)
+    ));
+    let raised = render(
         "{{ raise_exception('first ' ~ messages | length) }}",
         &conversation(),
         GenerationPrompt::Add,
     )
     .unwrap_err();
-    assert!(twice.to_string().contains("first 4"), "{twice}");
+    assert!(raised.to_string().contains("first 4"), "{raised}");
     let nested = "[".repeat(10_000);
     assert!(ChatTemplate::parse(&format!("{{{{ {nested} }}}}"), "", "").is_err());
 }
@@ -292,10 +302,10 @@ fn large_tags_neither_overflow_the_stack_nor_take_quadratic_time() {
     let small_stack = std::thread::Builder::new().stack_size(2 << 20);
     let checks = small_stack.spawn(move || {
         for source in refused {
-            let why = render(&source, &[], GenerationPrompt::Omit).unwrap_err();
+            let error = render(&source, &[], GenerationPrompt::Omit).unwrap_err();
             assert!(
-                matches!(&why, TemplateError::Syntax(why) if why.contains("a tag ")),
-                "{why}"
+                matches!(&error, TemplateError::Syntax(message) if message.contains("a tag ")),
+                "{error}"
             );
         }
         assert_eq!(render(&at_the_limit[0], &[], GenerationPrompt::Omit).unwrap(), "1");
@@ -354,15 +364,17 @@ fn filters_are_linear_on_hostile_inputs() {
 
 #[test]
 fn truncating_to_the_smallest_integer_is_an_error() {
-    let why = render(
+    let error = render(
         "{{ 'abc'|truncate(-9223372036854775807 - 1) }}",
         &[],
         GenerationPrompt::Omit,
     )
     .unwrap_err();
     assert!(
-        why.to_string().contains("the length is less than the length of `end`"),
-        "{why}"
+        error
+            .to_string()
+            .contains("the length is less than the length of `end`"),
+        "{error}"
     );
 }
 
@@ -386,7 +398,7 @@ fn a_set_block_with_a_keyword_argument_is_not_an_assignment() {
 
 #[test]
 fn json_conversations_are_validated() {
-    for (messages, tools, why) in [
+    for (messages, tools, expected) in [
         ("{", None, "they are not valid JSON"),
         ("{}", None, "they are not a list"),
         ("[] []", None, "they are not valid JSON"),
@@ -401,7 +413,7 @@ fn json_conversations_are_validated() {
         ("[]", Some("[{}, 1]"), "tool 2: it is not an object"),
     ] {
         let error = Chat::from_json(messages, tools).unwrap_err().to_string();
-        assert!(error.contains(why), "{messages}: {error}");
+        assert!(error.contains(expected), "{messages}: {error}");
     }
     let deep = "[".repeat(100_000);
     assert!(
@@ -429,7 +441,7 @@ fn no_text_of_a_conversation_becomes_a_control_token() {
     let ids = template.encode_chat(&tokenizer, &chat, GenerationPrompt::Omit).unwrap();
     assert_eq!(ids.iter().filter(|&&id| id == 1).count(), 2);
     assert_eq!(ids.iter().filter(|&&id| id == 2).count(), 2);
-    // But nothing is lost or changed.
+    // The text is unchanged.
     assert_eq!(
         tokenizer.decode(&ids),
         template.render_chat(&chat, GenerationPrompt::Omit).unwrap()
@@ -459,7 +471,7 @@ fn with_controls(controls: &[&str]) -> Tokenizer {
     Tokenizer::from_gguf(&Gguf::from_bytes(file).unwrap()).unwrap()
 }
 
-/// Number of control tokens of the encoded conversation.
+/// The number of control tokens in the encoded conversation.
 fn controls(tokenizer: &Tokenizer, source: &str, messages: &str) -> usize {
     let template = ChatTemplate::parse(source, "", "").unwrap();
     let chat = Chat::from_json(messages, None).unwrap();
@@ -503,7 +515,7 @@ fn text_between_the_ends_of_a_token_becomes_no_control_token() {
 #[test]
 fn half_of_a_token_next_to_the_templates_other_half_becomes_no_control_token() {
     let tokenizer = with_controls(&["<|im_start|>", "<|im_end|>"]);
-    for (written, typed) in [
+    for (expression, typed) in [
         ("{{ c }}end|>", "x<|im_"),
         ("{{ c|trim }}end|>", "x<|im_ "),
         ("{{ c.rstrip() }}|>", "x<|im_end\\n"),
@@ -526,9 +538,9 @@ fn half_of_a_token_next_to_the_templates_other_half_becomes_no_control_token() {
         ("{{ c|reverse }}", ">|dne_mi|<"),
         ("{{ c|striptags }}", "&lt;|im_end|&gt;"),
     ] {
-        let source = format!("<|im_start|>{{% set c = messages[0].content %}}{written}");
+        let source = format!("<|im_start|>{{% set c = messages[0].content %}}{expression}");
         let messages = format!(r#"[{{"role": "user", "content": "{typed}"}}]"#);
-        assert_eq!(controls(&tokenizer, &source, &messages), 1, "{written}: {typed}");
+        assert_eq!(controls(&tokenizer, &source, &messages), 1, "{expression}: {typed}");
     }
     // Halves in two messages.
     let source = "<|im_start|>{% for m in messages %}{{ m.content|trim }}{% endfor %}";
@@ -559,10 +571,10 @@ fn a_template_that_forms_tokens_despite_the_markers_is_refused() {
     let source = "<|im_start|>{{ messages[0].content[1::2] }}end|>{{ messages[1].content.replace('#', '') }}";
     let template = ChatTemplate::parse(source, "", "").unwrap();
     let messages = |texts: [&str; 2]| texts.map(|text| message(Role::User, text));
-    let why = template
+    let error = template
         .encode(&tokenizer, &messages(["<|im_", "<|im_en#d|>"]), GenerationPrompt::Omit)
         .unwrap_err();
-    assert!(why.to_string().contains("forms control tokens"), "{why}");
+    assert!(error.to_string().contains("forms control tokens"), "{error}");
     assert!(
         template
             .encode(&tokenizer, &messages(["<|im_", "a#b"]), GenerationPrompt::Omit)
@@ -634,7 +646,7 @@ fn a_separate_template_for_tools_is_used_if_there_are_tools() {
 #[test]
 fn a_model_without_a_template_gets_a_default_with_a_notice() {
     let plain = ChatTemplate::from_gguf(&without_template(&["a", "b"])).unwrap();
-    assert!(plain.notice().unwrap().contains("no chat template"));
+    assert_eq!(plain.origin(), TemplateOrigin::Plain);
     assert_eq!(
         plain.render(&conversation(), GenerationPrompt::Add).unwrap(),
         "Be brief.\n\nUser: Hello\n\nAssistant: Hi.\n\nUser: And?\n\nAssistant:"
@@ -642,7 +654,8 @@ fn a_model_without_a_template_gets_a_default_with_a_notice() {
     assert!(plain.stop_strings().iter().any(|stop| stop == "\nUser:"));
 
     let chat_ml = ChatTemplate::from_gguf(&without_template(&["a", "<|im_start|>", "<|im_end|>"])).unwrap();
-    assert!(chat_ml.notice().is_some() && chat_ml.stop_strings().is_empty());
+    assert_eq!(chat_ml.origin(), TemplateOrigin::ChatMl);
+    assert!(chat_ml.stop_strings().is_empty());
     assert_eq!(
         chat_ml
             .render(&[message(Role::User, "Hello")], GenerationPrompt::Add)
@@ -691,7 +704,7 @@ pub const TAGS: [(&str, i32); 6] = [
 #[test]
 fn no_token_forms_from_a_text_with_all_noncharacters() {
     let template = ChatTemplate::parse("{{ messages[0].content }}", "", "").unwrap();
-    let all: String = ('\u{fdd0}'..='\u{fdef}').collect();
+    let noncharacters: String = ('\u{fdd0}'..='\u{fdef}').collect();
     for vocabulary in ["smollm", "spm", "spm-gemma"] {
         let tokenizer = with_tokens(vocabulary, &TAGS);
         for tag in [
@@ -700,19 +713,19 @@ fn no_token_forms_from_a_text_with_all_noncharacters() {
             "<|im_\u{fdef}end|>",
             "<|im_\u{fdee}end|>",
         ] {
-            let message = serde_json::json!([{"role": "user", "content": format!("{all}{tag}")}]).to_string();
+            let message = serde_json::json!([{"role": "user", "content": format!("{noncharacters}{tag}")}]).to_string();
             let chat = Chat::from_json(&message, None).unwrap();
             let ids = template.encode_chat(&tokenizer, &chat, GenerationPrompt::Omit).unwrap();
             let texts = ids.iter().filter_map(|&id| tokenizer.token_text(id));
-            let found = texts.filter(|text| TAGS.iter().any(|(tag, _)| tag == text)).count();
-            assert_eq!(found, 0, "{vocabulary}: {tag:?}");
+            let tags_found = texts.filter(|text| TAGS.iter().any(|(tag, _)| tag == text)).count();
+            assert_eq!(tags_found, 0, "{vocabulary}: {tag:?}");
         }
     }
 }
 
-/// The tags whose tokens a message becomes, by its author.
+/// The tags that are encoded as tokens, by the role of the message.
 #[test]
-fn tags_of_the_models_format_are_letters_unless_the_model_wrote_them() {
+fn tags_of_the_models_format_are_tokens_only_in_assistant_and_system_messages() {
     let source = "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}\
                   {% if add_generation_prompt %}<|channel>thought\n<channel|>{% endif %}";
     let template = ChatTemplate::parse(source, "", "").unwrap();
@@ -723,7 +736,7 @@ fn tags_of_the_models_format_are_letters_unless_the_model_wrote_them() {
             ("user", "a<|channel>b<channel|>", vec![]),
             ("user", "<<think><think>>", vec![]),
             ("user", "[THINK]", vec![]),
-            // It is what it looks like.
+            // Not a tag of the format: it is a token in any message.
             ("user", "<h1>a", vec!["<h1>"]),
             ("tool", "</think><|channel>", vec![]),
             ("system", "Think in <think>.", vec!["<think>"]),
@@ -738,20 +751,20 @@ fn tags_of_the_models_format_are_letters_unless_the_model_wrote_them() {
             let message = serde_json::json!([{"role": role, "content": text}]).to_string();
             let chat = Chat::from_json(&message, None).unwrap();
             let case = format!("{vocabulary}, {role}: {text}");
-            let found = |prompt| {
+            let tags = |prompt| {
                 let ids = template.encode_chat(&tokenizer, &chat, prompt).unwrap();
-                // Nothing is lost or changed, but for the spaces that SentencePiece adds.
-                let shown = template.render_chat(&chat, prompt).unwrap().replace(' ', "");
+                // The text is unchanged, except for the spaces that SentencePiece adds.
+                let rendered = template.render_chat(&chat, prompt).unwrap().replace(' ', "");
                 let decoded = tokenizer.decode(&ids).replace(' ', "");
-                assert_eq!(decoded.trim_start_matches("<s>"), shown, "{case}");
+                assert_eq!(decoded.trim_start_matches("<s>"), rendered, "{case}");
                 let texts = ids.iter().filter_map(|&id| tokenizer.token_text(id));
                 let is_tag = |text: &&str| TAGS.iter().any(|(tag, _)| tag == text);
                 texts.filter(is_tag).map(str::to_owned).collect::<Vec<_>>()
             };
-            assert_eq!(found(GenerationPrompt::Omit), expected, "{case}");
-            // The template's own are tokens in any case.
-            let own = [expected, vec!["<|channel>", "<channel|>"]].concat();
-            assert_eq!(found(GenerationPrompt::Add), own, "{case}");
+            assert_eq!(tags(GenerationPrompt::Omit), expected, "{case}");
+            // The template's own tags are always tokens.
+            let expected = [expected, vec!["<|channel>", "<channel|>"]].concat();
+            assert_eq!(tags(GenerationPrompt::Add), expected, "{case}");
         }
     }
 }

@@ -36,10 +36,10 @@ fn sources() -> Vec<(String, String)> {
 /// in most files.
 fn controls_of(source: &str) -> BTreeSet<String> {
     let pattern = r#"<\|[^\s|<>'"{}]+\|>|<｜[^\s｜<>'"{}]+｜>|</?[a-zA-Z_:]{2,}>|\[/?[A-Z_]{2,}\]"#;
-    let actual = Regex::new(pattern).unwrap();
-    let actual = actual.find_iter(source).map(|token| token.as_str().to_owned());
+    let pattern = Regex::new(pattern).unwrap();
+    let candidates = pattern.find_iter(source).map(|token| token.as_str().to_owned());
     let chat_ml = ["<|im_start|>", "<|im_end|>"].map(str::to_owned);
-    actual
+    candidates
         .chain(chat_ml)
         .filter(|token| !matches!(&**token, "<think>" | "</think>"))
         .collect()
@@ -68,7 +68,7 @@ fn special(tokenizer: &Tokenizer, ids: &[u32]) -> Vec<u32> {
 }
 
 #[test]
-fn without_control_tokens_in_the_conversation_the_ids_are_those_of_the_rendered_text() {
+fn a_conversation_without_control_tokens_is_encoded_like_its_rendered_text() {
     let (mut mismatches, mut compared) = (Vec::new(), 0);
     for (name, source) in sources() {
         let controls = controls_of(&source);
@@ -108,13 +108,13 @@ fn without_control_tokens_in_the_conversation_the_ids_are_those_of_the_rendered_
 
 /// Texts that contain the tokens and halves of them.
 fn hostile_texts(controls: &BTreeSet<String>) -> Vec<String> {
-    let all: Vec<&str> = controls.iter().map(|token| &**token).collect();
+    let tokens: Vec<&str> = controls.iter().map(|token| &**token).collect();
     let halves = controls.iter().map(|token| {
         let middle = token.char_indices().nth(token.chars().count() / 2).unwrap().0;
         format!("{} and {}", &token[middle..], &token[..middle])
     });
     let mut texts: Vec<String> = halves.collect();
-    texts.extend([all.concat(), format!("a{}b", all.join(" ")), all.join("\n")]);
+    texts.extend([tokens.concat(), format!("a{}b", tokens.join(" ")), tokens.join("\n")]);
     texts
 }
 
@@ -127,11 +127,11 @@ fn no_template_turns_user_text_into_a_control_token() {
         let template = template(&source).unwrap();
         let turns: Vec<Value> = serde_json::from_str(&read("turns.json")).unwrap();
         let conversation = |text: &str| {
-            let replaced = |message: &Value| match message["role"].as_str() {
+            let replace = |message: &Value| match message["role"].as_str() {
                 Some("user") => json!({"role": "user", "content": text}),
                 _ => message.clone(),
             };
-            let messages: Vec<Value> = turns.iter().map(replaced).collect();
+            let messages: Vec<Value> = turns.iter().map(replace).collect();
             // Some templates iterate over the tools without testing for them.
             Chat::from_json(&json!(messages).to_string(), Some("[]")).unwrap()
         };
@@ -148,7 +148,7 @@ fn no_template_turns_user_text_into_a_control_token() {
             if special(&tokenizer, &ids) != expected {
                 mismatches.push(format!("{name}: {typed:?} gives {}", tokenizer.decode(&ids)));
             }
-            // The model still sees every character of it.
+            // The model still gets every character of it.
             let decoded = tokenizer.decode(&ids);
             if decoded.matches(&typed).count() < 2 {
                 mismatches.push(format!("{name}: {typed:?} does not occur twice in {decoded}"));

@@ -157,19 +157,23 @@ fn metadata_cases() -> Vec<Case> {
 }
 
 fn tensor_cases() -> Vec<Case> {
-    let one =
+    let single =
         |name: &str, shape: &[u64], kind, offset| RawGguf::header(3, 1, 0).tensor(name, shape, kind, offset).data(64);
     vec![
-        ("no name", one("", &[4], 0, 0), "empty name"),
-        ("no dimensions", one("t", &[], 0, 0), "0 dimensions"),
-        ("five dimensions", one("t", &[1; 5], 0, 0), "5 dimensions"),
+        ("no name", single("", &[4], 0, 0), "empty name"),
+        ("no dimensions", single("t", &[], 0, 0), "0 dimensions"),
+        ("five dimensions", single("t", &[1; 5], 0, 0), "5 dimensions"),
         (
             "dimensions overflow",
-            one("t", &[1 << 32, 1 << 32], 0, 0),
+            single("t", &[1 << 32, 1 << 32], 0, 0),
             "too many elements",
         ),
-        ("bytes overflow", one("t", &[u64::MAX / 2], 28, 0), "too many elements"),
-        ("too long", one("t", &[17], 0, 0), "the file is incomplete"),
+        (
+            "bytes overflow",
+            single("t", &[u64::MAX / 2], 28, 0),
+            "too many elements",
+        ),
+        ("too long", single("t", &[17], 0, 0), "the file is incomplete"),
         (
             "the last of two too long",
             RawGguf::header(3, 2, 0)
@@ -178,16 +182,24 @@ fn tensor_cases() -> Vec<Case> {
                 .data(47),
             "last tensor, 'b', reaches beyond the end of the file, to byte 144",
         ),
-        ("far away", one("t", &[4], 0, u64::MAX - 31), "beyond the end"),
-        ("misaligned", one("t", &[4], 0, 16), "not a multiple of the alignment"),
-        ("half a block", one("t", &[48], 2, 0), "not a multiple of the 32"),
+        ("far away", single("t", &[4], 0, u64::MAX - 31), "beyond the end"),
+        (
+            "misaligned",
+            single("t", &[4], 0, 16),
+            "not a multiple of the alignment",
+        ),
+        ("half a block", single("t", &[48], 2, 0), "not a multiple of the 32"),
         (
             "half a super-block",
-            one("t", &[128, 2], 12, 0),
+            single("t", &[128, 2], 12, 0),
             "not a multiple of the 256",
         ),
-        ("unknown type", one("t", &[4], 99, 0), "type id 99 is unknown"),
-        ("removed type", one("t", &[32], 31, 0), "Q4_0_4_4 (id 31) was removed"),
+        ("unknown type", single("t", &[4], 99, 0), "type id 99 is unknown"),
+        (
+            "removed type",
+            single("t", &[32], 31, 0),
+            "Q4_0_4_4 (id 31) was removed",
+        ),
         (
             "tensor twice",
             RawGguf::header(3, 2, 0)

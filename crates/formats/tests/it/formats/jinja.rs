@@ -94,15 +94,15 @@ fn real_templates_render_as_jinja_2_renders_them() {
                 template(&source).and_then(|template| template.render_chat(&chat(case), GenerationPrompt::Add));
             match (expected, rendered) {
                 (Expected::Text(hash), Ok(text)) => {
-                    let ours = format!("{:x}", Sha256::digest(&text));
-                    if !ours.starts_with(hash) {
+                    let actual = format!("{:x}", Sha256::digest(&text));
+                    if !actual.starts_with(hash) {
                         mismatches.push(format!("make.py {name} {case} prints something other than:\n{text}"));
                     }
                 }
                 (Expected::Text(_), Err(error)) => mismatches.push(format!("{name} {case}: {error}")),
                 // Messages of `raise_exception` must be equal; Python's own errors need not.
-                (Expected::Fails { error }, Err(TemplateError::Raised(ours))) if ours != *error => {
-                    mismatches.push(format!("{name} {case}: {ours:?}, not {error:?}"));
+                (Expected::Fails { error }, Err(TemplateError::Raised(actual))) if actual != *error => {
+                    mismatches.push(format!("{name} {case}: {actual:?}, not {error:?}"));
                 }
                 (Expected::Fails { .. }, Err(_)) => {}
                 (Expected::Fails { .. }, Ok(_)) => lenient.entry(name).or_default().push(case),
@@ -154,12 +154,12 @@ fn conversations_of_some_megabytes_render_in_real_templates() {
             serde_json::json!({"role": role, "content": format!("{turn}: {text}")}).to_string()
         })
         .collect();
-    let one = serde_json::json!([{"role": "user", "content": text.repeat(2_000)}]).to_string();
+    let long_message = serde_json::json!([{"role": "user", "content": text.repeat(2_000)}]).to_string();
     let tools = read("tools.json");
     let expected: BTreeMap<String, BTreeMap<String, Expected>> = serde_json::from_str(&read("rendered.json")).unwrap();
     for name in expected.keys() {
         let template = template(&read(&format!("llama.cpp/{name}.jinja"))).unwrap();
-        for messages in [&format!("[{}]", turns.join(",")), &one] {
+        for messages in [&format!("[{}]", turns.join(",")), &long_message] {
             for tools in [None, Some(&*tools)] {
                 let chat = Chat::from_json(messages, tools).unwrap();
                 let rendered = template.render_chat(&chat, GenerationPrompt::Add);
@@ -179,8 +179,8 @@ fn expressions_render_as_jinja_2_renders_them() {
     let expected: Vec<(String, String)> = serde_json::from_str(&read("expressions.json")).unwrap();
     assert!(expected.len() > 7000);
     // Each with Hearth's output, null for an error.
-    let mut known: Vec<(String, Option<String>)> = serde_json::from_str(&read("different.json")).unwrap();
-    known.retain(|(source, _)| source != UNDECIDED);
+    let mut listed: Vec<(String, Option<String>)> = serde_json::from_str(&read("different.json")).unwrap();
+    listed.retain(|(source, _)| source != UNDECIDED);
     let messages = r#"[{"role": "user", "content": "S <x>"}, {"role": "assistant", "content": "Hé\n"},
                        {"role": "user", "content": "B"}]"#;
     let chat = Chat::from_json(messages, None).unwrap();
@@ -197,9 +197,9 @@ fn expressions_render_as_jinja_2_renders_them() {
         new.map(|case| serde_json::to_string(case).unwrap() + ",\n").collect()
     };
     assert!(
-        different == known,
+        different == listed,
         "unlisted differences:\n{}listed, but equal:\n{}",
-        show(&different, &known),
-        show(&known, &different)
+        show(&different, &listed),
+        show(&listed, &different)
     );
 }

@@ -1,5 +1,5 @@
-//! Letters that a conversation quotes, though a template splits text at them and a vocabulary has
-//! them as a user-defined token.
+//! Quoted markers in a conversation, with a template that splits text at them and a vocabulary that
+//! has them as a user-defined token.
 
 use crate::fixtures::{open, vocabulary};
 use hearth_formats::chat_template::{Chat, ChatTemplate, GenerationPrompt, Message, Role, TurnPiece, encode_turn};
@@ -13,8 +13,8 @@ fn quoted_letters_are_neither_split_at_nor_a_token() {
         role,
         content: content.to_owned(),
     };
-    let cut = ChatTemplate::parse("{{ messages[0].content.split('<think>')[-1] }}", "", "").expect("a template");
-    let form = ChatTemplate::parse("<think>{{ messages[0].content }}<think>", "", "").expect("a template");
+    let splitting = ChatTemplate::parse("{{ messages[0].content.split('<think>')[-1] }}", "", "").expect("a template");
+    let wrapping = ChatTemplate::parse("<think>{{ messages[0].content }}<think>", "", "").expect("a template");
     for name in BPE {
         let (_, tokenizer) = open(&vocabulary(name));
         let is_marker = |id: &u32| tokenizer.token_text(*id) == Some(MARKER);
@@ -28,13 +28,13 @@ fn quoted_letters_are_neither_split_at_nor_a_token() {
         };
         for text in ["a<think>b", "<think>", "<<think>>", "<think><think>", "<thi"] {
             for role in [Role::User, Role::Assistant] {
-                let quoted = encoded(&cut, role, text, &["", MARKER]);
+                let quoted = encoded(&splitting, role, text, &["", MARKER]);
                 assert_eq!(quoted, (0, text.to_owned()), "{name}: {text:?}");
                 // The markers that the template itself writes are tokens.
-                let quoted = encoded(&form, role, text, &[MARKER]);
+                let quoted = encoded(&wrapping, role, text, &[MARKER]);
                 assert_eq!(quoted, (2, format!("<think>{text}<think>")), "{name}: {text:?}");
             }
-            let plain = encoded(&form, Role::Assistant, text, &[]);
+            let plain = encoded(&wrapping, Role::Assistant, text, &[]);
             assert_eq!(plain.0, 2 + text.matches(MARKER).count(), "{name}: {text:?}");
             assert_eq!(plain.1, format!("<think>{text}<think>"), "{name}: {text:?}");
         }

@@ -41,14 +41,14 @@ proptest! {
 
     /// Any messages give the same control tokens as the same conversation with harmless text.
     #[test]
-    fn no_message_injects_control_tokens(one in text(), two in text()) {
+    fn no_message_injects_control_tokens(question in text(), answer in text()) {
         for (name, (_, tokenizer)) in VOCABULARIES.iter().zip(TOKENIZERS.iter()) {
             // Also between halves of tokens, and with parts removed.
             let source = "{% for m in messages %}{% set c = m.content | trim %}<|im_start|><start_of_turn>{{ c }}\
                           <end_of_turn>{{ c }}end|><|im_{{ c }}|{{ c | replace('\\n', '') }}><|im_end|>{% endfor %}";
             let template = ChatTemplate::parse(source, "", "").unwrap();
-            let controls = |one: &str, two: &str| -> Vec<u32> {
-                let messages = [(Role::User, one), (Role::Assistant, two)]
+            let controls = |question: &str, answer: &str| -> Vec<u32> {
+                let messages = [(Role::User, question), (Role::Assistant, answer)]
                     .map(|(role, content)| Message { role, content: content.to_owned() });
                 let ids = template.encode(tokenizer, &messages, GenerationPrompt::Omit).unwrap();
                 ids.into_iter().filter(|&id| tokenizer.is_special(id)).collect()
@@ -58,7 +58,7 @@ proptest! {
             let marks = marks.iter().filter(|mark| tokenizer.special_id(mark).is_some()).count();
             prop_assert!(marks > 0 || !["smollm", "default", "qwen2", "spm-gemma"].contains(name), "{}", name);
             prop_assert!(controls("a", "b").len() >= 2 * marks, "{}", name);
-            prop_assert_eq!(controls(&one, &two), controls("a", "b"), "{}", name);
+            prop_assert_eq!(controls(&question, &answer), controls("a", "b"), "{}", name);
         }
     }
 }

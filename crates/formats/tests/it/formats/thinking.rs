@@ -20,7 +20,7 @@ fn rendered(template: &ChatTemplate, enabled: Option<bool>, effort: Option<&'sta
 }
 
 #[test]
-fn what_a_template_reads_is_detected() {
+fn the_fields_that_a_template_reads_are_detected() {
     for (name, switch, effort) in [
         ("Qwen-Qwen3-0.6B", Some(true), false),
         ("HuggingFaceTB-SmolLM3-3B", Some(true), false),

@@ -1,28 +1,28 @@
-// Dragging a conversation onto a folder, by pointer events: the desktop's window keeps the browser's own drag and drop
-// for files.
+// Drags a conversation onto a folder with pointer events: in the desktop window, native drag and
+// drop is reserved for files.
 
 import type { ConversationSummary } from "../../host";
 
-/** A place to drop: a folder's id, or no folder. */
+/** A drop target: the id of a folder, or no folder. */
 export type Place = number | "none";
 
-/** Pixels that the pointer moves before a press is a drag. */
+/** Pixels of pointer movement that start a drag. */
 const SLOP = 6;
-/** Pixels from the edge of the list in which it scrolls, and by how many. */
+/** Width of the edge in which the list scrolls, and the scroll step, both in pixels. */
 const EDGE = 36;
 const SCROLL = 12;
 
 export class Dragging {
   dragged: ConversationSummary | null = $state.raw(null);
   at = $state.raw({ x: 0, y: 0 });
-  /** The place below the pointer, if the conversation can be dropped there. */
+  /** The target below the pointer, if the conversation can be dropped there. */
   over: Place | null = $state(null);
 
   constructor(private readonly ondrop: (conversation: ConversationSummary, folder: number | null) => void) {}
 
   /** Follows the pointer from a press on a conversation. */
   press(event: PointerEvent, element: HTMLElement, conversation: ConversationSummary): void {
-    // A finger scrolls the list.
+    // Touch scrolls the list.
     if (event.button !== 0 || event.pointerType === "touch") return;
     const from = { x: event.clientX, y: event.clientY };
     const ending = new AbortController();
@@ -76,7 +76,7 @@ function placeBelow({ clientX, clientY }: PointerEvent, { folder }: Conversation
   return found === (folder ?? "none") ? null : found;
 }
 
-/** The button that was dragged would be pressed at the end. */
+/** Suppresses the click on the dragged button at the end of a drag. */
 function swallowClick(): void {
   const swallow = (event: MouseEvent): void => {
     event.preventDefault();

@@ -1,4 +1,4 @@
-// Choosing a saved prompt by typing `/` and its name in the composer.
+// Selects a saved prompt by typing `/` and its name in the composer.
 
 import type { SavedPrompt } from "../../host";
 import type { App } from "../../stores/app.svelte";
@@ -9,14 +9,14 @@ export class PromptPicker {
   readonly id: string;
   /** The option that Enter takes; the last one opens the saved prompts. */
   private at = $state(0);
-  /** Whether Escape has closed the list for what is typed now. */
+  /** Whether Escape has closed the list for the current draft. */
   private dismissed = $state(false);
 
   private readonly command: string | null = $derived.by(() => commandIn(this.app.drafts.get(this.app.thread.id)));
   readonly found: readonly SavedPrompt[] = $derived.by(() =>
     this.command === null ? [] : this.app.prompts.find(this.command),
   );
-  /** With a slash alone it says how prompts are made, even if there is none. */
+  /** The list is shown for a slash alone, even without prompts, with a hint on creating them. */
   readonly open: boolean = $derived(
     this.command !== null && !this.dismissed && (this.found.length > 0 || this.command === ""),
   );
@@ -31,12 +31,15 @@ export class PromptPicker {
     this.id = id;
     $effect(() => {
       if (this.command === null) this.dismissed = false;
-      // Another name begins at its best match.
+      // A changed name selects its best match.
       this.at = 0;
     });
   }
 
-  /** The attributes of the field that has the list. A text area is no combobox, but has its relations. */
+  /**
+   * The attributes of the field that has the list. A text area is no combobox, but has its
+   * relations.
+   */
   get aria(): {
     "aria-autocomplete": "list";
     "aria-haspopup": "listbox";
@@ -59,7 +62,7 @@ export class PromptPicker {
     this.at = at;
   }
 
-  /** Handles a key of the composer. Returns whether it was the list's. */
+  /** Handles a key of the composer. Returns `true` if the list used it. */
   keys(event: KeyboardEvent): boolean {
     if (!this.open || event.isComposing || event.altKey || event.ctrlKey || event.metaKey) return false;
     const to = { ArrowDown: this.current + 1, ArrowUp: this.current - 1 }[event.key];

@@ -1,4 +1,4 @@
-// Texts of one line: a line break is \n, a tab \t, a backslash \\.
+// Escapes text for a single-line field: a line break is \n, a tab \t, a backslash \\.
 
 /** Escapes a text for its field. */
 export function escaped(text: string): string {
@@ -7,6 +7,6 @@ export function escaped(text: string): string {
 
 /** Reads a typed text. */
 export function unescaped(typed: string): string {
-  const of: Record<string, string> = { n: "\n", t: "\t", r: "\r", "\\": "\\" };
-  return typed.replace(/\\([ntr\\])/g, (_, letter: string) => of[letter] ?? "");
+  const escaped: Record<string, string> = { n: "\n", t: "\t", r: "\r", "\\": "\\" };
+  return typed.replace(/\\([ntr\\])/g, (_, letter: string) => escaped[letter] ?? "");
 }

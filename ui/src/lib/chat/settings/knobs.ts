@@ -15,9 +15,9 @@ interface Named {
 export interface NumberKnob extends Named {
   kind: "number";
   key: NumberOf<SamplingOverrides> | "maxTokens";
-  least: number;
-  most: number;
-  whole?: boolean;
+  min: number;
+  max: number;
+  isInteger?: boolean;
   /** Placeholder of a setting without a number as its default. */
   empty?: () => string;
 }
@@ -30,21 +30,21 @@ export interface SwitchKnob extends Named {
 export interface TextsKnob extends Named {
   kind: "texts";
   key: "stop" | "dryBreakers" | "bannedStrings";
-  /** The label of one of them. */
-  one: (which: { n: number }) => string;
+  /** The label of an item. */
+  one: (input: { n: number }) => string;
   add: () => string;
-  remove: (which: { n: number }) => string;
-  /** Most texts. */
-  most: number;
-  /** Most bytes of a text. */
-  bytes: number;
+  remove: (input: { n: number }) => string;
+  /** Maximum number of texts. */
+  maxItems: number;
+  /** Maximum bytes per text. */
+  maxBytes: number;
 }
 
 export interface BiasesKnob extends Named {
   kind: "biases";
   key: "logitBias";
-  most: number;
-  bytes: number;
+  maxItems: number;
+  maxBytes: number;
 }
 
 export interface SchemaKnob extends Named {
@@ -61,17 +61,17 @@ const number = (
   key: NumberKnob["key"],
   label: Named["label"],
   hint: Named["hint"],
-  least: number,
-  most: number,
+  min: number,
+  max: number,
   more: Partial<NumberKnob> = {},
-): NumberKnob => ({ kind: "number", key, label, hint, least, most, ...more });
+): NumberKnob => ({ kind: "number", key, label, hint, min, max, ...more });
 
-const WHOLE = { whole: true };
+const INTEGER = { isInteger: true };
 
 export const temperature = number("temperature", m.knob_temperature, m.knob_temperature_hint, 0, 100);
 
 export const limit = number("maxTokens", m.knob_limit, m.knob_limit_hint, 1, 10_000_000, {
-  whole: true,
+  isInteger: true,
   empty: m.knob_limit_none,
 });
 
@@ -98,8 +98,8 @@ export const groups: readonly KnobGroup[] = [
         one: m.knob_stop_one,
         add: m.knob_stop_add,
         remove: m.knob_stop_remove,
-        most: 64,
-        bytes: 1024,
+        maxItems: 64,
+        maxBytes: 1024,
       },
     ],
   },
@@ -107,7 +107,7 @@ export const groups: readonly KnobGroup[] = [
     id: "filters",
     title: m.knob_group_filters,
     knobs: [
-      number("topK", m.knob_top_k, m.knob_top_k_hint, 0, 1_000_000, WHOLE),
+      number("topK", m.knob_top_k, m.knob_top_k_hint, 0, 1_000_000, INTEGER),
       number("topP", m.knob_top_p, m.knob_top_p_hint, 0, 1),
       number("minP", m.knob_min_p, m.knob_min_p_hint, 0, 1),
       number("typicalP", m.knob_typical_p, m.knob_typical_p_hint, 0, 1),
@@ -121,7 +121,7 @@ export const groups: readonly KnobGroup[] = [
       number("repetitionPenalty", m.knob_repetition_penalty, m.knob_repetition_penalty_hint, 0.01, 100),
       number("presencePenalty", m.knob_presence_penalty, m.knob_presence_penalty_hint, -100, 100),
       number("frequencyPenalty", m.knob_frequency_penalty, m.knob_frequency_penalty_hint, -100, 100),
-      number("repeatLastN", m.knob_penalty_window, m.knob_penalty_window_hint, 0, 1_000_000, WHOLE),
+      number("repeatLastN", m.knob_penalty_window, m.knob_penalty_window_hint, 0, 1_000_000, INTEGER),
     ],
   },
   {
@@ -130,8 +130,8 @@ export const groups: readonly KnobGroup[] = [
     knobs: [
       number("dryMultiplier", m.knob_dry_multiplier, m.knob_dry_multiplier_hint, 0, 100),
       number("dryBase", m.knob_dry_base, m.knob_dry_base_hint, 1, 100),
-      number("dryAllowedLength", m.knob_dry_allowed_length, m.knob_dry_allowed_length_hint, 0, 1_000_000, WHOLE),
-      number("dryLastN", m.knob_dry_window, m.knob_dry_window_hint, 0, 1_000_000, WHOLE),
+      number("dryAllowedLength", m.knob_dry_allowed_length, m.knob_dry_allowed_length_hint, 0, 1_000_000, INTEGER),
+      number("dryLastN", m.knob_dry_window, m.knob_dry_window_hint, 0, 1_000_000, INTEGER),
       {
         kind: "texts",
         key: "dryBreakers",
@@ -140,8 +140,8 @@ export const groups: readonly KnobGroup[] = [
         one: m.knob_dry_breakers_one,
         add: m.knob_dry_breakers_add,
         remove: m.knob_dry_breakers_remove,
-        most: 256,
-        bytes: 256,
+        maxItems: 256,
+        maxBytes: 256,
       },
     ],
   },
@@ -179,8 +179,8 @@ export const groups: readonly KnobGroup[] = [
         key: "logitBias",
         label: m.knob_logit_bias,
         hint: m.knob_logit_bias_hint,
-        most: 256,
-        bytes: 256,
+        maxItems: 256,
+        maxBytes: 256,
       },
       {
         kind: "texts",
@@ -190,8 +190,8 @@ export const groups: readonly KnobGroup[] = [
         one: m.knob_banned_strings_one,
         add: m.knob_banned_strings_add,
         remove: m.knob_banned_strings_remove,
-        most: 256,
-        bytes: 256,
+        maxItems: 256,
+        maxBytes: 256,
       },
     ],
   },
@@ -205,7 +205,7 @@ export const groups: readonly KnobGroup[] = [
     title: m.knob_group_other,
     knobs: [
       number("seed", m.knob_seed, m.knob_seed_hint, 0, Number.MAX_SAFE_INTEGER, {
-        whole: true,
+        isInteger: true,
         empty: m.knob_seed_random,
       }),
     ],
@@ -256,24 +256,23 @@ export function shown(value: number | null): string {
   return value === null ? "" : String(Number.isInteger(value) ? value : Number(value.toPrecision(7)));
 }
 
-/** Parses what was typed; `problem` says why it is invalid. */
+/** Parses the typed text; `problem` is the error of an invalid one. */
 export function parse(
-  knob: Pick<NumberKnob, "least" | "most" | "whole">,
+  knob: Pick<NumberKnob, "min" | "max" | "isInteger">,
   text: string,
 ): { value: number | null } | { problem: string } {
   const typed = text.trim().replace(",", ".");
   if (typed === "") return { value: null };
   const value = Number(typed);
   if (!Number.isFinite(value)) return { problem: m.knob_not_a_number() };
-  if (knob.whole && !Number.isInteger(value)) return { problem: m.knob_whole_number() };
-  if (value < knob.least || value > knob.most)
-    return { problem: m.knob_between({ least: knob.least, most: knob.most }) };
+  if (knob.isInteger && !Number.isInteger(value)) return { problem: m.knob_whole_number() };
+  if (value < knob.min || value > knob.max) return { problem: m.knob_between({ least: knob.min, most: knob.max }) };
   return { value };
 }
 
-/** Why a list cannot have this text. `null` means that it can. */
-export function textProblem({ key, bytes }: { key: Knob["key"]; bytes: number }, text: string): string | null {
-  if (new TextEncoder().encode(text).length > bytes) return m.knob_too_many_bytes({ n: bytes });
+/** The reason for which a list cannot contain this text; `null` if it can. */
+export function textProblem({ key, maxBytes }: { key: Knob["key"]; maxBytes: number }, text: string): string | null {
+  if (new TextEncoder().encode(text).length > maxBytes) return m.knob_too_many_bytes({ n: maxBytes });
   if (key === "bannedStrings" && text.includes("\ufffd")) return m.knob_replacement_character();
   return null;
 }

@@ -1,6 +1,7 @@
-// The fake model's answers: one per kind of question, split into pieces like tokens.
+// Answers of the fake model: one per kind of question, split into token-like pieces.
 
-import type { DraftStats, LeftOut, MessageState } from "../wire";
+import type { DraftStats, DroppedTurns, MessageState } from "../wire";
+import { problem } from "./problems";
 
 export interface Script {
   /** Pieces of the thought, which comes first. */
@@ -10,7 +11,7 @@ export interface Script {
   pieces: string[];
   end: MessageState;
   promptTokens: number;
-  leftOut: LeftOut | null;
+  dropped: DroppedTurns | null;
   /** Draft statistics, if the model has a draft. */
   draft: Omit<DraftStats, "kind">;
 }
@@ -117,7 +118,7 @@ Déjà vu: the last line.[^1]
 
 const short = `The capital of France is **Paris**. It lies on the Seine, and about two million people live in the city itself.`;
 
-/** Answers that a small model does not find the end of. */
+/** Repeated text, as from a small model that never ends its answer. */
 const endless = `It is a quiet town. ${"The river runs past the mill, and the mill turns with the river. ".repeat(60)}`;
 
 const order = `I am an AI language model and cannot see your orders. Contact the customer service of the shop, give them your order number, and ask when it will arrive.`;
@@ -144,12 +145,12 @@ export function scriptedAnswer(question: string): Script {
     pieces: [],
     end: { type: "complete" },
     promptTokens: 210,
-    leftOut: null,
+    dropped: null,
     draft: nothingDrafted,
   };
   let text = short;
-  const said = /^say: ([\s\S]+)$/i.exec(question)?.[1];
-  if (said !== undefined) text = said;
+  const requested = /^say: ([\s\S]+)$/i.exec(question)?.[1];
+  if (requested !== undefined) text = requested;
   else if (/hostile/i.test(question)) text = hostile;
   else if (/markdown|show me everything/i.test(question)) text = tour;
   else if (/lecture/i.test(question)) text = lecture;
@@ -157,17 +158,17 @@ export function scriptedAnswer(question: string): Script {
   else if (/loop/i.test(question)) text = endless;
   else if (/order/i.test(question)) text = order;
   else if (/story|long/i.test(question)) text = long;
-  if (/cut/i.test(question)) script.end = { type: "cut", reason: "length" };
-  if (/context is full/i.test(question)) script.end = { type: "cut", reason: "contextFull" };
-  if (/older/i.test(question)) script.leftOut = { messages: 3, tokens: 412 };
+  if (/cut/i.test(question)) script.end = { type: "truncated", reason: "length" };
+  if (/context is full/i.test(question)) script.end = { type: "truncated", reason: "contextFull" };
+  if (/older/i.test(question)) script.dropped = { messages: 3, tokens: 412 };
   if (/fails/i.test(question)) {
     script.end = {
       type: "failed",
-      problem: {
-        code: "outOfMemory",
-        message:
-          "Hearth's worker ran out of memory. Close other programs, or choose a shorter context or a smaller model, then send again.",
-      },
+      problem: problem("outOfMemory", {
+        area: "chat",
+        type: "workerOutOfMemory",
+        cause: problem("outOfMemory", { area: "worker", type: "outOfMemory" }),
+      }),
     };
     text = text.slice(0, 60);
   }
@@ -188,10 +189,10 @@ const warm: Record<string, string> = {
 
 /** The continuation of an answer's text: the rest of its script, or another sentence. */
 export function continuation(script: Script, text: string): Script {
-  const whole = script.pieces.join("");
+  const fullText = script.pieces.join("");
   const rest =
-    whole.startsWith(text) && whole.length > text.length
-      ? whole.slice(text.length)
+    fullText.startsWith(text) && fullText.length > text.length
+      ? fullText.slice(text.length)
       : text.endsWith("That is all.")
         ? ""
         : " That is all.";

@@ -10,7 +10,10 @@ export class FakeBase {
   private nextId = 1_000_000;
   private lastRevision = 0;
 
-  /** Milliseconds between tokens, and between steps of a run. Tests set it, also during a rest; `Infinity` holds all work. */
+  /**
+   * Milliseconds between tokens, and between steps of a run. Tests set it, also during a rest;
+   * `Infinity` holds all work.
+   */
   get pace(): number {
     return this.milliseconds;
   }
@@ -22,19 +25,19 @@ export class FakeBase {
 
   /** Waits for a number of paces. */
   protected async rest(paces = 1): Promise<void> {
-    const begun = performance.now();
+    const start = performance.now();
     do {
-      const left = Math.max(0, this.pace * paces - (performance.now() - begun));
+      const remaining = Math.max(0, this.pace * paces - (performance.now() - start));
       await new Promise<void>((resolve) => {
         const wake = () => {
           clearTimeout(timer);
           this.resting.delete(wake);
           resolve();
         };
-        const timer = left === Infinity ? undefined : setTimeout(wake, left);
+        const timer = remaining === Infinity ? undefined : setTimeout(wake, remaining);
         this.resting.add(wake);
       });
-    } while (performance.now() - begun < this.pace * paces);
+    } while (performance.now() - start < this.pace * paces);
   }
 
   async onEvent(listener: (event: Announced) => void): Promise<() => void> {
@@ -47,8 +50,8 @@ export class FakeBase {
   }
 
   protected emit(event: HostEvent): void {
-    const told = { ...event, revision: ++this.lastRevision };
-    for (const listener of this.listeners) listener(told);
+    const numbered = { ...event, revision: ++this.lastRevision };
+    for (const listener of this.listeners) listener(numbered);
   }
 
   protected newId(): number {

@@ -22,7 +22,7 @@ export function devicesOf(machine: string): Device[] {
   return recorded(machine).map((d) => (d.initiallyChecked ? (d.checked ?? d.unchecked) : d.unchecked));
 }
 
-/** The devices after a check of one. The CPU is the reference for GPUs, so it is measured too. */
+/** The devices after a device check. The CPU is the reference for GPUs, so it is measured too. */
 export function afterCheck(machine: string, devices: Device[], device: string): Device[] {
   return devices.map((d, at) =>
     d.kind === "cpu" || matchesDevice(device, d) ? (recorded(machine)[at]?.checked ?? d) : d,

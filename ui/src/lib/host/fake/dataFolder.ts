@@ -1,7 +1,8 @@
-// The data folder of the fake host: its place, moves, and the restoration that waits for the next start.
+// The data folder of the fake host: its path, moves, and the pending restoration.
 
 import type { DataPlace, DeletedFormer, PendingRestore } from "../host";
 import { FakeBase } from "./base";
+import { problem } from "./problems";
 
 const FIRST = "/home/you/.local/share/hearth";
 
@@ -31,11 +32,7 @@ export class FakeDataFolder extends FakeBase {
   }
 
   async dataTarget(folder: string): Promise<string> {
-    if (folder === this.folder)
-      throw {
-        code: "badRequest",
-        message: "The data cannot be moved into the folder that it is in. Choose another folder.",
-      };
+    if (folder === this.folder) throw problem("badRequest", { area: "data", type: "moveIntoItself" });
     return `${folder}/Hearth`;
   }
 
@@ -51,7 +48,7 @@ export class FakeDataFolder extends FakeBase {
     this.cancelled = false;
     for (let percent = 10; percent <= 100; percent += 10) {
       await this.rest(4);
-      if (this.cancelled) throw { code: "cancelled", message: "The move was cancelled. Nothing was changed." };
+      if (this.cancelled) throw problem("cancelled", { area: "data", type: "moveCancelled" });
       this.emit({ type: "moveProgress", fraction: percent / 100 });
     }
     this.former = this.folder;

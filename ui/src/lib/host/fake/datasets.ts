@@ -4,6 +4,7 @@
 
 import type {
   BrokenLine,
+  BrokenReason,
   ColumnMapping,
   Dataset,
   Finding,
@@ -13,6 +14,7 @@ import type {
   SampleDataset,
   TrainSettings,
 } from "../wire";
+import { detailed, NO_FILE, problem } from "./problems";
 import recording from "./recordings/tuning.json?raw";
 
 const DAY = 86_400_000;
@@ -69,7 +71,12 @@ export function pastDatasets(): Dataset[] {
       path: "/media/usb/old-letters.jsonl",
       addedAt: now - 40 * DAY,
       examples: null,
-      problem: "The file is no longer at /media/usb/old-letters.jsonl. Put it back, or take it off the list.",
+      problem: problem("fileUnreadable", {
+        area: "tune",
+        type: "datasetUnreadable",
+        path: "/media/usb/old-letters.jsonl",
+        detail: NO_FILE,
+      }),
     },
   ];
 }
@@ -78,7 +85,7 @@ export function newDataset(id: number, path: string): Dataset {
   return { id, name: path.split(/[/\\]/).at(-1) ?? path, path, addedAt: Date.now(), examples: null, problem: null };
 }
 
-/** Cuts a text into pieces of about a token each, as a tokenizer might. */
+/** Splits a text into pieces of about a token each, as a tokenizer might. */
 function tokens(text: string): string[] {
   return text.match(/\s?[^\s]{1,6}/g) ?? [];
 }
@@ -88,12 +95,12 @@ const piece = (text: string, mark: Partial<Piece> = {}): Piece => ({
   tokens: Math.max(1, mark.template && text.includes("<|") ? text.split("<|").length + 1 : tokens(text).length),
   trained: false,
   template: false,
-  cut: false,
+  truncated: false,
   ...mark,
 });
 
 /** A conversation as ChatML, trained on its answers. */
-function chat(line: number, turns: string[], cutAfter?: number): Preview {
+function chat(line: number, turns: string[], truncateAt?: number): Preview {
   const pieces: Piece[] = [
     piece("<|im_start|>system\n", { template: true }),
     piece("You are a helpful assistant."),
@@ -102,11 +109,11 @@ function chat(line: number, turns: string[], cutAfter?: number): Preview {
   turns.forEach((text, i) => {
     pieces.push(piece(`<|im_start|>${i % 2 === 0 ? "user" : "assistant"}\n`, { template: true }));
     if (i % 2 === 0) pieces.push(piece(text), piece("<|im_end|>\n", { template: true }));
-    else if (cutAfter !== undefined)
+    else if (truncateAt !== undefined)
       pieces.push(
-        piece(text.slice(0, cutAfter), { trained: true }),
-        piece(text.slice(cutAfter), { trained: true, cut: true }),
-        piece("<|im_end|>\n", { template: true, trained: true, cut: true }),
+        piece(text.slice(0, truncateAt), { trained: true }),
+        piece(text.slice(truncateAt), { trained: true, truncated: true }),
+        piece("<|im_end|>\n", { template: true, trained: true, truncated: true }),
       );
     else
       pieces.push(
@@ -115,7 +122,7 @@ function chat(line: number, turns: string[], cutAfter?: number): Preview {
         piece("\n", { template: true }),
       );
   });
-  return { line, pieces, tokens: pieces.reduce((sum, p) => sum + p.tokens, 0) };
+  return { line, pieces, tokens: pieces.reduce((sum, { tokens }) => sum + tokens, 0) };
 }
 
 const long =
@@ -137,7 +144,7 @@ const replies: Preview[] = [
 
 function inspection(change: Partial<Inspection>): Inspection {
   return {
-    container: "JSONL",
+    container: "jsonl",
     shape: "messages",
     columns: ["messages"],
     mapping: { ...emptyMapping, messages: "messages" },
@@ -157,46 +164,45 @@ function inspection(change: Partial<Inspection>): Inspection {
 }
 
 const truncated: Finding = {
-  kind: "truncated",
+  kind: { type: "truncated", count: 9, sequence: 512 },
   severity: "warning",
-  message:
-    "9 examples are longer than 512 tokens and truncated. A longer sequence length keeps more of them but takes more memory.",
   lines: [118, 131, 140, 203, 226, 240, 301, 355, 398],
 };
 const duplicates: Finding = {
-  kind: "near_duplicates",
+  kind: { type: "nearDuplicates", count: 14 },
   severity: "note",
-  message: "14 examples are nearly the same as an earlier one. Many near-duplicates make a model repeat itself.",
   lines: [17, 18, 52, 53, 77, 90, 91, 144, 145, 146, 209, 301, 302, 377],
 };
 const secrets: Finding = {
-  kind: "secrets",
+  kind: { type: "secrets", count: 2, secrets: [{ type: "emailPassword" }] },
   severity: "warning",
-  message:
-    "2 examples hold what looks like an e-mail address with its password. A model can reveal its training data to anyone who uses it: remove it from the file.",
   lines: [41, 260],
 };
 const leaks: Finding = {
-  kind: "leaks",
+  kind: { type: "leaks", count: 6, total: 200 },
   severity: "warning",
-  message:
-    "6 of 200 validation examples are near-duplicates of training examples, so the validation loss will look too good. Remove near-duplicates from the file.",
   lines: [17, 52, 90, 144, 301, 377],
 };
 
 const unsure: Finding = {
-  kind: "unsure",
+  kind: { type: "unsure" },
   severity: "warning",
-  message:
-    "The columns have unknown names, so their roles were guessed from their content. Check in the preview that prompts and answers are right, or choose the columns.",
   lines: [],
 };
 
+const notJson: BrokenReason = { type: "notJson", detail: "EOF while parsing a string at character 212" };
+
 const brokenLines: BrokenLine[] = [
-  { line: 7, why: "The line ends in the middle of a text: a closing quotation mark is missing." },
-  { line: 31, why: "There is no field “messages”, and none that could stand for it." },
-  { line: 32, why: "It is not UTF-8." },
+  { line: 7, reason: notJson },
+  { line: 31, reason: { type: "otherColumns", column: "messages", columns: ["question", "reply"] } },
+  { line: 32, reason: { type: "notUtf8" } },
 ];
+
+const broken: Finding = {
+  kind: { type: "broken", count: 24, line: 7, broken: notJson },
+  severity: "error",
+  lines: [7, 31, 32, 40, 41, 42, 43, 44, 45, 46, 47, 48, 49, 50, 51, 52, 53, 54, 55, 56],
+};
 
 /** Inspects a dataset; throws a `Problem` if it cannot be read. */
 export function inspect(
@@ -205,16 +211,16 @@ export function inspect(
   skipBroken: boolean,
   sequence: number | null,
 ): Inspection {
-  if (dataset.problem) throw { code: "fileUnreadable", message: dataset.problem };
+  if (dataset.problem) throw dataset.problem;
   const sample = dataset.path.startsWith(SAMPLES) ? recorded.samples[dataset.path.slice(SAMPLES.length)] : undefined;
   if (sample) return sample.inspection;
   if (/empty/.test(dataset.name))
-    throw { code: "dataInvalid", message: `${dataset.path}: the file is empty. Choose one with examples in it.` };
+    throw detailed("dataInvalid", `${dataset.path}: the file is empty. Choose one with examples in it.`);
   if (/recipes|\.csv$/.test(dataset.name)) {
     const sure = mapping !== null;
     return inspection({
-      container: "CSV",
-      shape: "prompt and answer",
+      container: "csv",
+      shape: "promptAnswer",
       columns: ["title", "ingredients", "method", "source"],
       mapping: mapping ?? { ...emptyMapping, prompt: "title", answer: "method" },
       unsure: !sure,
@@ -240,7 +246,7 @@ export function inspect(
       "The stove wants a handful of kindling and patience. Open the lower vent first; when the glass is clear, close it by half.";
     const pieces = [piece(text, { trained: true })];
     return inspection({
-      container: "Markdown",
+      container: "markdown",
       shape: "text",
       columns: [],
       mapping: emptyMapping,
@@ -249,15 +255,7 @@ export function inspect(
       trainedTokens: 29_330,
       lengths: [512, 512, 512],
       previews: [{ line: 1, pieces, tokens: 31 }],
-      findings: [
-        {
-          kind: "retrieve",
-          severity: "note",
-          message:
-            "A document is many times longer than the model's context. Training on it teaches its language and tone, but not reliably its content; to ask about it, put the relevant passages into the conversation.",
-          lines: [],
-        },
-      ],
+      findings: [{ kind: { type: "longDocument" }, severity: "note", lines: [] }],
     });
   }
   if (/broken/.test(dataset.name)) {
@@ -267,22 +265,7 @@ export function inspect(
       brokenTotal: 24,
       truncated: 9,
       previews: replies,
-      findings: [
-        ...(skipBroken
-          ? []
-          : [
-              {
-                kind: "broken",
-                severity: "error" as const,
-                message: "24 lines cannot be read. Fix them, or skip them below.",
-                lines: [7, 31, 32, 40, 41, 42, 43, 44, 45, 46, 47, 48, 49, 50, 51, 52, 53, 54, 55, 56],
-              },
-            ]),
-        secrets,
-        leaks,
-        truncated,
-        duplicates,
-      ],
+      findings: [...(skipBroken ? [] : [broken]), secrets, leaks, truncated, duplicates],
     });
   }
   const limit = sequence ?? 512;

@@ -1,8 +1,8 @@
-// Formulas of an answer: usual ones, and ones that take as much time or memory as they can.
+// Formulas of an answer: normal ones, and ones that take as much time or memory as possible.
 
 const nested = (open: string, close: string, times: number) => `${open.repeat(times)}x${close.repeat(times)}`;
 
-/** Formulas that no typesetter finishes soon, or whose result is too large or too deep to be shown. */
+/** Formulas that take too long to typeset, or whose result is too large or nested too deeply. */
 export const attacks = [
   `\\def\\a#1{${"#1".repeat(60)}}\\a{\\a{${"x".repeat(1000)}}}`,
   `\\def\\a#1{${"#1".repeat(60)}}\\a{\\a{\\a{${"x".repeat(1000)}}}}`,
@@ -12,14 +12,14 @@ export const attacks = [
   nested("\\hat{", "}^2", 400),
 ];
 
-const usual = Array.from({ length: 30 }, (_, i) => `\\sum_{k=1}^{${i}} \\frac{k^2}{\\sqrt{k+${i}}}`);
+const distinct = Array.from({ length: 30 }, (_, i) => `\\sum_{k=1}^{${i}} \\frac{k^2}{\\sqrt{k+${i}}}`);
 
-/** An answer with every attack between usual formulas. */
+/** An answer with every attack between normal formulas. */
 export const formulas = [
   "Inline $a^2+b^2=c^2$, before all.",
   ...attacks.map((source, i) => `Attack ${i + 1}:\n\n$$${source}$$\n\nthen $y_{${i}}$.`),
-  ...usual.map((source, i) => `Line ${i}: $${source}$`),
+  ...distinct.map((source, i) => `Line ${i}: $${source}$`),
 ].join("\n\n");
 
 /** Number of formulas of the answer that are rendered as formulas. */
-export const SHOWN = 1 + attacks.length + usual.length;
+export const SHOWN = 1 + attacks.length + distinct.length;

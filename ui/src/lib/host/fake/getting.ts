@@ -1,5 +1,6 @@
-// Getting models on the fake host: the catalog, the hub, and downloads that progress with the pace. A download whose
-// source has "fails" fails at 40 % the first time; one with "stalls" receives nothing more after 30 %.
+// The catalog, the hub and downloads of the fake host. Downloads progress with its pace. A download
+// whose source has "fails" fails at 40 % the first time; one with "stalls" receives nothing more
+// after 30 %.
 
 import { fileName } from "../../text/source";
 import type {
@@ -23,6 +24,7 @@ import type {
 import { catalogOf, entryOf } from "./catalog";
 import { adapterBaseOf, conversionsOf, remoteOf, repositoryOf, searchOf, variantOf } from "./hub";
 import { qwen } from "./models";
+import { problem } from "./problems";
 import { downloadedAdapter } from "./runs";
 import { FakeTuning } from "./tuning";
 
@@ -41,33 +43,34 @@ const AUTOMATIC: LoadSettings = {
   draft: { type: "auto" },
 };
 
-const OFFLINE: Problem = {
-  code: "offline",
-  message: "Searches and downloads are switched off. Switch Offline off in Settings, then try again.",
-};
-const NO_DOWNLOAD: Problem = { code: "notFound", message: "This download is no longer in the list." };
-const UNREACHABLE: Problem = {
-  code: "network",
-  message: "huggingface.co cannot be reached: the name could not be resolved. Check the connection, then try again.",
-};
-const NO_TOKEN: Problem = {
-  code: "badRequest",
-  message: "This is no token. A token is one word, like those at huggingface.co/settings/tokens, which begin with hf_.",
-};
-const KEYCHAIN_LOCKED: Problem = {
-  code: "keychain",
-  message:
-    "The system's keychain is locked or refuses access. Unlock it and try again, or set the environment variable HF_TOKEN to the token and start Hearth again.",
-};
-const KEYCHAIN_MISSING: Problem = {
-  code: "keychain",
-  message:
-    "This system has no keychain, so Hearth cannot save the token; it is never written to a file. Set the environment variable HF_TOKEN to the token, and start Hearth again.",
-};
-const CUT: Problem = {
-  code: "network",
-  message: "The connection was closed at 40 %, three times. What was received is on disk: try again to continue there.",
-};
+const OFFLINE = problem("download", { area: "models", type: "offlineBySetting" });
+const NO_DOWNLOAD = problem("notFound", { area: "models", type: "downloadRemoved" });
+const NO_TOKEN = problem("badRequest", { area: "models", type: "notAToken" });
+const KEYCHAIN_LOCKED = problem("keychain", { area: "models", type: "keychainLocked" });
+const KEYCHAIN_MISSING = problem("keychain", { area: "models", type: "keychainMissing" });
+
+/**
+ * The host name of the hub cannot be resolved; `item` is the requested item, or `null` for a
+ * search.
+ */
+function unreachable(item: string | null): Problem {
+  const fetchFailure = { type: "hostNotFound" } as const;
+  return item === null
+    ? problem("download", { area: "models", type: "searchFailed", fetchFailure })
+    : problem("download", { area: "models", type: "requestFailed", item, fetchFailure });
+}
+
+/** The connection broke during a download. */
+function connectionLost({ name, source }: Download): Problem {
+  return problem("download", {
+    area: "models",
+    type: "downloadFailed",
+    name,
+    url: `https://huggingface.co/${source}`,
+    fetchFailure: { type: "broken", detail: "Connection reset by peer (os error 104)" },
+    kept: { type: "resumes" },
+  });
+}
 
 export abstract class FakeGetting extends FakeTuning {
   /** For tests: every request to the hub, newest last. */
@@ -77,7 +80,9 @@ export abstract class FakeGetting extends FakeTuning {
   /** For tests: the source of a hub token outside the keychain, and the state of the keychain. */
   tokenElsewhere: "environment" | "file" | null = null;
   keychain: KeychainState = "empty";
-  /** For tests: what servers say of downloaded models, by their source; of the others, that they have a new version. */
+  /**
+   * For tests: update states of downloaded models by source. All other models have a new version.
+   */
   readonly serverStates = new Map<string, UpdateState>();
   private readonly updated = new Set<string>();
   private downloadList: Download[] = [];
@@ -88,7 +93,7 @@ export abstract class FakeGetting extends FakeTuning {
   protected abstract get isOffline(): boolean;
   /** The hub of the settings. */
   protected abstract get hubEndpoint(): string | null;
-  protected abstract arrived(model: Model): void;
+  protected abstract addDownloadedModel(model: Model): void;
   abstract plan(model: string, load: LoadSettings): Promise<Plan>;
 
   /** The initial downloads of a scene. */
@@ -102,22 +107,22 @@ export abstract class FakeGetting extends FakeTuning {
   }
 
   async searchHub(query: string, sort: HubSort, kind: HubKind): Promise<HubModel[]> {
-    await this.request(`search ${query} ${sort}${kind === "models" ? "" : ` ${kind}`}`);
+    await this.request(`search ${query} ${sort}${kind === "models" ? "" : ` ${kind}`}`, null);
     return searchOf(query, sort, kind, this.devicesNow);
   }
 
   async hubConversions(id: string): Promise<HubModel[]> {
-    await this.request(`conversions ${id}`);
+    await this.request(`conversions ${id}`, id);
     return conversionsOf(id, this.devicesNow);
   }
 
   async hubRepository(id: string): Promise<HubRepository> {
-    await this.request(`repository ${id}`);
+    await this.request(`repository ${id}`, id);
     return repositoryOf(id, this.devicesNow, this.modelsNow, await this.adapters());
   }
 
   async inspectRemote(source: string): Promise<RemoteModel> {
-    await this.request(`inspect ${source}`);
+    await this.request(`inspect ${source}`, source);
     const plan = await this.plan(this.modelsNow[0]?.id ?? "", AUTOMATIC);
     return remoteOf(source, this.devicesNow, { ...plan, tokensPerSecond: 23.4 });
   }
@@ -128,33 +133,30 @@ export abstract class FakeGetting extends FakeTuning {
 
   async startDownload(source: string): Promise<Download> {
     if (this.isOffline) throw OFFLINE;
-    const known = this.downloadList.find((one) => one.source === source && one.state.type !== "done");
-    if (known) {
-      await this.resumeDownload(known.id);
-      return this.download(known.id);
+    const existing = this.downloadList.find((download) => download.source === source && download.state.type !== "done");
+    if (existing) {
+      await this.resumeDownload(existing.id);
+      return this.download(existing.id);
     }
     const entry = entryOf(source);
-    const found = variantOf(source, this.devicesNow);
+    const match = variantOf(source, this.devicesNow);
     const former = this.modelsNow.find(({ downloadedFrom }) => downloadedFrom === source);
-    if (!entry && !found && !former && !/^ollama:\/\/|\.gguf(?:[?#]|$)/i.test(source))
-      throw {
-        code: "notFound",
-        message: `There is no model at ${source}. Check the address: it may be a repository of the hub, a GGUF file, or ollama://NAME.`,
-      };
+    if (!entry && !match && !former && !/^ollama:\/\/|\.gguf(?:[?#]|$)/i.test(source))
+      throw problem("badRequest", { area: "models", type: "badReference", reference: source });
     const name =
       entry?.name ??
       former?.name ??
-      (found?.variant.isAdapter
-        ? fileName(found.repository.id)
-        : found
-          ? `${(found.repository.id.split("/")[1] ?? "").replace(/-gguf$/i, "")} ${found.variant.name}`
+      (match?.variant.isAdapter
+        ? fileName(match.repository.id)
+        : match
+          ? `${(match.repository.id.split("/")[1] ?? "").replace(/-gguf$/i, "")} ${match.variant.name}`
           : fileName(source));
     const download: Download = {
       id: this.newId(),
       name,
       source,
       done: 0,
-      total: entry?.fileSize ?? found?.variant.size ?? former?.fileSize ?? null,
+      total: entry?.fileSize ?? match?.variant.size ?? former?.fileSize ?? null,
       bytesPerSecond: 0,
       resumes: !/^https?:/i.test(source),
       state: { type: "queued" },
@@ -179,13 +181,13 @@ export abstract class FakeGetting extends FakeTuning {
   }
 
   async removeDownload(id: number): Promise<void> {
-    this.downloadList = this.downloadList.filter((one) => one.id !== id);
+    this.downloadList = this.downloadList.filter((download) => download.id !== id);
     this.emitDownloads();
     this.next();
   }
 
   async checkUpdates(): Promise<ModelUpdate[]> {
-    await this.request("updates");
+    await this.request("updates", "huggingface.co");
     const downloaded = this.modelsNow.flatMap(({ id, downloadedFrom, source: owner }) =>
       downloadedFrom === null || owner !== "catalog" ? [] : [{ id, source: downloadedFrom }],
     );
@@ -224,22 +226,25 @@ export abstract class FakeGetting extends FakeTuning {
     return "/home/you/more-models";
   }
 
-  private async request(what: string): Promise<void> {
+  /** Requests an item, or with `null` a search. */
+  private async request(what: string, item: string | null): Promise<void> {
     if (this.isOffline) throw OFFLINE;
     this.requests.push(what);
     await this.rest(12);
-    if (this.unreachable) throw UNREACHABLE;
+    if (this.unreachable) throw unreachable(item);
   }
 
   private download(id: number): Download {
-    const found = this.downloadList.find((one) => one.id === id);
-    if (!found) throw NO_DOWNLOAD;
-    return found;
+    const download = this.downloadList.find((candidate) => candidate.id === id);
+    if (!download) throw NO_DOWNLOAD;
+    return download;
   }
 
   private set(id: number, change: Partial<Download>): void {
     this.download(id);
-    this.downloadList = this.downloadList.map((one) => (one.id === id ? { ...one, ...change } : one));
+    this.downloadList = this.downloadList.map((download) =>
+      download.id === id ? { ...download, ...change } : download,
+    );
     this.emitDownloads();
   }
 
@@ -247,7 +252,7 @@ export abstract class FakeGetting extends FakeTuning {
     this.emit({ type: "downloadsChanged", downloads: this.downloadList });
   }
 
-  /** Starts the oldest that waits, if there is room. */
+  /** Starts the oldest queued download if fewer than `AT_ONCE` run. */
   private next(): void {
     const running = this.downloadList.filter(({ state }) => state.type === "running").length;
     const waiting = this.downloadList.findLast(({ state }) => state.type === "queued");
@@ -258,14 +263,14 @@ export abstract class FakeGetting extends FakeTuning {
   }
 
   private isRunning(id: number): boolean {
-    return this.downloadList.some((one) => one.id === id && one.state.type === "running");
+    return this.downloadList.some((download) => download.id === id && download.state.type === "running");
   }
 
   private async receive(id: number): Promise<void> {
     await this.rest(2);
     if (!this.isRunning(id)) return;
-    const { source, total: known } = this.download(id);
-    const total = known ?? 1_321_082_688;
+    const { source, total: knownTotal } = this.download(id);
+    const total = knownTotal ?? 1_321_082_688;
     while (this.isRunning(id) && this.download(id).done < total) {
       await this.rest(4);
       if (!this.isRunning(id)) return;
@@ -273,7 +278,7 @@ export abstract class FakeGetting extends FakeTuning {
       const stalls = /stalls/.test(source) && done >= 0.3 * total;
       if (/fails/.test(source) && done >= 0.4 * total && !this.failed.has(id)) {
         this.failed.add(id);
-        this.set(id, { state: { type: "failed", problem: CUT }, bytesPerSecond: 0 });
+        this.set(id, { state: { type: "failed", problem: connectionLost(this.download(id)) }, bytesPerSecond: 0 });
         return this.next();
       }
       const progress = {
@@ -282,7 +287,9 @@ export abstract class FakeGetting extends FakeTuning {
         bytesPerSecond: stalls ? 0 : BYTES_PER_SECOND,
       };
       if (!stalls || this.download(id).bytesPerSecond > 0) {
-        this.downloadList = this.downloadList.map((one) => (one.id === id ? { ...one, ...progress } : one));
+        this.downloadList = this.downloadList.map((download) =>
+          download.id === id ? { ...download, ...progress } : download,
+        );
         this.emit({ type: "downloadProgress", id, ...progress });
       }
       if (stalls) await this.rest(40);
@@ -290,7 +297,7 @@ export abstract class FakeGetting extends FakeTuning {
     if (!this.isRunning(id)) return;
     this.set(id, { state: { type: "checking" }, bytesPerSecond: 0 });
     await this.rest(6);
-    if (!this.downloadList.some((one) => one.id === id)) return;
+    if (!this.downloadList.some((download) => download.id === id)) return;
     const download = this.download(id);
     const former = this.modelsNow.find(({ downloadedFrom }) => downloadedFrom === download.source);
     if (former) {
@@ -306,7 +313,7 @@ export abstract class FakeGetting extends FakeTuning {
       return this.next();
     }
     const model = downloaded(this.download(id), this.devicesNow);
-    this.arrived(model);
+    this.addDownloadedModel(model);
     this.set(id, { state: { type: "done", model: model.id, adapter: null } });
     this.next();
   }
@@ -315,20 +322,20 @@ export abstract class FakeGetting extends FakeTuning {
 /** The model of a download. */
 function downloaded({ name, source, total }: Download, devices: readonly Device[]): Model {
   const entry = entryOf(source);
-  const found = variantOf(source, devices);
+  const match = variantOf(source, devices);
   return {
     ...qwen,
     id: entry?.id ?? `file-${name}`,
     name,
-    path: `/home/you/.local/share/hearth/models/${found?.variant.file ?? `${name.replaceAll(" ", "-")}.gguf`}`,
+    path: `/home/you/.local/share/hearth/models/${match?.variant.file ?? `${name.replaceAll(" ", "-")}.gguf`}`,
     fileSize: total ?? qwen.fileSize,
-    architecture: found?.repository.architecture ?? "llama",
-    quantization: entry?.quantization ?? found?.variant.name ?? "Q4_K_M",
-    parameters: found?.repository.parameters ?? Math.round((total ?? qwen.fileSize) / 0.62),
-    contextTrained: found?.repository.context ?? 32_768,
+    architecture: match?.repository.architecture ?? "llama",
+    quantization: entry?.quantization ?? match?.variant.name ?? "Q4_K_M",
+    parameters: match?.repository.parameters ?? Math.round((total ?? qwen.fileSize) / 0.62),
+    contextTrained: match?.repository.context ?? 32_768,
     description: entry?.description ?? "",
     source: "catalog",
-    license: entry?.license ?? found?.repository.license ?? null,
+    license: entry?.license ?? match?.repository.license ?? null,
     downloadedFrom: source,
     isDeletable: true,
   };

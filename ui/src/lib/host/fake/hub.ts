@@ -9,10 +9,13 @@ import type {
   HubSort,
   HubVariant,
   Model,
+  Notice,
   Plan,
   RemoteModel,
+  Verdict,
 } from "../wire";
 import { expectationOf } from "./expectations";
+import { detailed, problem } from "./problems";
 
 const DAY = 86_400_000;
 /** Bytes per parameter of a variant. */
@@ -45,7 +48,9 @@ interface Repository {
   isGated?: boolean;
   /** The base of a repository with a PEFT adapter. */
   base?: string;
-  /** Ids of the repositories with GGUF files that were made from one with safetensors. */
+  /**
+   * Ids of the repositories with GGUF files that were converted from this safetensors repository.
+   */
   conversions?: string[];
 }
 
@@ -267,16 +272,18 @@ export function searchOf(query: string, sort: HubSort, kind: HubKind, devices: r
     .toLowerCase()
     .split(/\s+/)
     .filter((word) => word !== "");
-  const found = repositories
+  const matches = repositories
     .filter(({ id }) => words.every((word) => id.toLowerCase().includes(word)))
-    .filter((one) => kindOf(one) === kind);
-  return [...found].sort(orders[sort]).map((one) => modelOf(one, devices));
+    .filter((repository) => kindOf(repository) === kind);
+  return [...matches].sort(orders[sort]).map((repository) => modelOf(repository, devices));
 }
 
-/** The repositories whose files were converted from a repository's files. */
+/** The repositories with files converted from a repository. */
 export function conversionsOf(id: string, devices: readonly Device[]): HubModel[] {
-  const ids = repositories.find((one) => one.id === id)?.conversions ?? [];
-  return repositories.filter((one) => ids.includes(one.id)).map((one) => modelOf(one, devices));
+  const ids = repositories.find((repository) => repository.id === id)?.conversions ?? [];
+  return repositories
+    .filter((repository) => ids.includes(repository.id))
+    .map((repository) => modelOf(repository, devices));
 }
 
 function kindOf({ base, conversions }: Repository): HubKind {
@@ -310,21 +317,28 @@ export function repositoryOf(
   models: readonly Model[],
   adapters: readonly Adapter[],
 ): HubRepository {
-  const found = repositories.find((one) => one.id === id);
-  if (!found)
-    throw { code: "notFound", message: `The hub has no repository ${id}. Check its name; it may also be private.` };
-  if (found.conversions)
+  const repository = repositories.find((candidate) => candidate.id === id);
+  if (!repository)
+    throw problem("download", {
+      area: "models",
+      type: "requestFailed",
+      item: id,
+      fetchFailure: { type: "loginRequired" },
+    });
+  if (repository.conversions)
     return {
       id,
       page: `https://huggingface.co/${id}`,
-      license: found.license,
+      license: repository.license,
       isGated: false,
       base: null,
       variants: [],
     };
-  if (found.base !== undefined) return adapterRepository(found, found.base, devices, adapters);
-  const variants = found.id.startsWith("google/") ? kinds.filter(([name]) => name === "Q4_0") : kinds;
-  const all = variants.map(([name, bytes]) => variant(found, name, bytes * (found.parameters ?? 1e9), devices, models));
+  if (repository.base !== undefined) return adapterRepository(repository, repository.base, devices, adapters);
+  const variants = repository.id.startsWith("google/") ? kinds.filter(([name]) => name === "Q4_0") : kinds;
+  const all = variants.map(([name, bytes]) =>
+    variant(repository, name, bytes * (repository.parameters ?? 1e9), devices, models),
+  );
   const best = all.findLast(
     ({ expectation, name }) =>
       expectation.verdict.type === "fits" && (expectation.tokensPerSecond ?? 0) > 8 && !/16|32/.test(name),
@@ -332,10 +346,10 @@ export function repositoryOf(
   return {
     id,
     page: `https://huggingface.co/${id}`,
-    license: found.license,
-    isGated: found.isGated ?? false,
+    license: repository.license,
+    isGated: repository.isGated ?? false,
     base: null,
-    variants: all.map((one) => ({ ...one, isRecommended: one === best })),
+    variants: all.map((variant) => ({ ...variant, isRecommended: variant === best })),
   };
 }
 
@@ -349,7 +363,7 @@ function adapterRepository(
   const source = `hf.co/${id}`;
   const adapter = adapters.find(({ downloadedFrom }) => downloadedFrom === source)?.id ?? null;
   const size = 19_562_496;
-  const one: HubVariant = {
+  const variant: HubVariant = {
     name: "PEFT",
     file: "adapter_config.json",
     files: 2,
@@ -361,7 +375,7 @@ function adapterRepository(
     adapter,
     source,
   };
-  return { id, page: `https://huggingface.co/${id}`, license, isGated: false, base, variants: [one] };
+  return { id, page: `https://huggingface.co/${id}`, license, isGated: false, base, variants: [variant] };
 }
 
 /** The base of the adapter at a source; `null` if that is no adapter. */
@@ -411,34 +425,55 @@ export function variantOf(
 
 /** The header of a file on the hub. `like` gives the plan its devices. */
 export function remoteOf(source: string, devices: readonly Device[], like: Plan): RemoteModel {
-  // A file that is not on the hub is like one that is.
-  const found =
+  // A file outside the hub gets the header of a file on the hub.
+  const match =
     variantOf(source, devices) ??
     (/^ollama:\/\/|\.gguf$/i.test(source) ? variantOf("hf.co/unsloth/Qwen3-0.6B-GGUF:Q8_0", devices) : null);
-  if (!found) throw { code: "notFound", message: `There is no model at ${source}. Check the address.` };
-  const { repository, variant: one } = found;
+  if (!match)
+    throw problem("download", {
+      area: "models",
+      type: "requestFailed",
+      item: source,
+      fetchFailure: { type: "notFound" },
+    });
+  const { repository, variant } = match;
   if (repository.isGated)
-    throw {
-      code: "gated",
-      message: `${repository.id} is shared only with people who accepted its terms. Accept them on its page, then log in with “hf auth login”.`,
-    };
+    throw problem("download", {
+      area: "models",
+      type: "requestFailed",
+      item: repository.id,
+      fetchFailure: { type: "loginRefused" },
+    });
   if (repository.isSupported === false)
-    throw {
-      code: "unsupported",
-      message: `Hearth does not support the architecture ${repository.architecture ?? ""} yet, so this model cannot run.`,
-    };
-  const { verdict } = one.expectation;
-  const why =
-    verdict.type === "wontFit"
-      ? "It needs more memory than is free on this machine. A smaller variant may fit."
-      : `Weights and KV cache fit in the free memory with a context length of ${verdict.type === "fitsWithLessContext" ? "8,192" : "32,768"} tokens.`;
+    throw detailed("unsupported", `Hearth does not support the architecture '${repository.architecture}' yet.`);
+  const { verdict } = variant.expectation;
   return {
     name: (repository.id.split("/")[1] ?? repository.id).replace(/-gguf$/i, ""),
     architecture: repository.architecture ?? "llama",
-    quantization: one.name,
+    quantization: variant.name,
     parameters: repository.parameters ?? 1_100_048_384,
     contextTrained: repository.context ?? 0,
-    fileSize: one.size,
-    plan: { ...like, fits: verdict.type !== "wontFit", verdict, why },
+    fileSize: variant.size,
+    plan: { ...like, fits: verdict.type !== "wontFit", verdict, notices: [noticeOf(verdict, variant.size, devices)] },
   };
+}
+
+/** The notice of a verdict on a model of this size. */
+function noticeOf(verdict: Verdict, size: number, devices: readonly Device[]): Notice {
+  const cpu = devices.find(({ kind }) => kind === "cpu");
+  switch (verdict.type) {
+    case "fits":
+      return { type: "fits" };
+    case "fitsWithLessContext":
+      return { type: "contextTooLong", context: 32_768, fits: verdict.context };
+    case "slow":
+      return { type: "slowOnCpu", bytes: size };
+    case "wontFit":
+      return {
+        type: "deviceFull",
+        device: cpu?.name ?? "CPU",
+        neededBytes: Math.round(size * 1.12),
+        freeBytes: cpu?.memoryFree ?? 0,
+      };
+  }
 }

@@ -14,6 +14,7 @@ import type {
 } from "../wire";
 import type { Machine } from "./devices";
 import { planFor } from "./plans";
+import { NO_FILE, problem } from "./problems";
 
 const sampling: SamplingParams = {
   temperature: 0.2,
@@ -91,7 +92,12 @@ export const lost: Model = {
   quantization: "Q4_K_M",
   parameters: 268_098_176,
   contextTrained: 32_768,
-  problem: "The file is no longer at /media/usb/gemma-3-270m-it-Q4_K_M.gguf. Put it back, or forget this model.",
+  problem: problem("fileUnreadable", {
+    area: "models",
+    type: "unreadable",
+    path: "/media/usb/gemma-3-270m-it-Q4_K_M.gguf",
+    detail: NO_FILE,
+  }),
 };
 
 export function addedModel(path: string): Model {
@@ -108,7 +114,10 @@ export function addedModel(path: string): Model {
   };
 }
 
-/** ChatML for Qwen3, a short one for others; files of other programs have none. */
+/**
+ * The chat template: ChatML for Qwen3, a short template for others, none for files of other
+ * programs.
+ */
 export function templateOf({ architecture, source }: Model): string | null {
   if (source !== "bundled" && source !== "file") return null;
   if (architecture !== "qwen3")
@@ -169,7 +178,7 @@ export function usedDraft(draft: DraftSetting, model: Model, models: readonly Mo
 const draftKinds: Record<DraftSetting["type"], DraftKind | null> = {
   auto: "ngram",
   none: null,
-  own: "own",
+  firstLayers: "firstLayers",
   model: "model",
 };
 

@@ -3,6 +3,7 @@
 import type { Conversation, Folder, Part, SavedPrompt, SearchFilter, TextFile } from "../host";
 import { defaultChatSettings } from "../host";
 import { FakePresets } from "./presets";
+import { problem } from "./problems";
 
 interface Place {
   folder: number | null;
@@ -63,7 +64,7 @@ export abstract class FakeOrganizing extends FakePresets {
   }
 
   async createFolder(name: string): Promise<Folder> {
-    if (name.trim() === "") throw { code: "badRequest", message: "A name has at least one character that is shown." };
+    if (name.trim() === "") throw problem("badRequest", { area: "chat", type: "emptyName" });
     const folder: Folder = { id: ++this.lastId, name: name.trim(), systemPrompt: null, settings: defaultChatSettings };
     this.folders = [...this.folders, folder];
     this.emit({ type: "foldersChanged", folders: this.folders });
@@ -71,14 +72,14 @@ export abstract class FakeOrganizing extends FakePresets {
   }
 
   async updateFolder(folder: Folder): Promise<void> {
-    this.folders = this.folders.map((one) => (one.id === folder.id ? folder : one));
+    this.folders = this.folders.map((current) => (current.id === folder.id ? folder : current));
     this.emit({ type: "foldersChanged", folders: this.folders });
   }
 
   async deleteFolder(id: number): Promise<void> {
-    const folder = this.folders.find((one) => one.id === id);
+    const folder = this.folders.find((candidate) => candidate.id === id);
     if (folder) this.deletedFolders.set(id, folder);
-    this.folders = this.folders.filter((one) => one.id !== id);
+    this.folders = this.folders.filter((candidate) => candidate.id !== id);
     this.emit({ type: "foldersChanged", folders: this.folders });
     await this.emitConversations();
   }
@@ -96,15 +97,12 @@ export abstract class FakeOrganizing extends FakePresets {
 
   async savePrompt(id: number | null, name: string, text: string): Promise<SavedPrompt> {
     if (!/^[\p{L}\p{N}_-]{1,40}$/u.test(name))
-      throw {
-        code: "badRequest",
-        message: "The name of a prompt has 1 to 40 letters, digits, “-” or “_”, and no spaces.",
-      };
-    if (text.trim() === "") throw { code: "badRequest", message: "A prompt has a text of at most 262144 bytes." };
-    if (this.prompts.some((one) => one.id !== id && one.name.toLowerCase() === name.toLowerCase()))
-      throw { code: "badRequest", message: `There is a prompt “/${name}” already. Choose another name.` };
+      throw problem("badRequest", { area: "chat", type: "promptName", limit: 40 });
+    if (text.trim() === "") throw problem("badRequest", { area: "chat", type: "promptText", limit: 262_144 });
+    if (this.prompts.some((other) => other.id !== id && other.name.toLowerCase() === name.toLowerCase()))
+      throw problem("badRequest", { area: "chat", type: "promptNameTaken", name });
     const prompt = { id: id ?? ++this.lastId, name, text };
-    this.prompts = [...this.prompts.filter((one) => one.id !== prompt.id), prompt].sort((a, b) =>
+    this.prompts = [...this.prompts.filter((other) => other.id !== prompt.id), prompt].sort((a, b) =>
       a.name.localeCompare(b.name),
     );
     this.emit({ type: "promptsChanged", prompts: this.prompts });
@@ -112,7 +110,7 @@ export abstract class FakeOrganizing extends FakePresets {
   }
 
   async deletePrompt(id: number): Promise<void> {
-    this.prompts = this.prompts.filter((one) => one.id !== id);
+    this.prompts = this.prompts.filter((prompt) => prompt.id !== id);
     this.emit({ type: "promptsChanged", prompts: this.prompts });
   }
 
@@ -122,11 +120,7 @@ export abstract class FakeOrganizing extends FakePresets {
 
   async readTextFile(path: string): Promise<TextFile> {
     const name = path.slice(path.lastIndexOf("/") + 1);
-    if (/photo|\.bin$/.test(name))
-      throw {
-        code: "dataInvalid",
-        message: `${name} is not a text file. Messages take text, code, Markdown, CSV and the like.`,
-      };
+    if (/photo|\.bin$/.test(name)) throw problem("dataInvalid", { area: "data", type: "textBinary", name });
     return { name, text: `// ${name}\nfn main() {\n    println!("Hello");\n}\n` };
   }
 }
@@ -141,7 +135,7 @@ export function checkedTags(tags: readonly string[]): string[] {
   const clean = new Map<string, string>();
   for (const tag of tags) {
     const text = tag.replace(/^#+/, "").trim().replace(/\s+/g, " ");
-    if (text.length > 40) throw { code: "badRequest", message: "A tag has at most 40 characters." };
+    if (text.length > 40) throw problem("badRequest", { area: "chat", type: "tagTooLong", limit: 40 });
     if (text !== "" && !clean.has(text.toLowerCase())) clean.set(text.toLowerCase(), text);
   }
   return [...clean.values()].sort();

@@ -1,13 +1,14 @@
 // Memory plans of the fake host, recorded from the engine (recordings/plans.json, whose format is
 // documented in crates/cli/tests/recordings/plans.rs). A context that was not recorded is answered
-// with the longest recorded one below it, or else the shortest; more layers than the model has, with
-// all; an added model, with the recorded "added" one. A draft model's memory is not recorded: the
-// bytes of its file are added to the last device.
+// with the longest recorded one below it, or else the shortest; more layers than the model has,
+// with all; an added model, with the recorded "added" one. A draft model's memory is not recorded:
+// the bytes of its file are added to the last device.
 
 import { matchesDevice } from "../../text/devices";
-import type { GpuLayers, KvType, LoadSettings, Model, Plan, PlannedDevice, Problem, Verdict } from "../wire";
+import type { GpuLayers, KvType, LoadSettings, Model, Notice, Plan, PlannedDevice, Problem, Verdict } from "../wire";
 import { checkedIds } from "./checks";
 import type { Machine } from "./devices";
+import { detailed, noSuchDevice } from "./problems";
 import recording from "./recordings/plans.json?raw";
 
 type Index = number;
@@ -16,7 +17,7 @@ type Row = Index | Index[];
 
 interface Recording {
   devices: [id: string, identity: string, name: string, margin: number, total: number | null, free: number | null][];
-  reasons: [Verdict, why: string][];
+  reasons: [Verdict, Notice[]][];
   plans: [
     fits: boolean,
     reason: Index,
@@ -45,19 +46,15 @@ export function planFor(
   { machine, devices: all }: Machine,
   library: readonly Model[],
 ): Plan {
-  const missing: Problem = { code: "notFound", message: `No plan of ${model.name} on this machine was recorded.` };
+  const missing = detailed("notFound", `No plan of ${model.name} on this machine was recorded.`);
   const device =
     load.device === null ? "" : (all.find((d) => matchesDevice(load.device ?? "", d))?.identity ?? load.device);
-  const known = machines[machine]?.[checkedIds(all)];
-  if (known && !(device in known))
-    throw {
-      code: "noDevice",
-      message: `There is no device '${device}'. Choose one of: ${all.map((d) => d.id).join(", ")}.`,
-    };
-  const models = known?.[device];
-  const found = models?.[model.id] ?? models?.added;
-  if (typeof found === "object") throw found;
-  const row = nearest(loads[found ?? -1]?.[load.kv] ?? {}, load.context);
+  const recordings = machines[machine]?.[checkedIds(all)];
+  if (recordings && !(device in recordings)) throw noSuchDevice(device, all);
+  const models = recordings?.[device];
+  const recording = models?.[model.id] ?? models?.added;
+  if (typeof recording === "object") throw recording;
+  const row = nearest(loads[recording ?? -1]?.[load.kv] ?? {}, load.context);
   const index = typeof row === "object" ? row[column(load.gpuLayers, row.length)] : row;
   const plan = index === undefined ? undefined : decoded(index);
   if (!plan) throw missing;
@@ -86,18 +83,18 @@ function column(layers: GpuLayers, columns: number): number {
 function decoded(index: Index): Plan | undefined {
   const plan = plans[index];
   if (!plan) return undefined;
-  const [fits, reason, context, contextFits, gpuLayers, layersTotal, layersFit, kv, placed] = plan;
-  const devices = placed.flatMap(decodedDevice);
+  const [fits, reason, context, contextFits, gpuLayers, layersTotal, layersFit, kv, placement] = plan;
+  const devices = placement.flatMap(decodedDevice);
   const device =
     devices
       .slice(1)
       .map(({ id }) => id)
       .join(",") || "cpu";
-  const [verdict, why] = reasons[reason] ?? [{ type: "wontFit" }, ""];
+  const [verdict, notices] = reasons[reason] ?? [{ type: "wontFit" }, []];
   return {
     fits,
     verdict,
-    why,
+    notices,
     context,
     contextFits,
     gpuLayers,

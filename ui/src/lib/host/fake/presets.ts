@@ -1,8 +1,9 @@
-// Presets on the fake host. One whose name or file has "broken" is refused.
+// Presets on the fake host. A preset with "broken" in its name or file is refused.
 
 import { defaultChatSettings } from "../host";
-import type { NewConversation, Preset, PresetValues, Presets, Problem, SamplingOverrides } from "../wire";
+import type { NewConversation, Preset, PresetValues, Presets, SamplingOverrides } from "../wire";
 import { FakeDataFolder } from "./dataFolder";
+import { problem } from "./problems";
 
 const noValues: PresetValues = {
   systemPrompt: null,
@@ -35,7 +36,7 @@ const builtIns: readonly Preset[] = [
   }),
 ];
 
-const NO_PRESET: Problem = { code: "notFound", message: "This preset no longer exists. Choose another one." };
+const NO_PRESET = problem("notFound", { area: "chat", type: "noPreset" });
 
 export class FakePresets extends FakeDataFolder {
   /** For tests: the preset's file that is chosen. */
@@ -71,9 +72,7 @@ export class FakePresets extends FakeDataFolder {
         },
       },
     ];
-    this.brokenPresets = [
-      { file: "old.json", problem: "It was written by a newer Hearth. Install that one to read it." },
-    ];
+    this.brokenPresets = [{ file: "old.json", problem: problem("dataInvalid", { area: "chat", type: "presetNewer" }) }];
   }
 
   async presets(): Promise<Presets> {
@@ -97,7 +96,7 @@ export class FakePresets extends FakeDataFolder {
 
   async deletePreset(id: string): Promise<void> {
     this.deletedPresets.set(id, this.ownPreset(id));
-    this.ownPresets = this.ownPresets.filter((one) => one.id !== id);
+    this.ownPresets = this.ownPresets.filter((preset) => preset.id !== id);
     await this.presetsChanged();
   }
 
@@ -110,7 +109,12 @@ export class FakePresets extends FakeDataFolder {
 
   async importPreset(path: string): Promise<Preset> {
     if (/broken/.test(path))
-      throw { code: "dataInvalid", message: `${path} could not be read as a preset. It is not JSON.` };
+      throw problem("dataInvalid", {
+        area: "chat",
+        type: "presetUnreadable",
+        path,
+        cause: problem("dataInvalid", { area: "chat", type: "presetNotJson" }),
+      });
     return this.addPreset({
       id: `preset-${this.newId()}`,
       name: "Imported",
@@ -134,14 +138,14 @@ export class FakePresets extends FakeDataFolder {
   /** A conversation's settings after a preset was applied. */
   protected async withPreset(id: string, now: NewConversation): Promise<NewConversation> {
     const { presets } = await this.presets();
-    const preset = presets.find((one) => one.id === id);
+    const preset = presets.find((candidate) => candidate.id === id);
     if (!preset) throw NO_PRESET;
-    const replaced = presets.find((one) => one.id === now.settings.preset)?.values.systemPrompt ?? null;
+    const replaced = presets.find((candidate) => candidate.id === now.settings.preset)?.values.systemPrompt ?? null;
     const { systemPrompt, ...values } = preset.values;
-    const kept = now.systemPrompt === replaced ? null : now.systemPrompt;
+    const ownPrompt = now.systemPrompt === replaced ? null : now.systemPrompt;
     return {
       settings: { ...now.settings, ...values, preset: id },
-      systemPrompt: systemPrompt ?? kept,
+      systemPrompt: systemPrompt ?? ownPrompt,
       folder: now.folder,
       adapters: now.adapters,
     };
@@ -149,15 +153,16 @@ export class FakePresets extends FakeDataFolder {
 
   private async refuseTaken(name: string, except: string | null): Promise<void> {
     const { presets } = await this.presets();
-    const taken = presets.some((one) => one.id !== except && one.name.toLowerCase() === name.trim().toLowerCase());
-    if (taken)
-      throw { code: "badRequest", message: `There is a preset “${name.trim()}” already. Choose another name.` };
+    const isTaken = presets.some(
+      (preset) => preset.id !== except && preset.name.toLowerCase() === name.trim().toLowerCase(),
+    );
+    if (isTaken) throw problem("badRequest", { area: "chat", type: "presetNameTaken", name: name.trim() });
   }
 
   private ownPreset(id: string): Preset {
-    const found = this.ownPresets.find((one) => one.id === id);
-    if (!found) throw NO_PRESET;
-    return found;
+    const preset = this.ownPresets.find((candidate) => candidate.id === id);
+    if (!preset) throw NO_PRESET;
+    return preset;
   }
 
   private async addPreset(preset: Preset): Promise<Preset> {
@@ -168,7 +173,7 @@ export class FakePresets extends FakeDataFolder {
 
   private async replacePreset(id: string, change: Partial<Preset>): Promise<Preset> {
     const preset = { ...this.ownPreset(id), ...change };
-    this.ownPresets = this.ownPresets.map((one) => (one.id === id ? preset : one));
+    this.ownPresets = this.ownPresets.map((current) => (current.id === id ? preset : current));
     await this.presetsChanged();
     return preset;
   }

@@ -5,6 +5,7 @@ import type {
   Adapter,
   AdapterFit,
   Outcome,
+  Problem,
   Run,
   RunCurves,
   RunEvaluation,
@@ -15,6 +16,7 @@ import type {
 } from "../wire";
 import { trainDefaults } from "./datasets";
 import { smol } from "./models";
+import { detailed, problem } from "./problems";
 
 const HOUR = 3_600_000;
 
@@ -68,11 +70,11 @@ export function curvesUpTo(step: number, steps: number): RunCurves {
   const points = Array.from({ length: step }, (_, i) => pointAt(i + 1, steps, 2.6));
   const every = Math.max(1, Math.round(steps / 10));
   const evaluations: RunEvaluation[] = [];
-  let least = Infinity;
+  let lowest = Infinity;
   for (let at = 0; at <= step; at += every) {
     const loss = validationLossAt(at, steps);
-    evaluations.push({ step: at, loss, best: loss < least });
-    least = Math.min(least, loss);
+    evaluations.push({ step: at, loss, best: loss < lowest });
+    lowest = Math.min(lowest, loss);
   }
   return { points, evaluations };
 }
@@ -95,6 +97,14 @@ export function runOutcome(curves: RunCurves, reason: Outcome["reason"], change:
     adapter: "/home/me/.local/share/hearth/runs/1/adapter",
     ...change,
   };
+}
+
+/** A run whose loss diverged. */
+export function diverged(step: number): Problem {
+  return detailed(
+    "diverged",
+    `The loss became 61.800 in step ${step}, so the run was stopped. An adapter saved before that is kept. Try a lower learning rate.`,
+  );
 }
 
 interface Past {
@@ -140,11 +150,7 @@ const past: Past[] = [
     steps: 70,
     state: {
       type: "failed",
-      problem: {
-        code: "diverged",
-        message:
-          "The loss became 61.800 in step 24, so the run was stopped. An adapter saved before that is kept. Try a lower learning rate.",
-      },
+      problem: diverged(24),
     },
     adapter: null,
   },
@@ -157,10 +163,7 @@ const past: Past[] = [
     steps: 90,
     state: {
       type: "interrupted",
-      problem: {
-        code: "workerDied",
-        message: "Hearth was closed during this run. Resume it to continue from its last checkpoint.",
-      },
+      problem: problem("workerDied", { area: "tune", type: "closed" }),
     },
     adapter: null,
   },
@@ -169,8 +172,8 @@ const past: Past[] = [
 export function pastRuns(): { runs: Run[]; curves: Map<number, RunCurves> } {
   const curves = new Map<number, RunCurves>();
   const runs = past.map(({ id, name, dataset, hoursAgo, reached, steps, state, adapter, outcome }): Run => {
-    const drawn = curvesUpTo(reached, steps);
-    curves.set(id, drawn);
+    const runCurves = curvesUpTo(reached, steps);
+    curves.set(id, runCurves);
     const ended = state.type === "finished" || state.type === "stopped";
     return {
       id,
@@ -182,9 +185,9 @@ export function pastRuns(): { runs: Run[]; curves: Map<number, RunCurves> } {
       settings: id === 23 ? { ...trainDefaults, learningRate: 2e-2 } : trainDefaults,
       state,
       plan: runPlan(steps, trainDefaults),
-      last: drawn.points.at(-1) ?? null,
+      last: runCurves.points.at(-1) ?? null,
       checkpoint: Math.floor(reached / 20) * 20,
-      outcome: ended ? runOutcome(drawn, "completed", outcome) : null,
+      outcome: ended ? runOutcome(runCurves, "completed", outcome) : null,
       adapter,
       createdAt: Date.now() - hoursAgo * HOUR,
       endedAt: ended ? Date.now() - hoursAgo * HOUR + reached * 2600 : null,
@@ -208,8 +211,8 @@ const smolAdapter = {
 
 /** An imported adapter for the small model, or for another base that is not here. */
 export function importedAdapter(id: number, name: string, path: string, base: string | null = null): Adapter {
-  const misfit: AdapterFit = { type: "misfit", why: { type: "layers", adapter: 28, model: 30 } };
-  const matches = [{ model: smol.id, fit: base === null ? ({ type: "sizes" } as const) : misfit }];
+  const mismatch: AdapterFit = { type: "mismatch", reason: { type: "layers", adapter: 28, model: 30 } };
+  const matches = [{ model: smol.id, fit: base === null ? ({ type: "sizes" } as const) : mismatch }];
   return {
     ...smolAdapter,
     id,
@@ -265,8 +268,8 @@ export function runAdapter(id: number, run: Run): Adapter {
 }
 
 export function pastAdapters(runs: Run[]): Adapter[] {
-  const made = runs.flatMap((run) => (run.adapter === null ? [] : [runAdapter(run.adapter, run)]));
-  const first = made[0];
+  const adapters = runs.flatMap((run) => (run.adapter === null ? [] : [runAdapter(run.adapter, run)]));
+  const first = adapters[0];
   if (first) first.votes = { tuned: 6, base: 2 };
   const imported: Adapter = {
     ...importedAdapter(33, "terse", "/home/you/adapters/terse-lora-f16.gguf"),
@@ -275,13 +278,18 @@ export function pastAdapters(runs: Run[]): Adapter[] {
     createdAt: Date.now() - 400 * HOUR,
     unmatched: [{ setting: "alpha_pattern", entries: ["^q_proj"], more: 0 }],
   };
-  const gone: Adapter = {
+  const missing: Adapter = {
     ...imported,
     id: 34,
     unmatched: [],
     name: "old-style",
     path: "/media/usb/old-style",
-    problem: "Its folder is no longer at /media/usb/old-style. Put it back, or delete the adapter.",
+    problem: problem("adapterInvalid", {
+      area: "models",
+      type: "adapterMoved",
+      name: "old-style",
+      path: "/media/usb/old-style",
+    }),
   };
-  return [...made, imported, gone];
+  return [...adapters, imported, missing];
 }

@@ -18,6 +18,7 @@ import { hostile, tour } from "./answers";
 import { formulas } from "./formulas";
 import { machineOf, type Machine } from "./devices";
 import { huge, loadedState, lost, others, qwen, small, smol } from "./models";
+import { MODEL_GONE, problem } from "./problems";
 
 export interface World extends Machine {
   settings: Settings;
@@ -143,10 +144,10 @@ function talk(id: number, title: string, at: number, turns: string[]): Conversat
             draft: null,
             thinkingSeconds: null,
           },
-    leftOut: null,
+    dropped: null,
     adapters: [],
     comparison: null,
-    own: null,
+    overrides: null,
     better: false,
     rating: null,
     settings:
@@ -211,7 +212,7 @@ function many(): Map<number, Conversation> {
 
 /** A download in every state, newest first. */
 function everyDownload(): Download[] {
-  const one = (
+  const download = (
     id: number,
     name: string,
     source: string,
@@ -221,27 +222,47 @@ function everyDownload(): Download[] {
     bytesPerSecond = 0,
   ): Download => ({ id, name, source, done, total, bytesPerSecond, resumes: !source.startsWith("https:"), state });
   return [
-    one(58, "Llama-3.3-70B-Instruct Q4_K_M", "hf.co/bartowski/Llama-3.3-70B-Instruct-GGUF:Q4_K_M", 0, 42_520_395_776, {
-      type: "queued",
+    download(
+      58,
+      "Llama-3.3-70B-Instruct Q4_K_M",
+      "hf.co/bartowski/Llama-3.3-70B-Instruct-GGUF:Q4_K_M",
+      0,
+      42_520_395_776,
+      {
+        type: "queued",
+      },
+    ),
+    download(
+      57,
+      "Qwen3 4B Instruct 2507",
+      "qwen3-4b-2507",
+      1_071_334_080,
+      2_497_281_120,
+      { type: "running" },
+      14_200_000,
+    ),
+    download(56, "stalls-1B Q4_K_M", "hf.co/someone/stalls-1B-GGUF:Q4_K_M", 241_000_000, 766_204_928, {
+      type: "running",
     }),
-    one(57, "Qwen3 4B Instruct 2507", "qwen3-4b-2507", 1_071_334_080, 2_497_281_120, { type: "running" }, 14_200_000),
-    one(56, "stalls-1B Q4_K_M", "hf.co/someone/stalls-1B-GGUF:Q4_K_M", 241_000_000, 766_204_928, { type: "running" }),
-    one(55, "Qwen3-8B Q4_K_M", "hf.co/unsloth/Qwen3-8B-GGUF:Q4_K_M", 5_027_783_488, 5_027_783_488, {
+    download(55, "Qwen3-8B Q4_K_M", "hf.co/unsloth/Qwen3-8B-GGUF:Q4_K_M", 5_027_783_488, 5_027_783_488, {
       type: "checking",
     }),
-    one(54, "gemma3:4b", "ollama://gemma3:4b", 912_000_000, 3_338_792_448, { type: "paused" }),
-    one(51, "own-model.gguf", "https://models.example.org/own-model.gguf", 120_000_000, 402_653_184, {
+    download(54, "gemma3:4b", "ollama://gemma3:4b", 912_000_000, 3_338_792_448, { type: "paused" }),
+    download(51, "own-model.gguf", "https://models.example.org/own-model.gguf", 120_000_000, 402_653_184, {
       type: "paused",
     }),
-    one(53, "fails-halfway-1B Q4_K_M", "hf.co/someone/fails-halfway-1B-GGUF:Q4_K_M", 306_481_971, 766_204_928, {
+    download(53, "fails-halfway-1B Q4_K_M", "hf.co/someone/fails-halfway-1B-GGUF:Q4_K_M", 306_481_971, 766_204_928, {
       type: "failed",
-      problem: {
-        code: "diskFull",
-        message:
-          "The disk of /home/you/.local/share/hearth/models has 0.3 GB free, and 0.5 GB are needed. Free some space, then try again.",
-      },
+      problem: problem("diskFull", {
+        area: "models",
+        type: "noSpace",
+        name: "fails-halfway-1B Q4_K_M",
+        folder: "/home/you/.local/share/hearth/models",
+        neededBytes: 459_722_957,
+        freeBytes: 312_000_000,
+      }),
     }),
-    one(52, "Qwen3 0.6B", "qwen3-0.6b", 639_446_688, 639_446_688, { type: "done", model: qwen.id, adapter: null }),
+    download(52, "Qwen3 0.6B", "qwen3-0.6b", 639_446_688, 639_446_688, { type: "done", model: qwen.id, adapter: null }),
   ];
 }
 
@@ -280,7 +301,7 @@ export function initialWorld(scene: string | null): World {
     case "loading":
       return {
         ...world,
-        modelState: { type: "loading", model: smol.id, fraction: 0.43, stage: "repacking weights" },
+        modelState: { type: "loading", model: smol.id, fraction: 0.43, stage: { type: "readingWeights" } },
         pace: 1500,
       };
     case "failed":
@@ -289,7 +310,7 @@ export function initialWorld(scene: string | null): World {
         modelState: {
           type: "failed",
           model: lost.id,
-          problem: { code: "fileUnreadable", message: lost.problem ?? "" },
+          problem: lost.problem ?? MODEL_GONE,
         },
       };
     case "slow":

@@ -10,18 +10,19 @@ import type {
   ExportOptions,
   Inspection,
   NewRun,
-  Outcome,
   PauseReason,
-  Problem,
   Run,
   RunCurves,
   RunState,
   SampleDataset,
+  Stage,
   TrainSettings,
 } from "../wire";
 import { FakeOrganizing } from "./organizing";
+import { CRASHED, detailed, problem } from "./problems";
 import { inspect, newDataset, sampleDatasets, pastDatasets, trainDefaults } from "./datasets";
 import {
+  diverged,
   importedAdapter,
   runAdapter,
   curvesUpTo,
@@ -35,14 +36,11 @@ import {
 
 const NEVER_ENDS = 100_000;
 
-const NO_DATASET: Problem = { code: "notFound", message: "This dataset no longer exists. Choose another one." };
-const NO_RUN: Problem = { code: "notFound", message: "This run no longer exists." };
+const NO_DATASET = problem("notFound", { area: "tune", type: "noDataset" });
+const NO_RUN = problem("notFound", { area: "tune", type: "noRun" });
 
-/** The end of the notification of a finished run. */
-function losses(outcome: Outcome | null): string {
-  if (outcome?.evalLossBefore == null || outcome.evalLoss == null) return "";
-  return `: the validation loss went from ${outcome.evalLossBefore.toFixed(2)} to ${outcome.evalLoss.toFixed(2)}`;
-}
+/** The stages before the first step of a run. */
+const STAGES: readonly Stage[] = [{ type: "openingModel" }, { type: "readingData" }, { type: "dryRun" }];
 
 /** Requests to the current run. */
 interface RunControl {
@@ -60,13 +58,13 @@ export abstract class FakeTuning extends FakeOrganizing {
   private readonly controls = new Map<number, RunControl>();
   private dropListener: ((drop: FileDrop) => void) | null = null;
 
-  constructor(fresh: boolean) {
+  constructor(isFirstStart: boolean) {
     super();
-    const { runs, curves } = fresh ? { runs: [], curves: new Map<number, RunCurves>() } : pastRuns();
-    this.datasetList = fresh ? [] : pastDatasets();
+    const { runs, curves } = isFirstStart ? { runs: [], curves: new Map<number, RunCurves>() } : pastRuns();
+    this.datasetList = isFirstStart ? [] : pastDatasets();
     this.runList = runs;
     this.curves = curves;
-    this.adapterList = fresh ? [] : pastAdapters(runs);
+    this.adapterList = isFirstStart ? [] : pastAdapters(runs);
   }
 
   async datasets(): Promise<Dataset[]> {
@@ -78,16 +76,16 @@ export abstract class FakeTuning extends FakeOrganizing {
   }
 
   async addDataset(path: string): Promise<Dataset> {
-    const known = this.datasetList.find((d) => d.path === path);
-    if (known) {
-      await this.restoreDataset(known.id);
-      return known;
+    const existing = this.datasetList.find((d) => d.path === path);
+    if (existing) {
+      await this.restoreDataset(existing.id);
+      return existing;
     }
     if (/\.(png|jpe?g|pdf|zip)$/i.test(path))
-      throw {
-        code: "dataInvalid",
-        message: `${path}: this is another kind of file, not a dataset. Choose a file of JSONL, JSON, CSV, TSV, Parquet, Markdown or plain text.`,
-      };
+      throw detailed(
+        "dataInvalid",
+        `${path}: this is another kind of file, not a dataset. Choose a file of JSONL, JSON, CSV, TSV, Parquet, Markdown or plain text.`,
+      );
     const dataset = newDataset(this.newId(), path);
     this.datasetList = [dataset, ...this.datasetList];
     await this.emitDatasets();
@@ -147,11 +145,7 @@ export abstract class FakeTuning extends FakeOrganizing {
 
   async startRun(order: NewRun): Promise<Run> {
     const active = this.runList.find(({ id }) => this.controls.has(id));
-    if (active)
-      throw {
-        code: "busy",
-        message: `“${active.name}” is still running, and only one run can be active. Wait until it is done, or stop it first.`,
-      };
+    if (active) throw problem("busy", { area: "tune", type: "otherRun", name: active.name });
     const dataset = this.datasetList.find((d) => d.id === order.dataset);
     if (!dataset) throw NO_DATASET;
     const run: Run = {
@@ -162,7 +156,7 @@ export abstract class FakeTuning extends FakeOrganizing {
       dataset: dataset.id,
       datasetName: dataset.name,
       settings: order.settings,
-      state: { type: "preparing", fraction: 0, stage: "starting" },
+      state: { type: "preparing", fraction: 0, stage: { type: "starting" } },
       plan: null,
       last: null,
       checkpoint: null,
@@ -219,10 +213,10 @@ export abstract class FakeTuning extends FakeOrganizing {
   async importAdapter(path: string, model: string | null): Promise<Adapter> {
     const name = (path.split("/").at(-1) ?? path).replace(/\.gguf$/, "");
     if (/qwen/.test(name))
-      throw {
-        code: "adapterInvalid",
-        message: `${path}: this adapter does not belong to this model: it targets all layers of a model with 24 layers, but this model has 30. Choose the model it was trained on, or another adapter.`,
-      };
+      throw detailed(
+        "adapterInvalid",
+        `${path}: this adapter does not belong to this model: it targets all layers of a model with 24 layers, but this model has 30. Choose the model it was trained on, or another adapter.`,
+      );
     // For tests: a folder is for a model that is not here, unless one is named.
     const base = model === null && !path.endsWith(".gguf") ? "meta-llama/Llama-3.2-3B-Instruct" : null;
     const adapter = {
@@ -262,10 +256,12 @@ export abstract class FakeTuning extends FakeOrganizing {
     await this.rest(40);
     const bytes = options.format.type === "gguf" ? 98_402_112 : 9_781_248;
     if (/full/.test(options.out))
-      throw {
-        code: "diskFull",
-        message: `${options.out}: No space left on device (os error 28). The disk is full. Free some space, then try again.`,
-      };
+      throw problem("diskFull", {
+        area: "worker",
+        type: "diskFull",
+        path: options.out,
+        detail: "No space left on device (os error 28)",
+      });
     if (!options.verify) return { path: options.out, bytes, verification: null, notices: [] };
     const rough = options.format.type === "gguf" && options.format.kind === "Q4_0";
     return {
@@ -279,8 +275,7 @@ export abstract class FakeTuning extends FakeOrganizing {
             divergence: 0.41,
             taught: 0.87,
             sameText: 5,
-            summary:
-              "The export does NOT match the adapter: 52.9 % of the training is retained, and 5 of 12 prompts get an identical answer. The quantization is too coarse: choose a finer one such as Q8_0, or export the adapter alone.",
+            result: { type: "tooCoarse", retainedPercent: 52, same: 5, prompts: 12 },
           }
         : {
             passed: true,
@@ -289,8 +284,7 @@ export abstract class FakeTuning extends FakeOrganizing {
             divergence: 0,
             taught: 0.87,
             sameText: 12,
-            summary:
-              "The export matches the adapter: 100.0 % of the training is retained, and 12 of 12 prompts get an identical answer.",
+            result: { type: "matches", retainedPercent: 100, same: 12, prompts: 12 },
           },
       notices: [],
     };
@@ -354,14 +348,8 @@ export abstract class FakeTuning extends FakeOrganizing {
     this.controls.set(id, control);
     const run = this.run(id);
     const curves = this.curves.get(id) ?? { points: [], evaluations: [] };
-    for (const stage of ["reading the model", "reading the examples", "measuring a step"]) {
-      this.changeRun(id, {
-        state: {
-          type: "preparing",
-          fraction: ["reading the model", "reading the examples", "measuring a step"].indexOf(stage) / 3 + 0.1,
-          stage,
-        },
-      });
+    for (const [at, stage] of STAGES.entries()) {
+      this.changeRun(id, { state: { type: "preparing", fraction: at / STAGES.length + 0.1, stage } });
       await this.rest(6);
     }
     const steps = run.plan?.steps ?? (/endless/.test(run.datasetName) ? NEVER_ENDS : (run.settings.maxSteps ?? 70));
@@ -378,11 +366,7 @@ export abstract class FakeTuning extends FakeOrganizing {
       if (control.die)
         return this.end(id, {
           type: "interrupted",
-          problem: {
-            code: "workerDied",
-            message:
-              "Hearth's worker exited unexpectedly (signal 11). Resume the run to continue from its last checkpoint. If it happens again, choose a shorter sequence length or a smaller batch.",
-          },
+          problem: problem("workerDied", { area: "tune", type: "runInterrupted", cause: CRASHED }),
         });
       if (control.stop) return this.end(id, { type: "stopped" });
       if (control.pause) await this.wait(id, control);
@@ -391,14 +375,7 @@ export abstract class FakeTuning extends FakeOrganizing {
       if (/explodes/.test(run.datasetName) && step > 24) {
         point.loss = 61.8;
         this.add(id, curves, point);
-        return this.end(id, {
-          type: "failed",
-          problem: {
-            code: "diverged",
-            message:
-              "The loss became 61.800 in step 25, so the run was stopped. An adapter saved before that is kept. Try a lower learning rate.",
-          },
-        });
+        return this.end(id, { type: "failed", problem: diverged(25) });
       }
       this.add(id, curves, point);
       if (step % every === 0) {
@@ -423,7 +400,7 @@ export abstract class FakeTuning extends FakeOrganizing {
   }
 
   private async wait(id: number, control: RunControl): Promise<void> {
-    this.changeRun(id, { state: { type: "paused", why: control.pause ?? "person" } });
+    this.changeRun(id, { state: { type: "paused", reason: control.pause ?? "person" } });
     while (control.pause && !control.stop && !control.die) await new Promise((resolve) => setTimeout(resolve, 5));
     this.changeRun(id, { state: { type: "running" } });
   }
@@ -447,12 +424,7 @@ export abstract class FakeTuning extends FakeOrganizing {
       this.adapterList = [runAdapter(adapter, run), ...this.adapterList];
       void this.emitAdapters();
     }
-    if (state.type === "finished")
-      this.emit({ type: "runEnded", run: id, message: `${run.name} is done${losses(outcome)}.` });
-    else if (state.type === "failed")
-      this.emit({ type: "runEnded", run: id, message: `${run.name} failed: ${state.problem.message}` });
-    else if (state.type === "interrupted")
-      this.emit({ type: "runEnded", run: id, message: `${run.name} was interrupted: ${state.problem.message}` });
+    if (state.type !== "stopped") this.emit({ type: "runEnded", run });
   }
 
   private run(id: number): Run {

@@ -1,30 +1,33 @@
-// Where maths is in a text: `$…$`, `\(…\)` in a line; `$$…$$`, `\[…\]` as a display.
+// Delimiters of maths: `$…$` and `\(…\)` inline, `$$…$$` and `\[…\]` as a display.
 
-/** A longer formula is shown as its source. */
+/** Maximum length of a formula. A longer one is shown as its source. */
 export const MAX_SOURCE = 4_000;
-/** Lines of one paragraph that are tried as the beginning of a display. */
+/** Maximum lines of one paragraph that are tried as the start of a display. */
 const MAX_OPENERS = 50;
 
 export interface Span {
-  /** Characters with the delimiters. */
+  /** Length including the delimiters. */
   length: number;
   source: string;
   display: boolean;
 }
 
-/** A display that takes whole lines. A blank line ends it unclosed. */
+/**
+ * Parses a display that occupies whole lines. `null` if a blank line precedes the closing
+ * delimiter.
+ */
 export function displayAt(text: string): Span | null {
-  const begin = /^ {0,3}(\$\$|\\\[)/.exec(text);
-  if (!begin) return null;
-  const from = begin[0].length;
-  const to = closing(text, from, begin[1] === "$$" ? "$$" : "\\]");
+  const opener = /^ {0,3}(\$\$|\\\[)/.exec(text);
+  if (!opener) return null;
+  const from = opener[0].length;
+  const to = closing(text, from, opener[1] === "$$" ? "$$" : "\\]");
   if (to < 0) return null;
   const rest = /^[ \t]*(?:\n|$)/.exec(text.slice(to + 2, to + 200));
   const source = text.slice(from, to).trim();
   return rest && source !== "" ? { length: to + 2 + rest[0].length, source, display: true } : null;
 }
 
-/** The index of the first display in a paragraph, after its first line; -1: none. */
+/** The index of the first display in a paragraph, after its first line; -1 if there is none. */
 export function displayIn(paragraph: string): number {
   if (!paragraph.includes("$$") && !paragraph.includes("\\[")) return -1;
   const end = paragraph.indexOf("\n\n");
@@ -37,7 +40,10 @@ export function displayIn(paragraph: string): number {
   return -1;
 }
 
-/** The index from which a growing text may still become a display; the length of the text if nowhere. */
+/**
+ * The index of an opening delimiter that may still become a display as the text grows; otherwise
+ * the length of the text.
+ */
 export function undecided(text: string): number {
   const blank = text.lastIndexOf("\n\n");
   const from = blank < 0 ? 0 : blank + 1;
@@ -45,12 +51,13 @@ export function undecided(text: string): number {
   return opener ? from + opener.index : text.length;
 }
 
-/** The formula that begins at an index of a line. */
+/** The formula that starts at an index of a line. */
 export function formulaAt(text: string, at: number, before = text[at - 1] ?? ""): Span | null {
-  const two = text.slice(at, at + 2);
-  if (two === "\\(" || two === "\\[") return between(text, at, two === "\\(" ? "\\)" : "\\]", two === "\\[");
-  if (two[0] !== "$" || /[\w$\\]/.test(before)) return null;
-  return two === "$$" ? between(text, at, "$$", true) : dollars(text, at);
+  const delimiter = text.slice(at, at + 2);
+  if (delimiter === "\\(" || delimiter === "\\[")
+    return between(text, at, delimiter === "\\(" ? "\\)" : "\\]", delimiter === "\\[");
+  if (delimiter[0] !== "$" || /[\w$\\]/.test(before)) return null;
+  return delimiter === "$$" ? between(text, at, "$$", true) : dollars(text, at);
 }
 
 function between(text: string, at: number, close: string, display: boolean): Span | null {
@@ -59,7 +66,7 @@ function between(text: string, at: number, close: string, display: boolean): Spa
   return source === "" ? null : { length: to + 2 - at, source, display };
 }
 
-/** `$…$`, unless it looks like prices or variables of a shell. */
+/** Parses `$…$`, unless it looks like prices or shell variables. */
 function dollars(text: string, at: number): Span | null {
   let to = at + 1;
   while (to < text.length && to - at < MAX_SOURCE && text[to] !== "$" && text[to] !== "`")
@@ -71,29 +78,31 @@ function dollars(text: string, at: number): Span | null {
   return { length: to + 1 - at, source, display: false };
 }
 
-/** The index of a closing delimiter, before any blank line; -1: none. */
+/** The index of the closing delimiter before the next blank line; -1 if there is none. */
 function closing(text: string, from: number, close: string): number {
   const within = text.slice(from, from + MAX_SOURCE);
   const to = within.indexOf(close);
   return to < 0 || /\n[ \t]*\n/.test(within.slice(0, to)) ? -1 : from + to;
 }
 
-/** Hides the formulas of a line from the search for emphasis, in a copy of it of the same length. */
+/**
+ * Masks formulas in a copy of a line of the same length, so that they are not parsed as emphasis.
+ */
 export function masked(line: string, copy: string): string {
   if (!/[$]|\\[([]/.test(line)) return copy;
   let hidden = "";
-  let done = 0;
+  let copied = 0;
   for (let at = 0; at < line.length;) {
     const formula = line[at] === "$" || line[at] === "\\" ? formulaAt(line, at) : null;
     if (formula) {
-      hidden += copy.slice(done, at) + "a".repeat(formula.length);
-      done = at += formula.length;
+      hidden += copy.slice(copied, at) + "a".repeat(formula.length);
+      copied = at += formula.length;
     } else at = after(line, at);
   }
-  return hidden + copy.slice(done);
+  return hidden + copy.slice(copied);
 }
 
-/** The next index after a piece of code, an escaped or another character. */
+/** The next index after a code span, an escaped character, or a plain character. */
 function after(line: string, at: number): number {
   if (line[at] === "\\") return at + 2;
   if (line[at] !== "`") return at + 1;
@@ -102,9 +111,9 @@ function after(line: string, at: number): number {
   const ticks = "`".repeat(fence);
   let end = line.indexOf(ticks, at + fence);
   while (end >= 0 && line[end + fence] === "`") {
-    let past = end;
-    while (line[past] === "`") past++;
-    end = line.indexOf(ticks, past);
+    let runEnd = end;
+    while (line[runEnd] === "`") runEnd++;
+    end = line.indexOf(ticks, runEnd);
   }
   return end < 0 ? at + fence : end + fence;
 }

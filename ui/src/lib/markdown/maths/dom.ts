@@ -1,4 +1,4 @@
-// A formula's tree as elements of the page.
+// Creates DOM elements from the tree of a formula.
 
 import type { MathsElement } from "./tree";
 

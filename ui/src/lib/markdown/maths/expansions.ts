@@ -1,11 +1,12 @@
-// A bound on what macros may grow to. KaTeX counts expansions only, and one expansion can be of any length.
+// Bounds the length of expanded macros. KaTeX counts expansions only, and one expansion can have
+// any length.
 
-/** Tokens that the expansions of a formula may have together. */
+/** Maximum tokens of all expansions of a formula. */
 const MAX_TOKENS = 20_000;
-/** Tokens of one use's arguments, each of which its macro may repeat. */
+/** Maximum tokens in the arguments of one macro use: the macro may repeat each argument. */
 const MAX_ARGUMENTS = 4_000;
 
-/** The part of KaTeX's macro expander that is bounded. */
+/** The methods of KaTeX's macro expander that are wrapped. */
 interface Expander {
   expandOnce(expandableOnly?: boolean): number | boolean;
   consumeArgs(count: number, delimiters?: string[][]): unknown[][];
@@ -14,7 +15,10 @@ interface Expander {
 /** A macro that is expanded before all others: KaTeX gives its expander only to macros. */
 const BOUND = "\\bound@expansions";
 
-/** A formula's source and its macros, so that KaTeX refuses it when its expansions grow too long. */
+/**
+ * The source of a formula and its macros, arranged so that KaTeX throws if the expansions grow too
+ * long.
+ */
 export function boundExpansions(source: string): {
   source: string;
   macros: Record<string, (expander: object) => string>;
@@ -37,9 +41,9 @@ function limit(expander: Expander): void {
     return tokens;
   };
   expander.consumeArgs = function (count, delimiters) {
-    const taken = consumeArgs.call(this, count, delimiters);
-    if (taken.reduce((sum, { length }) => sum + length, 0) > MAX_ARGUMENTS)
+    const args = consumeArgs.call(this, count, delimiters);
+    if (args.reduce((sum, { length }) => sum + length, 0) > MAX_ARGUMENTS)
       throw new RangeError("The arguments are too long.");
-    return taken;
+    return args;
   };
 }

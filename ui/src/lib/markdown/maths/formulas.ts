@@ -1,13 +1,16 @@
-// Owns the formulas that were typeset and the worker that does it, which is started with the first one.
+// Owns the cache of typeset formulas and the typesetting worker, which is started by the first
+// formula.
 
 import { Runner } from "../../workers/runner";
 import { Shared } from "../../workers/shared";
 import { MAX_SOURCE } from "./delimiters";
 import { size, type MathsElement } from "./tree";
 
-/** Milliseconds for a formula, and for one that took longer, once no other waits. Then it is shown as its source. */
-const LIMITS = { first: 500, again: 3_000 };
-/** Nodes of the formulas that are kept, to be shown at once when they are seen again. */
+/** Time limits in milliseconds. A formula that exceeds both is shown as its source. */
+const LIMITS = { first: 500, retry: 3_000 };
+/**
+ * Maximum nodes of cached formulas. A cached formula is shown at once when it is rendered again.
+ */
 const MAX_CACHED = 500_000;
 
 export interface Formula {
@@ -35,15 +38,21 @@ export class Formulas {
     );
   }
 
-  /** The tree of a formula that was typeset; `null`: it is shown as its source; `undefined`: it was not typeset yet. */
+  /**
+   * The cached tree of a formula; `null` if it is shown as its source, `undefined` if it is not
+   * cached.
+   */
   known({ source, display }: Formula): MathsElement | null | undefined {
     return source.length > MAX_SOURCE ? null : this.cache.get(key({ source, display }))?.tree;
   }
 
-  /** The tree of a formula; `null`: it is shown as its source. One that waits when all who asked for it have `left` is not typeset. */
+  /**
+   * The tree of a formula; `null` if it is shown as its source. A waiting job is withdrawn once all
+   * callers have `left`.
+   */
   typeset(formula: Formula, left?: AbortSignal): Promise<MathsElement | null> {
-    const known = this.known(formula);
-    return known !== undefined ? Promise.resolve(known) : this.pending.get(key(formula), formula, left);
+    const cached = this.known(formula);
+    return cached !== undefined ? Promise.resolve(cached) : this.pending.get(key(formula), formula, left);
   }
 
   private async begin(formula: Formula, name: string): Promise<MathsElement | null> {
@@ -53,7 +62,7 @@ export class Formulas {
       this.keep(name, tree);
       return tree;
     } catch {
-      // Without a worker there is no tree, and without its style a tree cannot be read. The next time there may be both.
+      // The worker or the style sheet could not be loaded. The next request tries again.
       this.style = null;
       return null;
     }

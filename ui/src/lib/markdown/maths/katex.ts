@@ -8,7 +8,7 @@ import { convert, UNSUPPORTED, type KatexNode, type MathsElement } from "./tree"
 const MAX_EXPANSIONS = 500;
 const MAX_EMS = 10;
 
-/** The tree of a formula; `null` if it is no maths, or too much. */
+/** The tree of a formula; `null` if it is invalid or exceeds a limit. */
 export function formula(source: string, display: boolean): MathsElement | null {
   const limits = {
     throwOnError: true,

@@ -1,15 +1,18 @@
-// Limits how much the formulas of one answer draw together, so that a page of them stays fast.
+// Limits the total number of nodes of the formulas of one answer, so that rendering stays fast.
 
 import { getContext, setContext } from "svelte";
 
-/** Nodes of all formulas of an answer. Those beyond are shown as their source. */
+/** Maximum nodes of all formulas of an answer. Further formulas are shown as their source. */
 const MAX_DRAWN = 50_000;
 
 export class Room {
   private readonly shares = new Map<object, number>();
   private used = 0;
 
-  /** Gives a formula room for its nodes, instead of the room that it had; `false`: there is not enough. */
+  /**
+   * Reserves nodes for a formula, replacing its earlier reservation; `false` if there are not
+   * enough.
+   */
   take(formula: object, nodes: number): boolean {
     this.release(formula);
     if (this.used + nodes > MAX_DRAWN) return false;
@@ -18,7 +21,7 @@ export class Room {
     return true;
   }
 
-  /** Takes back a formula's room. */
+  /** Releases the reservation of a formula. */
   release(formula: object): void {
     this.used -= this.shares.get(formula) ?? 0;
     this.shares.delete(formula);

@@ -1,3 +1,3 @@
-// The style of formulas, loaded with the first one.
+// The style sheet of formulas, loaded with the first formula.
 
 import "katex/dist/katex.min.css";

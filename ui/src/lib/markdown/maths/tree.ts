@@ -1,4 +1,4 @@
-// KaTeX's tree of a formula as a tree of our own: only listed elements, attributes and styles.
+// Converts KaTeX's tree of a formula to a tree with only listed elements, attributes and styles.
 
 /** A formula that is larger, or nested deeper, is shown as its source. */
 const MAX_NODES = 10_000;
@@ -16,7 +16,9 @@ export interface MathsElement {
   children: (MathsElement | string)[];
 }
 
-/** A node of KaTeX: HTML has classes, MathML has a type, a path has a name, a space has a character. */
+/**
+ * A node of KaTeX: HTML has classes, MathML has a type, a path has a name, a space has a character.
+ */
 export interface KatexNode {
   type?: string;
   text?: string;
@@ -64,12 +66,12 @@ export function convert(root: KatexNode): MathsElement {
     if (++count > MAX_NODES || depth > MAX_DEPTH) throw new RangeError("The formula is too large.");
     if (node.style?.color === UNSUPPORTED || node.attributes?.mathcolor === UNSUPPORTED)
       throw new TypeError("A command is not allowed.");
-    const made = element(node);
-    if (typeof made === "string") return [made];
+    const converted = element(node);
+    if (typeof converted === "string") return [converted];
     const children = (node.children ?? []).flatMap((child) => visit(child, depth + 1));
-    if (!made) return children;
-    if (made.name !== "path") made.children.push(...children);
-    return [made];
+    if (!converted) return children;
+    if (converted.name !== "path") converted.children.push(...children);
+    return [converted];
   }
 
   const [top] = visit(root, 1);
@@ -82,7 +84,7 @@ export function size(tree: MathsElement): number {
   return tree.children.reduce((sum, child) => sum + (typeof child === "string" ? 1 : size(child)), 1);
 }
 
-/** The element of a node without its children; `null`: only the children. */
+/** The element of a node without its children; `null` if only the children are kept. */
 function element(node: KatexNode): MathsElement | string | null {
   if (node.pathName !== undefined) return path(node);
   if (node.character !== undefined)
@@ -94,45 +96,45 @@ function element(node: KatexNode): MathsElement | string | null {
 }
 
 function mathml(node: KatexNode): MathsElement | string | null {
-  // The source, which would be read aloud and found twice.
+  // The source annotation would be read aloud and found a second time.
   if (node.type === "annotation") return "";
   return MATHML_ELEMENTS.has(node.type ?? "") ? plain(MATHML, node.type ?? "", node.attributes) : null;
 }
 
 function html(node: KatexNode): MathsElement {
-  const made = plain(HTML, "span", node.attributes);
+  const result = plain(HTML, "span", node.attributes);
   const classes = (node.classes ?? []).filter((name) => /^[\w-]+$/.test(name)).join(" ");
-  if (classes !== "") made.attributes.set("class", classes);
+  if (classes !== "") result.attributes.set("class", classes);
   for (const [name, value] of Object.entries(node.style ?? {})) {
-    if (STYLES.has(name) && VALUE.test(String(value))) made.styles.set(name, String(value));
+    if (STYLES.has(name) && VALUE.test(String(value))) result.styles.set(name, String(value));
   }
-  return made;
+  return result;
 }
 
 function symbol(node: KatexNode): MathsElement | string {
   const text = node.text ?? "";
   if (!node.classes) return text;
-  const made = html(node);
-  if (node.italic !== undefined && node.italic > 0) made.styles.set("marginRight", `${node.italic.toFixed(4)}em`);
-  made.children.push(text);
-  return made.attributes.size + made.styles.size > 0 ? made : text;
+  const result = html(node);
+  if (node.italic !== undefined && node.italic > 0) result.styles.set("marginRight", `${node.italic.toFixed(4)}em`);
+  result.children.push(text);
+  return result.attributes.size + result.styles.size > 0 ? result : text;
 }
 
 function path(node: KatexNode): MathsElement {
-  const drawn = /^<path d="([^"<>]*)"\/>$/.exec(node.toMarkup?.() ?? "")?.[1] ?? "";
-  const made = plain(SVG, "path", {});
-  if (PATH.test(drawn)) made.attributes.set("d", drawn);
-  return made;
+  const pathData = /^<path d="([^"<>]*)"\/>$/.exec(node.toMarkup?.() ?? "")?.[1] ?? "";
+  const result = plain(SVG, "path", {});
+  if (PATH.test(pathData)) result.attributes.set("d", pathData);
+  return result;
 }
 
 function plain(namespace: string, name: string, attributes: Record<string, unknown> = {}): MathsElement {
-  const made: MathsElement = { namespace, name, attributes: new Map(), styles: new Map(), children: [] };
+  const result: MathsElement = { namespace, name, attributes: new Map(), styles: new Map(), children: [] };
   for (const [key, value] of Object.entries(attributes)) {
     const text = String(value);
-    if (ATTRIBUTES.has(key) && VALUE.test(text)) made.attributes.set(key, text);
-    // The policy refuses the attribute, not the property.
+    if (ATTRIBUTES.has(key) && VALUE.test(text)) result.attributes.set(key, text);
+    // The content security policy forbids the style attribute, not the property.
     const width = key === "style" ? /^width:([\d.]+em);?$/.exec(text)?.[1] : undefined;
-    if (width) made.styles.set("width", width);
+    if (width) result.styles.set("width", width);
   }
-  return made;
+  return result;
 }

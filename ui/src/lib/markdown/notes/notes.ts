@@ -3,7 +3,7 @@
 import { getContext, setContext } from "svelte";
 
 export interface Notes {
-  /** The number of a footnote; 0: there is none of that label, or there are too many. */
+  /** The number of a footnote; 0 if there is none with this label, or too many footnotes. */
   number(label: string): number;
   /** Shows and focuses a footnote. */
   toNote(label: string): void;

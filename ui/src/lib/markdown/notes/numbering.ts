@@ -2,14 +2,17 @@
 
 import type { Token } from "../blocks";
 
-/** Footnotes of an answer that have a number; those after them are shown as they were written. */
+/** Maximum numbered footnotes of an answer; further ones are shown as their source. */
 export const MAX_NOTES = 1_000;
 
 /** Numbers the footnotes of a growing text in their order. */
 export class Numbering {
   private numbers: ReadonlyMap<string, number> = new Map();
 
-  /** The number of each label. The same map as before if there is no new label, so that nothing is drawn again. */
+  /**
+   * The number of each label. Returns the same map if there is no new label, so that nothing is
+   * rendered again.
+   */
   read(blocks: Iterable<Token>): ReadonlyMap<string, number> {
     const numbers = new Map<string, number>();
     let isNew = false;

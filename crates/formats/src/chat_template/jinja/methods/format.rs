@@ -1,4 +1,4 @@
-//! `str.format` and the `%` of strings. minijinja formats numbers; this module adds the parts
+//! `str.format` and the `%` of strings. minijinja formats the values; this module adds what is
 //! specific to Python.
 
 use super::super::arguments::{Arguments, fail};
@@ -38,7 +38,8 @@ pub(super) fn braces(pattern: &str, arguments: &Arguments) -> Result<Value, Erro
     Ok(Value::from(out))
 }
 
-/// The replacement of a field, which consists of a name, a conversion and a format.
+/// The text of a field, which consists of a name, a conversion and a format. `next` is the index of
+/// the argument of the next field without a name.
 fn replacement(field: &str, arguments: &Arguments, next: &mut usize) -> Result<String, Error> {
     let (name, layout) = field.split_once(':').unwrap_or((field, ""));
     let (name, conversion) = match name.split_once('!') {
@@ -57,7 +58,7 @@ fn replacement(field: &str, arguments: &Arguments, next: &mut usize) -> Result<S
     }
     charge_layout(layout, &value)?;
     if let Some(layout) = layout.strip_suffix('%') {
-        let share = f64::try_from(value)? * 100.0;
+        let percentage = f64::try_from(value)? * 100.0;
         let layout = if layout.contains('.') {
             layout.to_owned()
         } else {
@@ -66,13 +67,13 @@ fn replacement(field: &str, arguments: &Arguments, next: &mut usize) -> Result<S
         return Ok(format(
             FormatStyle::StrFormat,
             &format!("{{:{layout}f}}"),
-            &[Value::from(share)],
+            &[Value::from(percentage)],
         )? + "%");
     }
     format(FormatStyle::StrFormat, &format!("{{:{layout}}}"), &[value])
 }
 
-/// The argument of a field, with a path of attributes and items.
+/// The value of a field, whose name is an argument and a path of attributes and items.
 fn field_value(name: &str, arguments: &Arguments, next: &mut usize) -> Result<Value, Error> {
     let end = name.find(['.', '[']).unwrap_or(name.len());
     let (first, mut path) = name.split_at(end);
@@ -159,7 +160,7 @@ fn charge_layout(layout: &str, value: &Value) -> Result<(), Error> {
     {
         let number = number.parse::<u64>().ok().filter(|&number| number <= MAX_WIDTH);
         let number = number.ok_or_else(|| fail(format!("format: widths above {MAX_WIDTH} are not supported")))?;
-        // With separators between the digits, and copied a few times.
+        // The text may have separators between the digits, and is copied a few times.
         budget::charge(number.saturating_mul(4))?;
     }
     if value.as_object().is_some() {

@@ -1,5 +1,5 @@
-//! Methods of Python's strings, lists and dictionaries, without those that mutate: Jinja's sandbox
-//! forbids them.
+//! Methods of Python's strings, lists and dictionaries. Those that mutate are missing, since
+//! Jinja's sandbox forbids them.
 
 mod format;
 mod string;
@@ -16,13 +16,13 @@ use minijinja::{Error, ErrorKind, State, Value};
 
 /// Calls a method that minijinja does not know.
 pub(super) fn call(_: &mut State, value: &Value, method: &str, arguments: &[Value]) -> Result<Value, Error> {
-    // These take no longer than the length of their argument, or a single access.
-    let cheap = match method {
+    // Methods that only read a part of the value as long as their argument, or a single item.
+    let is_cheap = match method {
         "startswith" | "endswith" => true,
         ITEM => matches!(value.kind(), ValueKind::Seq | ValueKind::Map),
         _ => false,
     };
-    if !cheap {
+    if !is_cheap {
         budget::charge_scan(value)?;
     }
     for argument in arguments {
@@ -42,19 +42,19 @@ pub(super) fn call(_: &mut State, value: &Value, method: &str, arguments: &[Valu
         ValueKind::String => string::call(value, method, &arguments),
         ValueKind::Map if !text::is_namespace(value) => dictionary(value, method, &arguments),
         ValueKind::Seq | ValueKind::Iterable => items(value, method, &arguments),
-        _ => Err(unknown()),
+        _ => Err(unknown_method()),
     };
     budget::check()?;
     result
 }
 
-fn unknown() -> Error {
+fn unknown_method() -> Error {
     Error::from(ErrorKind::UnknownMethod)
 }
 
 fn dictionary(value: &Value, method: &str, arguments: &Arguments) -> Result<Value, Error> {
     let Some(object) = value.as_object() else {
-        return Err(unknown());
+        return Err(unknown_method());
     };
     let view = |kind| {
         arguments.done(0)?;
@@ -81,7 +81,7 @@ fn dictionary(value: &Value, method: &str, arguments: &Arguments) -> Result<Valu
                 .get_value(key)
                 .unwrap_or_else(|| default.unwrap_or_else(|| Value::from(()))))
         }
-        _ => Err(unknown()),
+        _ => Err(unknown_method()),
     }
 }
 
@@ -96,8 +96,8 @@ fn items(value: &Value, method: &str, arguments: &Arguments) -> Result<Value, Er
             let target = arguments.required(0, "value")?;
             arguments.done(1)?;
             size::charge_deep(value)?;
-            let each = size::charge_deep(&target)?;
-            budget::charge_work(each.saturating_mul(budget::charge_scan(value)?));
+            let target_bytes = size::charge_deep(&target)?;
+            budget::charge_work(target_bytes.saturating_mul(budget::charge_scan(value)?));
             budget::check()?;
             let mut items = value.try_iter()?;
             if method == "count" {
@@ -108,6 +108,6 @@ fn items(value: &Value, method: &str, arguments: &Arguments) -> Result<Value, Er
                 .map(Value::from)
                 .ok_or_else(|| fail(format!("{} is not in the list", text::repr(&target))))
         }
-        _ => Err(unknown()),
+        _ => Err(unknown_method()),
     }
 }

@@ -5,13 +5,13 @@ use super::super::slice::slice;
 use super::super::tests::is_cased;
 use super::super::text::{self, is_printable, is_space};
 use super::super::{budget, build};
-use super::{format, unknown};
+use super::{format, unknown_method};
 use minijinja::value::ValueKind;
 use minijinja::{Error, Value};
 use regex::Regex;
 use std::sync::LazyLock;
 
-/// Maximum width of padded strings, to bound the memory that a template can take.
+/// Maximum width of padded strings. Bounds the memory that a template can use.
 const MAX_WIDTH: i64 = 1_000_000;
 
 pub(super) fn call(value: &Value, method: &str, arguments: &Arguments) -> Result<Value, Error> {
@@ -33,7 +33,7 @@ pub(super) fn call(value: &Value, method: &str, arguments: &Arguments) -> Result
         });
     }
     if method.starts_with("is") {
-        // These look up each character in a table.
+        // The predicates look up each character in a table.
         budget::charge_work(64 * budget::length(text));
         budget::check()?;
     }
@@ -77,7 +77,7 @@ pub(super) fn call(value: &Value, method: &str, arguments: &Arguments) -> Result
             budget::charge(2 * result.as_str().map_or(0, budget::length))?;
             Ok(result)
         }
-        _ => Err(unknown()),
+        _ => Err(unknown_method()),
     }
 }
 
@@ -151,20 +151,20 @@ static IDENTIFIER: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"^[\p{
 
 /// Methods that return a boolean. `None` if the method is not one of them.
 fn predicate(text: &str, method: &str) -> Option<bool> {
-    let all = |pattern: &LazyLock<Option<Regex>>, text: &str| pattern.as_ref().is_some_and(|p| p.is_match(text));
+    let matches = |pattern: &LazyLock<Option<Regex>>, text: &str| pattern.as_ref().is_some_and(|p| p.is_match(text));
     Some(match method {
-        "isalpha" => all(&LETTER, text),
-        "isdecimal" => all(&DECIMAL, text),
-        "isdigit" => all(&DIGIT, text),
-        "isnumeric" => all(&NUMERIC, text),
-        "isidentifier" => all(&IDENTIFIER, text),
+        "isalpha" => matches(&LETTER, text),
+        "isdecimal" => matches(&DECIMAL, text),
+        "isdigit" => matches(&DIGIT, text),
+        "isnumeric" => matches(&NUMERIC, text),
+        "isidentifier" => matches(&IDENTIFIER, text),
         "isalnum" => {
             let mut buffer = [0; 4];
-            let mut alone = |c: char| {
-                let one = c.encode_utf8(&mut buffer);
-                all(&LETTER, one) || all(&NUMERIC, one)
+            let mut is_alphanumeric = |c: char| {
+                let character = c.encode_utf8(&mut buffer);
+                matches(&LETTER, character) || matches(&NUMERIC, character)
             };
-            !text.is_empty() && text.chars().all(&mut alone)
+            !text.is_empty() && text.chars().all(&mut is_alphanumeric)
         }
         "isascii" => text.is_ascii(),
         "isspace" => !text.is_empty() && text.chars().all(is_space),
@@ -231,9 +231,9 @@ fn strip(text: &str, method: &str, arguments: &Arguments) -> Result<String, Erro
 pub(crate) fn replace(text: &str, old: &str, new: &str, count: i64) -> Result<String, Error> {
     let count = usize::try_from(count).unwrap_or(usize::MAX);
     if new.len() > old.len() {
-        let found = text.matches(old).take(count).count() as u64;
+        let occurrences = text.matches(old).take(count).count() as u64;
         budget::check_bytes(
-            found
+            occurrences
                 .saturating_mul(budget::length(new))
                 .saturating_add(budget::length(text)),
         )?;
@@ -247,7 +247,7 @@ fn width(arguments: &Arguments) -> Result<i64, Error> {
         .ok_or_else(|| fail("`width` must be an integer"))
 }
 
-/// Number of characters that a string is shorter than `width`. 0 if the budget is exceeded.
+/// The number of characters by which a string is shorter than `width`. 0 if the budget is exceeded.
 fn padding_len(text: &str, width: i64) -> usize {
     let width = usize::try_from(width.min(MAX_WIDTH)).unwrap_or(0);
     let padding = width.saturating_sub(text.chars().count());
@@ -258,7 +258,7 @@ fn padding_len(text: &str, width: i64) -> usize {
     }
 }
 
-/// Centres a string. An odd padding is split as in Python.
+/// Centers a string. An odd padding is split as in Python.
 pub(crate) fn center(text: &str, width: i64, fill: char) -> String {
     let padding = padding_len(text, width);
     let left = padding / 2 + (padding & usize::try_from(width.max(0)).unwrap_or(0) & 1);
@@ -303,7 +303,7 @@ const LINE_ENDS: [char; 10] = [
     '\n', '\r', '\u{b}', '\u{c}', '\u{1c}', '\u{1d}', '\u{1e}', '\u{85}', '\u{2028}', '\u{2029}',
 ];
 
-/// Upper bound on the lines of a string.
+/// Upper bound of the number of lines in a string.
 pub(crate) fn line_count(text: &str) -> u64 {
     1 + text.matches(LINE_ENDS).count() as u64
 }
@@ -318,8 +318,8 @@ pub(crate) fn lines(text: &str, keep_ends: bool) -> Vec<&str> {
         } else {
             rest[end..].chars().next().map_or(1, char::len_utf8)
         };
-        let cut = if keep_ends { end + length } else { end };
-        lines.push(&rest[..cut]);
+        let line_end = if keep_ends { end + length } else { end };
+        lines.push(&rest[..line_end]);
         rest = &rest[end + length..];
     }
     if !rest.is_empty() {
@@ -333,12 +333,12 @@ fn split(text: &str, arguments: &Arguments, from_right: bool) -> Result<Value, E
     let max_splits = arguments.integer(1, "maxsplit")?.unwrap_or(-1);
     arguments.done(2)?;
     let max_splits = usize::try_from(max_splits).unwrap_or(usize::MAX - 1);
-    let ends = match separator.as_deref() {
+    let separators = match separator.as_deref() {
         Some("") => 0,
         Some(separator) => text.matches(separator).take(max_splits).count(),
         None => text.matches(is_space).take(max_splits).count(),
     };
-    budget::check_bytes(budget::length(text) + (ends as u64 + 1).saturating_mul(3 * budget::VALUE_BYTES))?;
+    budget::check_bytes(budget::length(text) + (separators as u64 + 1).saturating_mul(3 * budget::VALUE_BYTES))?;
     let parts: Vec<&str> = match (separator.as_deref(), from_right) {
         (Some(""), _) => return Err(fail("split: empty separator")),
         (Some(separator), false) => text.splitn(max_splits + 1, separator).collect(),
@@ -347,8 +347,8 @@ fn split(text: &str, arguments: &Arguments, from_right: bool) -> Result<Value, E
             parts.reverse();
             parts
         }
-        (None, false) => words(text, max_splits),
-        (None, true) => last_words(text, max_splits),
+        (None, false) => split_white_space(text, max_splits),
+        (None, true) => rsplit_white_space(text, max_splits),
     };
     build::list(parts.into_iter().map(substring).collect())
 }
@@ -359,7 +359,8 @@ fn substring(text: &str) -> Value {
     Value::from(text)
 }
 
-fn words(text: &str, max_splits: usize) -> Vec<&str> {
+/// `str.split` without a separator.
+fn split_white_space(text: &str, max_splits: usize) -> Vec<&str> {
     let mut words = Vec::new();
     let mut rest = text.trim_start_matches(is_space);
     while !rest.is_empty() {
@@ -374,7 +375,8 @@ fn words(text: &str, max_splits: usize) -> Vec<&str> {
     words
 }
 
-fn last_words(text: &str, max_splits: usize) -> Vec<&str> {
+/// `str.rsplit` without a separator.
+fn rsplit_white_space(text: &str, max_splits: usize) -> Vec<&str> {
     let mut words = Vec::new();
     let mut rest = text.trim_end_matches(is_space);
     while !rest.is_empty() {
@@ -411,7 +413,7 @@ fn partition(text: &str, arguments: &Arguments, from_right: bool) -> Result<Valu
     build::tuple(parts.map(substring).to_vec())
 }
 
-/// The slice of a string given by the second and third argument, and the number of characters
+/// The slice of a string that the arguments `start` and `end` select, and the number of characters
 /// before it.
 fn bounded_slice(value: &Value, arguments: &Arguments) -> Result<(String, usize), Error> {
     let (start, stop) = (arguments.integer(1, "start")?, arguments.integer(2, "end")?);
@@ -428,37 +430,38 @@ fn bounded_slice(value: &Value, arguments: &Arguments) -> Result<(String, usize)
     Ok((text::str(&part), usize::try_from(before).unwrap_or(0)))
 }
 
-fn affix(value: &Value, arguments: &Arguments, has: fn(&str, &str) -> bool) -> Result<Value, Error> {
+/// `str.startswith` and `str.endswith`.
+fn affix(value: &Value, arguments: &Arguments, has_affix: fn(&str, &str) -> bool) -> Result<Value, Error> {
     let affixes = arguments.required(0, "prefix")?;
     if let ([affix], Some(text)) = (arguments.positional(), value.as_str())
         && let Some(affix) = affix.as_str()
     {
-        return Ok(Value::from(has(text, affix)));
+        return Ok(Value::from(has_affix(text, affix)));
     }
     budget::charge(budget::charge_scan(value)?)?;
     let (part, _) = bounded_slice(value, arguments)?;
     if let Some(affix) = affixes.as_str().filter(|_| affixes.kind() == ValueKind::String) {
-        return Ok(Value::from(has(&part, affix)));
+        return Ok(Value::from(has_affix(&part, affix)));
     }
     if !matches!(affixes.kind(), ValueKind::Seq | ValueKind::Iterable) {
         return Err(fail("expected a string or a tuple of strings"));
     }
-    let found = affixes
+    let has_any = affixes
         .try_iter()?
-        .any(|affix| affix.as_str().is_some_and(|affix| has(&part, affix)));
-    Ok(Value::from(found))
+        .any(|affix| affix.as_str().is_some_and(|affix| has_affix(&part, affix)));
+    Ok(Value::from(has_any))
 }
 
 fn find(value: &Value, arguments: &Arguments, method: &str) -> Result<Value, Error> {
     let target = arguments.text(0, "sub")?;
     let (part, before) = bounded_slice(value, arguments)?;
-    let found = if method.starts_with('r') {
+    let offset = if method.starts_with('r') {
         part.rfind(&*target)
     } else {
         part.find(&*target)
     };
-    match found {
-        Some(at) => Ok(Value::from(before + part[..at].chars().count())),
+    match offset {
+        Some(offset) => Ok(Value::from(before + part[..offset].chars().count())),
         None if method.ends_with("find") => Ok(Value::from(-1)),
         None => Err(fail("substring not found")),
     }

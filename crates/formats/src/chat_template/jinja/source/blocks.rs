@@ -8,34 +8,39 @@ use std::collections::BTreeMap;
 /// Maximum branches of an `if`. minijinja's parser recurses over them.
 const MAX_BRANCHES: usize = 200;
 
-/// Maximum bytes of a body that are charged with its parent.
+/// Maximum bytes of a body that is charged with its parent.
 const SMALL_BODY: usize = 128;
 
 /// Bytes charged for defining a macro in a loop or in another macro: minijinja frees it only when
 /// the rendering ends.
 const MACRO_BYTES: usize = 1024;
 
-/// A body, or a branch of an `if`.
+/// The body of a block, or a branch of an `if`.
 struct Body {
     /// The enclosing body.
     parent: Option<usize>,
-    /// Bytes of literal text in it.
+    /// Bytes of literal text in the body.
     bytes: usize,
-    /// Whether it is the body of a loop or a macro, which runs any number of times.
+    /// Whether this is the body of a loop or a macro, which runs any number of times.
     repeats: bool,
-    /// Its offset in the output, and the closing delimiter of its tag.
+    /// Offset of the body in the output.
     start: usize,
+    /// Closing delimiter of the tag before the body.
     close: String,
 }
 
 /// An open block.
 struct OpenBlock {
-    /// Whether it is a loop. `None` for an `if`, inside which a loop may be left.
+    /// Whether this is a loop. `None` for an `if`, from which `break` and `continue` may leave a
+    /// loop.
     is_loop: Option<bool>,
+    /// Index of the body.
     body: usize,
+    /// Number of `elif` and `else` tags before the body.
     conditions: usize,
 }
 
+/// The blocks of a template.
 #[derive(Default)]
 pub(super) struct Blocks {
     bodies: Vec<Body>,
@@ -82,7 +87,7 @@ impl Blocks {
             | "endblock" | "endset" | "endif" => {
                 self.open.pop();
             }
-            // Outside any block minijinja reports it.
+            // minijinja refuses both outside of a block.
             "continue" | "break" if self.open.iter().rev().find_map(|open| open.is_loop) == Some(false) => {
                 return Err("`continue` or `break` inside another block of the loop");
             }
@@ -107,8 +112,8 @@ impl Blocks {
         });
     }
 
-    /// Inserts a step at the start of each charged body. The step ends with the same delimiter as
-    /// the tag before it, which preserves white space.
+    /// Inserts a step at the start of each charged body. The step has the closing delimiter of the
+    /// tag before it, which preserves white space.
     pub fn with_steps(mut self, out: &str) -> String {
         let mut steps = BTreeMap::new();
         while let Some(body) = self.bodies.pop() {
@@ -118,15 +123,15 @@ impl Blocks {
                 self.bodies[parent].bytes += body.bytes;
             }
         }
-        let mut whole = String::with_capacity(out.len() + 32 * steps.len());
-        let mut done = 0;
+        let mut source = String::with_capacity(out.len() + 32 * steps.len());
+        let mut copied = 0;
         for (start, step) in steps {
-            whole.push_str(&out[done..start]);
-            whole.push_str(&step);
-            done = start;
+            source.push_str(&out[copied..start]);
+            source.push_str(&step);
+            copied = start;
         }
-        whole.push_str(&out[done..]);
-        whole
+        source.push_str(&out[copied..]);
+        source
     }
 }
 

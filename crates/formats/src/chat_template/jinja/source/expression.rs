@@ -1,14 +1,14 @@
-//! Rewrites expressions so that everything that can take unbounded memory or time is a filter or a
-//! method of Hearth's.
+//! Rewrites expressions so that everything that can take unbounded memory or time is one of
+//! Hearth's filters or methods.
 //!
 //! The result contains no `~`, `+`, `*`, comparisons, `in` or slices, and no lists, tuples and
 //! dictionaries that are not constant. Operator precedence is minijinja's, which agrees with Jinja
 //! 2 where it matters.
 
-use super::lex::{Token, TokenKind, string};
+use super::lex::{Token, TokenKind, decode_escapes};
 use super::names;
 
-/// A tag that cannot be parsed. It is copied, and minijinja reports the syntax error.
+/// The error for a tag that cannot be parsed. It is copied, and minijinja reports the syntax error.
 pub(super) const UNREADABLE: &str = "an expression of this kind";
 
 /// Maximum nesting of expressions: brackets, signs, `not` and conditions.
@@ -19,11 +19,11 @@ type Result<T> = std::result::Result<T, &'static str>;
 /// A rewritten expression, with the white space before it.
 struct Expr {
     text: String,
-    /// A filter may follow without brackets.
+    /// Whether a filter may follow without brackets.
     filterable: bool,
-    /// An attribute, a subscript or a call may follow without brackets.
+    /// Whether an attribute, a subscript or a call may follow without brackets.
     primary: bool,
-    /// minijinja evaluates it when it parses the template.
+    /// Whether minijinja evaluates it when it parses the template.
     constant: bool,
 }
 
@@ -59,9 +59,9 @@ impl Expr {
     }
 
     fn in_brackets(&self) -> String {
-        let inside = self.text.trim_start();
-        let space = &self.text[..self.text.len() - inside.len()];
-        format!("{space}({inside})")
+        let expression = self.text.trim_start();
+        let space = &self.text[..self.text.len() - expression.len()];
+        format!("{space}({expression})")
     }
 
     /// The text, in brackets if a filter could not follow otherwise.
@@ -79,10 +79,10 @@ impl Expr {
 pub(super) struct Parser<'t> {
     text: &'t str,
     tokens: &'t [Token],
-    /// The next token.
-    at: usize,
+    /// Index of the next token.
+    next: usize,
     /// Offset of the first byte that is not copied yet.
-    done: usize,
+    copied: usize,
     depth: usize,
 }
 
@@ -91,8 +91,8 @@ impl<'t> Parser<'t> {
         Self {
             text,
             tokens,
-            at: 0,
-            done: 0,
+            next: 0,
+            copied: 0,
             depth: 0,
         }
     }
@@ -133,8 +133,8 @@ impl<'t> Parser<'t> {
             "set" => self.set(&mut out)?,
             "with" => {
                 out.push_str(&self.next_token()?);
-                while self.at < self.tokens.len() {
-                    self.up_to_equals(&mut out)?;
+                while self.next < self.tokens.len() {
+                    self.copy_through_equals(&mut out)?;
                     out.push_str(&self.expression()?.text);
                     if self.is(",") {
                         out.push_str(&self.next_token()?);
@@ -158,10 +158,10 @@ impl<'t> Parser<'t> {
                 self.filter_chain(&mut out)?;
             }
             "include" | "import" | "from" | "extends" => return Err("a tag that reads another template"),
-            // These consist of names only. minijinja refuses unknown tags.
+            // All others consist of names only. minijinja refuses unknown tags.
             _ => {
-                while self.at < self.tokens.len() {
-                    if self.tokens[self.at].kind != TokenKind::Name {
+                while self.next < self.tokens.len() {
+                    if self.tokens[self.next].kind != TokenKind::Name {
                         return Err(UNREADABLE);
                     }
                     out.push_str(&self.next_token()?);
@@ -173,16 +173,16 @@ impl<'t> Parser<'t> {
 
     fn set(&mut self, out: &mut String) -> Result<()> {
         out.push_str(&self.next_token()?);
-        let mut of_namespace = false;
-        while self.at < self.tokens.len() && !self.is("=") && !self.is("|") {
-            of_namespace |= self.is(".");
+        let mut sets_namespace = false;
+        while self.next < self.tokens.len() && !self.is("=") && !self.is("|") {
+            sets_namespace |= self.is(".");
             out.push_str(&self.next_token()?);
         }
         if self.is("|") {
             out.push_str(&self.next_token()?);
             return self.filter_chain(out);
         }
-        if self.at == self.tokens.len() {
+        if self.next == self.tokens.len() {
             return Ok(());
         }
         out.push_str(&self.next_token()?);
@@ -190,7 +190,7 @@ impl<'t> Parser<'t> {
         let is_tuple = self.is(",");
         while self.is(",") {
             let space = self.space()?;
-            if self.at == self.tokens.len() {
+            if self.next == self.tokens.len() {
                 break;
             }
             let mut item = self.expression()?;
@@ -204,7 +204,7 @@ impl<'t> Parser<'t> {
                 container(items, names::TUPLE, String::new())
             }
         };
-        if of_namespace {
+        if sets_namespace {
             out.push_str(&format!("{}|{}", value.before_filter(), names::NESTED));
         } else {
             out.push_str(&value.text);
@@ -212,7 +212,7 @@ impl<'t> Parser<'t> {
         Ok(())
     }
 
-    /// Filters without the value that they are applied to.
+    /// Filters without a filtered value.
     fn filter_chain(&mut self, out: &mut String) -> Result<()> {
         loop {
             self.filter_name(out)?;
@@ -241,7 +241,7 @@ impl<'t> Parser<'t> {
         Ok(())
     }
 
-    /// Copies a comma, if present. Otherwise the list must end here.
+    /// Copies a comma, if present. Otherwise `close` must follow.
     fn comma_or(&mut self, close: &str, out: &mut String) -> Result<()> {
         if self.is(",") {
             out.push_str(&self.next_token()?);
@@ -252,7 +252,7 @@ impl<'t> Parser<'t> {
     }
 
     /// Copies up to and including an equals sign.
-    fn up_to_equals(&mut self, out: &mut String) -> Result<()> {
+    fn copy_through_equals(&mut self, out: &mut String) -> Result<()> {
         while !self.is("=") {
             out.push_str(&self.next_token()?);
         }
@@ -262,14 +262,14 @@ impl<'t> Parser<'t> {
 
     /// Copies the end of the tag. All its tokens must be consumed.
     fn end(self, mut out: String) -> Result<String> {
-        if self.at < self.tokens.len() {
+        if self.next < self.tokens.len() {
             return Err(UNREADABLE);
         }
-        out.push_str(&self.text[self.done..]);
+        out.push_str(&self.text[self.copied..]);
         Ok(out)
     }
 
-    /// An expression with its conditions (`a if b else c`).
+    /// An expression, which may be conditional (`a if b else c`).
     fn expression(&mut self) -> Result<Expr> {
         self.nested(|parser| {
             let mut expr = parser.or_expression()?;
@@ -292,11 +292,11 @@ impl<'t> Parser<'t> {
         self.binary_chain("or", |parser| parser.binary_chain("and", Self::negation))
     }
 
-    fn binary_chain(&mut self, word: &str, mut next: impl FnMut(&mut Self) -> Result<Expr>) -> Result<Expr> {
-        let mut expr = next(self)?;
-        while self.is_name(word) {
-            let word = self.next_token()?;
-            expr = Expr::compound(expr.text + &word + &next(self)?.text);
+    fn binary_chain(&mut self, operator: &str, mut operand: impl FnMut(&mut Self) -> Result<Expr>) -> Result<Expr> {
+        let mut expr = operand(self)?;
+        while self.is_name(operator) {
+            let operator = self.next_token()?;
+            expr = Expr::compound(expr.text + &operator + &operand(self)?.text);
         }
         Ok(expr)
     }
@@ -342,8 +342,8 @@ impl<'t> Parser<'t> {
 
     /// The filter of the next comparison operator.
     fn comparator(&self) -> Option<&'static str> {
-        let token = self.tokens.get(self.at)?;
-        let next = self.tokens.get(self.at + 1).map(|next| next.text(self.text));
+        let token = self.tokens.get(self.next)?;
+        let second = self.tokens.get(self.next + 1).map(|token| token.text(self.text));
         match (token.kind, self.word()) {
             (TokenKind::Operator, "==") => Some(names::EQUAL),
             (TokenKind::Operator, "!=") => Some(names::NOT_EQUAL),
@@ -352,7 +352,7 @@ impl<'t> Parser<'t> {
             (TokenKind::Operator, ">") => Some(names::GREATER),
             (TokenKind::Operator, ">=") => Some(names::GREATER_EQUAL),
             (TokenKind::Name, "in") => Some(names::IN),
-            (TokenKind::Name, "not") if next == Some("in") => Some(names::NOT_IN),
+            (TokenKind::Name, "not") if second == Some("in") => Some(names::NOT_IN),
             _ => None,
         }
     }
@@ -361,7 +361,7 @@ impl<'t> Parser<'t> {
         let mut expr = self.concatenation()?;
         loop {
             if self.is("+") {
-                expr = self.folded(expr, "+", names::ADD, Self::concatenation)?;
+                expr = self.operator_chain(expr, "+", names::ADD, Self::concatenation)?;
             } else if self.is("-") {
                 let sign = self.next_token()?;
                 expr = Expr::compound(expr.text + &sign + &self.concatenation()?.text);
@@ -374,7 +374,7 @@ impl<'t> Parser<'t> {
     fn concatenation(&mut self) -> Result<Expr> {
         let expr = self.product()?;
         if self.is("~") {
-            return self.folded(expr, "~", names::CONCATENATE, Self::product);
+            return self.operator_chain(expr, "~", names::CONCATENATE, Self::product);
         }
         Ok(expr)
     }
@@ -382,10 +382,10 @@ impl<'t> Parser<'t> {
     fn product(&mut self) -> Result<Expr> {
         let mut expr = self.power()?;
         loop {
-            let after_text = self.at > 0 && self.tokens[self.at - 1].kind == TokenKind::String;
+            let after_string = self.next > 0 && self.tokens[self.next - 1].kind == TokenKind::String;
             if self.is("*") {
-                expr = self.folded(expr, "*", names::MULTIPLY, Self::power)?;
-            } else if self.is("%") && after_text {
+                expr = self.operator_chain(expr, "*", names::MULTIPLY, Self::power)?;
+            } else if self.is("%") && after_string {
                 let space = self.space()?;
                 let right = self.power()?;
                 expr = Expr::filtered(format!(
@@ -404,19 +404,19 @@ impl<'t> Parser<'t> {
     }
 
     /// A chain of the same operator, as one filter.
-    fn folded(
+    fn operator_chain(
         &mut self,
         first: Expr,
         operator: &str,
         filter: &str,
-        next: impl Fn(&mut Self) -> Result<Expr>,
+        operand: impl Fn(&mut Self) -> Result<Expr>,
     ) -> Result<Expr> {
         let mut text = format!("{}{}|{filter}(", first.before_filter(), self.space()?);
-        text.push_str(&next(self)?.text);
+        text.push_str(&operand(self)?.text);
         while self.is(operator) {
             text.push_str(&self.space()?);
             text.push(',');
-            text.push_str(&next(self)?.text);
+            text.push_str(&operand(self)?.text);
         }
         Ok(Expr::filtered(text + ")"))
     }
@@ -463,7 +463,7 @@ impl<'t> Parser<'t> {
 
     /// Whether the next token starts the argument of a test without brackets.
     fn begins_argument(&self) -> bool {
-        let Some(token) = self.tokens.get(self.at) else {
+        let Some(token) = self.tokens.get(self.next) else {
             return false;
         };
         match (token.kind, self.word()) {
@@ -493,16 +493,16 @@ impl<'t> Parser<'t> {
         })
     }
 
-    /// Attributes, subscripts and calls of a value. If it is `loop`, a call traverses its argument,
-    /// and `changed` compares its arguments: both are charged.
+    /// Attributes, subscripts and calls of a value. Arguments that a call traverses are charged:
+    /// the argument of `loop`, and the arguments that `changed` compares.
     fn with_postfixes(&mut self, mut expr: Expr, is_loop: bool) -> Result<Expr> {
-        let mut changed = is_loop;
+        let mut traverses_arguments = is_loop;
         loop {
             if self.is(".") {
                 let mut text = expr.before_subscript();
                 text.push_str(&self.next_token()?);
-                changed = self.word() == "changed";
-                match self.tokens.get(self.at).map(|token| token.kind) {
+                traverses_arguments = self.word() == "changed";
+                match self.tokens.get(self.next).map(|token| token.kind) {
                     Some(TokenKind::Name) => text.push_str(&self.next_token()?),
                     Some(TokenKind::Number) if self.word().bytes().all(|byte| byte.is_ascii_digit()) => {
                         text.push_str(&format!("{}({})", names::ITEM, self.next_token()?));
@@ -515,12 +515,12 @@ impl<'t> Parser<'t> {
             if self.is("[") {
                 expr = self.subscript(expr)?;
             } else if self.is("(") {
-                let text = expr.before_subscript() + &self.arguments(changed)?;
+                let text = expr.before_subscript() + &self.arguments(traverses_arguments)?;
                 expr = Expr::primary(text);
             } else {
                 return Ok(expr);
             }
-            changed = false;
+            traverses_arguments = false;
         }
     }
 
@@ -555,22 +555,23 @@ impl<'t> Parser<'t> {
         Ok(Expr::primary(text))
     }
 
-    /// The arguments of a call, in brackets. If they are `compared`, their traversal is charged.
-    fn arguments(&mut self, compared: bool) -> Result<String> {
+    /// The arguments of a call, in brackets. `are_traversed`: the call traverses them, which is
+    /// charged.
+    fn arguments(&mut self, are_traversed: bool) -> Result<String> {
         let mut out = self.expect("(")?;
         while !self.is(")") {
-            let named = self
+            let is_named = self
                 .tokens
-                .get(self.at + 1)
-                .is_some_and(|next| next.text(self.text) == "=");
+                .get(self.next + 1)
+                .is_some_and(|token| token.text(self.text) == "=");
             if self.is("*") || self.is("**") {
                 out.push_str(&self.next_token()?);
                 out.push_str(&format!("{}|{}", self.expression()?.before_filter(), names::TRAVERSE));
-            } else if named {
+            } else if is_named {
                 out.push_str(&self.next_token()?);
                 out.push_str(&self.next_token()?);
                 out.push_str(&self.expression()?.text);
-            } else if compared {
+            } else if are_traversed {
                 out.push_str(&format!("{}|{}", self.expression()?.before_filter(), names::TRAVERSE));
             } else {
                 out.push_str(&self.expression()?.text);
@@ -583,7 +584,7 @@ impl<'t> Parser<'t> {
 
     fn filter_name(&mut self, out: &mut String) -> Result<()> {
         loop {
-            match self.tokens.get(self.at) {
+            match self.tokens.get(self.next) {
                 Some(token) if token.kind == TokenKind::Name => out.push_str(&self.next_token()?),
                 _ => return Err(UNREADABLE),
             }
@@ -596,7 +597,7 @@ impl<'t> Parser<'t> {
 
     /// A name, a literal or an expression in brackets.
     fn value(&mut self) -> Result<Expr> {
-        let Some(token) = self.tokens.get(self.at) else {
+        let Some(token) = self.tokens.get(self.next) else {
             return Err(UNREADABLE);
         };
         match (token.kind, self.word()) {
@@ -610,7 +611,7 @@ impl<'t> Parser<'t> {
                 let mut text = String::new();
                 while self
                     .tokens
-                    .get(self.at)
+                    .get(self.next)
                     .is_some_and(|token| token.kind == TokenKind::String)
                 {
                     text.push_str(&self.next_token()?);
@@ -629,29 +630,29 @@ impl<'t> Parser<'t> {
         }
     }
 
-    /// The items between a pair of brackets, and whether there is a comma.
+    /// The items up to a closing bracket, and whether there is a comma.
     fn items(&mut self, close: &str) -> Result<(Vec<Expr>, bool)> {
         let mut items = Vec::new();
         let mut space = String::new();
-        let mut commas = false;
+        let mut has_comma = false;
         while !self.is(close) {
             let item = self.expression()?;
             items.push(item.after(&space));
             if self.is(",") {
-                commas = true;
+                has_comma = true;
                 space = self.space()?;
             } else if !self.is(close) {
                 return Err(UNREADABLE);
             }
         }
-        Ok((items, commas))
+        Ok((items, has_comma))
     }
 
     fn in_brackets(&mut self) -> Result<Expr> {
         let space = self.space()?;
-        let (mut items, commas) = self.items(")")?;
+        let (mut items, has_comma) = self.items(")")?;
         let end = self.space()?;
-        if items.len() == 1 && !commas {
+        if items.len() == 1 && !has_comma {
             let only = items.remove(0);
             return Ok(Expr {
                 constant: only.constant,
@@ -666,12 +667,12 @@ impl<'t> Parser<'t> {
         let mut pairs = Vec::new();
         while !self.is("}") {
             pairs.push(self.expression()?);
-            let colon = self.space_of(":")?;
-            pairs.push(self.expression()?.after(&colon));
+            let space = self.expect_space(":")?;
+            pairs.push(self.expression()?.after(&space));
             if self.is(",") {
-                let comma = self.space()?;
-                if let Some(last) = pairs.last_mut() {
-                    last.text.push_str(&comma);
+                let space = self.space()?;
+                if let Some(value) = pairs.last_mut() {
+                    value.text.push_str(&space);
                 }
             } else if !self.is("}") {
                 return Err(UNREADABLE);
@@ -681,54 +682,54 @@ impl<'t> Parser<'t> {
         Ok(container(pairs, names::DICTIONARY, end).after(&space))
     }
 
-    fn nested(&mut self, read: impl FnOnce(&mut Self) -> Result<Expr>) -> Result<Expr> {
+    fn nested(&mut self, parse: impl FnOnce(&mut Self) -> Result<Expr>) -> Result<Expr> {
         self.depth += 1;
         if self.depth > MAX_DEPTH {
             return Err("a tag with more than 300 expressions inside each other");
         }
-        let expr = read(self);
+        let expr = parse(self);
         self.depth -= 1;
         expr
     }
 
     /// The text of the next token. Empty at the end.
     fn word(&self) -> &'t str {
-        self.tokens.get(self.at).map_or("", |token| token.text(self.text))
+        self.tokens.get(self.next).map_or("", |token| token.text(self.text))
     }
 
     /// Whether the next token is this operator or bracket.
     fn is(&self, sign: &str) -> bool {
-        let token = self.tokens.get(self.at);
+        let token = self.tokens.get(self.next);
         token.is_some_and(|token| matches!(token.kind, TokenKind::Operator | TokenKind::Open | TokenKind::Close))
             && self.word() == sign
     }
 
     fn is_name(&self, name: &str) -> bool {
-        let token = self.tokens.get(self.at);
+        let token = self.tokens.get(self.next);
         token.is_some_and(|token| token.kind == TokenKind::Name) && self.word() == name
     }
 
     /// Consumes the next token. Returns it with the white space before it.
     fn next_token(&mut self) -> Result<String> {
-        let token = *self.tokens.get(self.at).ok_or(UNREADABLE)?;
+        let token = *self.tokens.get(self.next).ok_or(UNREADABLE)?;
         let word = self.word();
         if token.kind == TokenKind::Name && names::RESERVED.contains(&word) {
             return Err("a name that Hearth reserves");
         }
-        let mut taken = self.space()?;
+        let mut out = self.space()?;
         match token.kind {
-            TokenKind::String if word.contains('\\') => taken.push_str(&string(word)),
-            _ => taken.push_str(word),
+            TokenKind::String if word.contains('\\') => out.push_str(&decode_escapes(word)),
+            _ => out.push_str(word),
         }
-        Ok(taken)
+        Ok(out)
     }
 
     /// Consumes the next token. Returns only the white space before it.
     fn space(&mut self) -> Result<String> {
-        let token = self.tokens.get(self.at).ok_or(UNREADABLE)?;
-        let space = self.text[self.done..token.start].to_owned();
-        self.at += 1;
-        self.done = token.end;
+        let token = self.tokens.get(self.next).ok_or(UNREADABLE)?;
+        let space = self.text[self.copied..token.start].to_owned();
+        self.next += 1;
+        self.copied = token.end;
         Ok(space)
     }
 
@@ -740,7 +741,8 @@ impl<'t> Parser<'t> {
         }
     }
 
-    fn space_of(&mut self, sign: &str) -> Result<String> {
+    /// Consumes an operator. Returns only the white space before it.
+    fn expect_space(&mut self, sign: &str) -> Result<String> {
         if self.is(sign) { self.space() } else { Err(UNREADABLE) }
     }
 }

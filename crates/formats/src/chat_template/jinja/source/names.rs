@@ -1,7 +1,7 @@
 //! Names of the filters, methods and functions that replace operators and literals in a rewritten
 //! source. Templates must not use them.
 
-/// Python's slices, as a method.
+/// A slice, as a method.
 pub(in super::super) const SLICE: &str = "__slice__";
 /// A subscript, as a method.
 pub(in super::super) const ITEM: &str = "__item__";
@@ -26,7 +26,7 @@ pub(in super::super) const CHAIN: &str = "__chain__";
 pub(in super::super) const LIST: &str = "__list__";
 pub(in super::super) const TUPLE: &str = "__tuple__";
 pub(in super::super) const DICTIONARY: &str = "__dict__";
-/// Checks a value that is assigned to a namespace.
+/// Refuses a value that must not be assigned to a namespace.
 pub(in super::super) const NESTED: &str = "__nested__";
 /// Charges the deep traversal of a value.
 pub(in super::super) const TRAVERSE: &str = "__traverse__";
@@ -35,6 +35,7 @@ pub(in super::super) const SCAN: &str = "__scan__";
 /// The function called at the start of each body of a loop or a macro.
 pub(in super::super) const STEP: &str = "__step__";
 
+/// All of these names.
 pub(super) const RESERVED: [&str; 22] = [
     SLICE,
     ITEM,

@@ -27,7 +27,7 @@ fn break_and_continue_are_refused_inside_other_blocks() {
 
 #[test]
 fn only_tags_change() {
-    for same in [
+    for source in [
         "a[1:] {# {{ a[1:] }} #} b",
         "{% raw %}{{ a[1:] }}{% generation %}{%- endraw -%}",
         "{{ {'a': {'b': 1}} }} {{ '{% generation %} }}' }}",
@@ -38,7 +38,7 @@ fn only_tags_change() {
         "{{",
         "é{é{%",
     ] {
-        check(same, same);
+        check(source, source);
     }
     check("a\r\nb\rc", "a\nb\nc");
 }
@@ -102,7 +102,7 @@ fn bodies_of_loops_start_with_a_step() {
 #[test]
 fn no_operator_remains() {
     const UNBOUNDED: [&str; 9] = ["~", "+", "*", "==", "!=", "<", ">", "<=", ">="];
-    let words = [
+    let vocabulary = [
         "a", "1", "'b'", "(", ")", "[", "]", "{", "}", "~", "+", "*", "%", "==", "<", " in ", " not ", " is ", "|",
         ".", ",", ":", "-", " if ", " else ",
     ];
@@ -115,11 +115,13 @@ fn no_operator_remains() {
                 .wrapping_add(1_442_695_040_888_963_407);
             (random >> 33) as usize
         };
-        let inside: String = (0..1 + next() % 9).map(|_| words[next() % words.len()]).collect();
+        let expression: String = (0..1 + next() % 9)
+            .map(|_| vocabulary[next() % vocabulary.len()])
+            .collect();
         let Ok(Rewritten {
             source,
             unreadable: false,
-        }) = rewrite(&format!("{{{{ {inside} }}}}"))
+        }) = rewrite(&format!("{{{{ {expression} }}}}"))
         else {
             continue;
         };
@@ -130,11 +132,11 @@ fn no_operator_remains() {
         let words: Vec<&str> = tokens.iter().map(|token| token.text(&source[2..])).collect();
         for (index, word) in words.iter().enumerate() {
             // A filter, a field or a test may have this name.
-            let before = index.checked_sub(1).map_or("", |before| words[before]);
-            let operator = *word == "in" && !["|", ".", "is", "not"].contains(&before);
+            let previous = index.checked_sub(1).map_or("", |previous| words[previous]);
+            let is_containment = *word == "in" && !["|", ".", "is", "not"].contains(&previous);
             assert!(
-                !operator && !UNBOUNDED.contains(word),
-                "{inside} was rewritten to {source}"
+                !is_containment && !UNBOUNDED.contains(word),
+                "{expression} was rewritten to {source}"
             );
         }
     }

@@ -14,23 +14,23 @@ const MAX_VERSION_BYTES: usize = 256;
 /// 9110, 8.8.2.2): no second change can then have the same time.
 const SETTLED: SignedDuration = SignedDuration::from_secs(1);
 
-/// The same by the clock of this machine, which may differ.
+/// Minimum time since the last change by the clock of this machine, which may differ.
 const SETTLED_HERE: SignedDuration = SignedDuration::from_secs(60);
 
 /// The version and range support of a file, as its server reports them.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Said {
-    /// Its version: a strong ETag, or else the time of its last change. Equal versions mean equal
-    /// bytes. `None` means that the server names none.
+pub struct ServerInfo {
+    /// Its version: a strong ETag, or else the time of its last change. Files with equal versions
+    /// have equal bytes. `None` means that the server names no version.
     pub version: Option<String>,
-    /// Whether the server sends parts of it. `None` means unknown.
+    /// Whether the server supports range requests. `None` means unknown.
     pub ranges: Option<bool>,
 }
 
-impl Said {
-    /// Reads the headers of a response. `asked` means that a part was requested.
-    pub(in super::super) fn from_response(response: &Response<Body>, asked: bool) -> Self {
+impl ServerInfo {
+    /// Reads the headers of a response. `is_range_request` means that a range was requested.
+    pub(in super::super) fn from_response(response: &Response<Body>, is_range_request: bool) -> Self {
         let headers = response.headers();
         let accepts = text(headers, header::ACCEPT_RANGES);
         Self {
@@ -38,15 +38,15 @@ impl Said {
             ranges: match response.status() {
                 StatusCode::PARTIAL_CONTENT => Some(true),
                 // A server may send the whole file because its version differs from `If-Range`.
-                _ if asked && accepts != Some("bytes") => Some(false),
+                _ if is_range_request && accepts != Some("bytes") => Some(false),
                 _ => accepts.map(|unit| unit == "bytes"),
             },
         }
     }
 }
 
-impl Said {
-    /// Drops a version, read from a file, that no server can have named.
+impl ServerInfo {
+    /// Drops a version, read from a file, that is not valid in a header.
     pub(in super::super) fn check(&mut self) {
         let is_version = |text: &String| {
             let is_time = || DateTimeParser::new().parse_timestamp(text).is_ok();
@@ -104,12 +104,12 @@ mod tests {
             ("", false),
             (&long, false),
         ] {
-            let mut said = Said {
+            let mut server_info = ServerInfo {
                 version: Some(text.to_owned()),
                 ranges: None,
             };
-            said.check();
-            assert_eq!(said.version.is_some(), is_kept, "{text:?}");
+            server_info.check();
+            assert_eq!(server_info.version.is_some(), is_kept, "{text:?}");
         }
     }
 

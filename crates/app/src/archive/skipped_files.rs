@@ -1,22 +1,22 @@
 //! Counts of the files that are not in a backup or not restored from it, by reason.
 
-use crate::wire::{LeftOutFiles, LeftOutReason};
+use crate::wire::{SkippedFileReason, SkippedFiles};
 use std::collections::{BTreeMap, btree_map::Entry};
 
-/// Most characters of an example.
+/// Most characters of an example path.
 const MAX_EXAMPLE: usize = 120;
 
-/// Counts files by the reason why they are left out.
+/// Counts of skipped files, by reason.
 #[derive(Debug, Default)]
-pub(super) struct LeftOutCounts(BTreeMap<LeftOutReason, LeftOutFiles>);
+pub(super) struct SkippedFileCounts(BTreeMap<SkippedFileReason, SkippedFiles>);
 
-impl LeftOutCounts {
+impl SkippedFileCounts {
     /// Adds a file by its path in the data folder.
-    pub fn add(&mut self, reason: LeftOutReason, path: &str) {
+    pub fn add(&mut self, reason: SkippedFileReason, path: &str) {
         match self.0.entry(reason) {
-            Entry::Occupied(mut known) => known.get_mut().count += 1,
-            Entry::Vacant(new) => {
-                new.insert(LeftOutFiles {
+            Entry::Occupied(mut entry) => entry.get_mut().count += 1,
+            Entry::Vacant(entry) => {
+                entry.insert(SkippedFiles {
                     reason,
                     count: 1,
                     example: path.chars().filter(|c| !c.is_control()).take(MAX_EXAMPLE).collect(),
@@ -26,10 +26,10 @@ impl LeftOutCounts {
     }
 
     pub fn count(&self) -> u32 {
-        self.0.values().map(|left_out| left_out.count).sum()
+        self.0.values().map(|skipped| skipped.count).sum()
     }
 
-    pub fn into_list(self) -> Vec<LeftOutFiles> {
+    pub fn into_list(self) -> Vec<SkippedFiles> {
         self.0.into_values().collect()
     }
 }
