@@ -358,7 +358,7 @@ export class Thread {
         this.put(answer);
         this.leaf = answer.id;
       }
-      if (answers.every(isActive)) this.requested = { answer: Math.min(...answers.map(({ id }) => id)) };
+      if (sentAnswers.every(isActive)) this.requested = { answer: Math.min(...sentAnswers.map(({ id }) => id)) };
       this.reportedContext = null;
       return sent;
     } finally {
