@@ -3,7 +3,7 @@
 use crate::{
     App, adapters,
     announce::Topic,
-    convert::to_json,
+    convert::{from_json, to_json},
     library::{
         self, Hub, LibraryError, Progress,
         hub::{Reference, Remote, is_offline, without_query},
@@ -594,8 +594,8 @@ fn to_wire(
         },
         State::Paused => DownloadState::Paused,
         State::Failed(problem) => DownloadState::Failed {
-            problem: serde_json::from_str(&problem)
-                .unwrap_or_else(|_| Problem::new(ProblemCode::Download, ModelsReason::DownloadLost)),
+            problem: from_json(Some(&problem))
+                .unwrap_or_else(|| Problem::new(ProblemCode::Download, ModelsReason::DownloadLost)),
         },
         State::Done(path) => DownloadState::Done {
             model: models

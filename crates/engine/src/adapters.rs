@@ -1,7 +1,7 @@
 //! The adapters of answers. Each answer has its own adapters, over one copy of the weights.
 
 use crate::Engine;
-use crate::problem::{from_gguf, from_session, interrupted, problem};
+use crate::problem::{from_gguf, from_session, interrupted};
 use crate::training::{adapter_path, open_adapter};
 use hearth_formats::adapter::{PEFT_CONFIG, PEFT_TENSORS};
 use hearth_formats::gguf::Gguf;
@@ -95,7 +95,10 @@ impl AdaptedModels {
             interrupt::check().map_err(|_| interrupted())?;
             if !choice.scale.is_finite() {
                 let scale = choice.scale.to_string();
-                return Err(problem(ProblemCode::BadRequest, LoadReason::AdapterScale { scale }));
+                return Err(Problem::new(
+                    ProblemCode::BadRequest,
+                    LoadReason::AdapterScale { scale },
+                ));
             }
             let (adapter, adapter_notices) = open_adapter(&choice.path, &gguf)?;
             notices.extend(adapter_notices);

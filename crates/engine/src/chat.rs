@@ -1,7 +1,7 @@
 //! Converts a conversation to the messages that chat templates read, in the format of Hugging
 //! Face's `apply_chat_template`.
 
-use crate::problem::{from_template, problem};
+use crate::problem::from_template;
 use crate::thinking::Markers;
 use hearth_formats::chat_template::{self, Chat};
 use hearth_formats::fence;
@@ -122,7 +122,7 @@ fn file(name: &str, text: &str) -> String {
 
 fn no_images(name: &str) -> Problem {
     let name = name.to_owned();
-    problem(ProblemCode::BadRequest, RequestReason::ImageUnsupported { name })
+    Problem::new(ProblemCode::BadRequest, RequestReason::ImageUnsupported { name })
 }
 
 #[cfg(test)]

@@ -1,7 +1,6 @@
 //! The existing part of a continued answer: its tokens, and the state of its text after them.
 
 use crate::engine::Texts;
-use crate::problem::problem;
 use crate::text_stream::{TextPieces, TextStream, prompt_end};
 use crate::thinking::{Markers, Piece, PromptEnd};
 use hearth_formats::chat_template::{TurnPiece, encode_turn};
@@ -24,7 +23,7 @@ pub(crate) struct ContinuedAnswer {
 /// # Errors
 /// The last message is not an answer that consists of thoughts and text.
 pub(crate) fn split(messages: &[Message]) -> Result<(&[Message], &[Part]), Problem> {
-    let refused = |reason: RequestReason| Err(problem(ProblemCode::BadRequest, reason));
+    let refused = |reason: RequestReason| Err(Problem::new(ProblemCode::BadRequest, reason));
     let Some((last, before)) = messages.split_last().filter(|(last, _)| last.role == Role::Assistant) else {
         return refused(RequestReason::NoAnswerToContinue);
     };

@@ -6,7 +6,7 @@ use crate::context_trim::{TrimError, TrimmedPrompt, trim};
 use crate::continued::{self, ContinuedAnswer};
 use crate::engine::Texts;
 use crate::numbers::saturating_u32;
-use crate::problem::{internal, problem};
+use crate::problem::internal;
 use crate::scheduler::Listener;
 use crate::text_stream::TextStream;
 use hearth_formats::tokenizer::Special;
@@ -129,7 +129,7 @@ impl Texts {
         };
         let TrimmedPrompt { ids, dropped } = trimmed.map_err(|error| capacity.refuse(error))?;
         if ids.is_empty() {
-            return Err(problem(ProblemCode::BadRequest, RequestReason::EmptyMessage));
+            return Err(Problem::new(ProblemCode::BadRequest, RequestReason::EmptyMessage));
         }
         let text = TextStream::new(self, request, &ids);
         let prompt = PromptTokens {
@@ -198,7 +198,7 @@ impl Capacity {
     fn refuse(&self, error: TrimError<Problem>) -> Problem {
         match error {
             TrimError::Encode(problem) => problem,
-            TrimError::TooLong { needed } => problem(
+            TrimError::TooLong { needed } => Problem::new(
                 ProblemCode::PromptTooLong,
                 RequestReason::PromptTooLong {
                     tokens: saturating_u32(needed),
@@ -213,7 +213,7 @@ impl Capacity {
     fn refuse_continued(&self, error: TrimError<Problem>, continued: usize) -> Problem {
         match error {
             TrimError::Encode(problem) => problem,
-            TrimError::TooLong { needed } => problem(
+            TrimError::TooLong { needed } => Problem::new(
                 ProblemCode::PromptTooLong,
                 RequestReason::AnswerTooLong {
                     tokens: saturating_u32(continued),

@@ -1,7 +1,7 @@
 //! Answers that follow a JSON schema: before each token is sampled, the tokens that would not
 //! continue valid JSON are masked. The grammars are compiled by llguidance.
 
-use crate::problem::{internal, interrupted, problem};
+use crate::problem::{internal, interrupted};
 use crate::schema_pattern;
 use crate::thinking::Markers;
 use hearth_formats::interrupt;
@@ -278,7 +278,7 @@ pub(crate) fn failed(reason: &str) -> Problem {
 }
 
 fn refuse(reason: RequestReason) -> Problem {
-    problem(ProblemCode::BadRequest, reason)
+    Problem::new(ProblemCode::BadRequest, reason)
 }
 
 /// The problem of a schema that the library refused for a reason.

@@ -2,7 +2,7 @@
 
 use crate::Engine;
 use crate::numbers::saturating_u32;
-use crate::problem::{from_session, problem};
+use crate::problem::from_session;
 use hearth_llm::{Session, greedy};
 use hearth_protocol::{Measured, Problem, ProblemCode, RequestReason};
 use std::ops::ControlFlow;
@@ -26,12 +26,12 @@ impl Engine {
         let prompt_tokens = MAX_PROMPT_TOKENS.min(context - answer_tokens);
         if answer_tokens == 0 {
             let context = saturating_u32(context);
-            return Err(problem(
+            return Err(Problem::new(
                 ProblemCode::BadRequest,
                 RequestReason::ContextTooShort { context },
             ));
         }
-        let cancelled = || problem(ProblemCode::Cancelled, RequestReason::MeasurementCancelled);
+        let cancelled = || Problem::new(ProblemCode::Cancelled, RequestReason::MeasurementCancelled);
         let vocab = self.model().config().vocab as u64;
         // Knuth's generator for MMIX: the same tokens on every machine.
         let mut state = 1u64;

@@ -7,21 +7,16 @@ use hearth_formats::dataset::{DatasetError, DatasetProblem};
 use hearth_formats::gguf::{GgufError, GgufProblem};
 use hearth_formats::tokenizer::TokenizerError;
 use hearth_llm::{LoadError, SamplingError, SessionError};
-use hearth_protocol::{Problem, ProblemCode, Reason, RequestReason, WorkerReason};
+use hearth_protocol::{Problem, ProblemCode, RequestReason, WorkerReason};
 use hearth_train::{MergeError, TrainError};
 use std::any::Any;
 use std::io;
 use std::path::Path;
 
-/// Returns a problem with a code and a reason.
-pub(crate) fn problem(code: ProblemCode, reason: impl Into<Reason>) -> Problem {
-    Problem::new(code, reason)
-}
-
 /// The problem of a bug in Hearth.
 pub(crate) fn internal(detail: &str) -> Problem {
     let detail = detail.to_owned();
-    problem(ProblemCode::Internal, WorkerReason::Internal { detail })
+    Problem::new(ProblemCode::Internal, WorkerReason::Internal { detail })
 }
 
 /// The message of a panic.
@@ -71,7 +66,7 @@ pub(crate) fn from_load(error: LoadError) -> Problem {
 
 /// The problem of a cancelled request.
 pub(crate) fn interrupted() -> Problem {
-    problem(ProblemCode::Cancelled, RequestReason::Cancelled)
+    Problem::new(ProblemCode::Cancelled, RequestReason::Cancelled)
 }
 
 pub(crate) fn from_session(error: SessionError) -> Problem {
@@ -92,11 +87,11 @@ pub(crate) fn from_sampling(error: SamplingError) -> Problem {
         | SamplingError::LongString { .. }
         | SamplingError::ReplacementCharacter => {
             let detail = error.to_string();
-            problem(ProblemCode::BadRequest, RequestReason::SettingInvalid { detail })
+            Problem::new(ProblemCode::BadRequest, RequestReason::SettingInvalid { detail })
         }
         SamplingError::Constraint(reason) => json_schema::failed(&reason),
-        SamplingError::NothingLeft => problem(ProblemCode::BadRequest, RequestReason::NoTokenLeft),
-        SamplingError::NoLogits => problem(ProblemCode::FileInvalid, RequestReason::LogitsNotFinite),
+        SamplingError::NothingLeft => Problem::new(ProblemCode::BadRequest, RequestReason::NoTokenLeft),
+        SamplingError::NoLogits => Problem::new(ProblemCode::FileInvalid, RequestReason::LogitsNotFinite),
     }
 }
 
@@ -144,19 +139,13 @@ pub(crate) fn from_merge(error: MergeError) -> Problem {
 
 /// The problem of an I/O error on this path.
 pub(crate) fn disk(path: &Path, error: &io::Error) -> Problem {
-    let (path, detail) = (path_text(path), error.to_string());
+    let (path, detail) = (path.display().to_string(), error.to_string());
     let code = disk_code(error);
     let reason = match code {
         ProblemCode::DiskFull => WorkerReason::DiskFull { path, detail },
         _ => WorkerReason::FileUnreadable { path, detail },
     };
-    problem(code, reason)
-}
-
-/// Converts a path for a reason. Bytes that are not UTF-8 are replaced, since JSON cannot represent
-/// them.
-pub(crate) fn path_text(path: &Path) -> String {
-    path.to_string_lossy().into_owned()
+    Problem::new(code, reason)
 }
 
 /// The code of an I/O error.

@@ -1,7 +1,7 @@
 //! Creates the sampler of an answer from the parameters of its request.
 
 use crate::numbers::saturating_u32;
-use crate::problem::{from_sampling, problem};
+use crate::problem::from_sampling;
 use crate::thinking::Markers;
 use hearth_formats::tokenizer::{Special, Tokenizer};
 use hearth_llm::{MAX_STRING_BYTES, MAX_STRINGS, Sampler, SamplingError, SamplingParams, StringParams, Vocabulary};
@@ -138,7 +138,7 @@ fn logit_bias(biases: &[LogitBias], tokenizer: &Tokenizer) -> Result<Vec<(u32, f
                     tokens: saturating_u32(tokens),
                     last: saturating_u32(tokens.saturating_sub(1)),
                 };
-                return Err(problem(ProblemCode::BadRequest, reason));
+                return Err(Problem::new(ProblemCode::BadRequest, reason));
             }
             LogitBias::Id { id, bias } => biased.push((*id, value(*bias))),
             LogitBias::Text { text, .. } if text.is_empty() => {}

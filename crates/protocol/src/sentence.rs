@@ -75,7 +75,7 @@ pub fn sentence(prefix: &str, value: &impl Serialize) -> String {
 }
 
 /// The key of a value's sentence.
-pub fn key(prefix: &str, fields: &Map<String, Value>) -> String {
+fn key(prefix: &str, fields: &Map<String, Value>) -> String {
     let part = |name| fields.get(name).and_then(Value::as_str).map(snake);
     let parts = [Some(prefix.to_owned()), part("area"), part("type")];
     parts.into_iter().flatten().collect::<Vec<_>>().join("_")
@@ -136,18 +136,9 @@ fn text(name: &str, value: &Value) -> String {
             texts.join(", ")
         }
         Value::Object(fields) => match fields.get("reason") {
-            Some(reason) if fields.contains_key("code") => problem(reason),
+            Some(Value::Object(reason)) if fields.contains_key("code") => of_object("problem", reason),
             _ => of_object(&snake(name), fields),
         },
-    }
-}
-
-/// A problem within a value.
-fn problem(reason: &Value) -> String {
-    match (reason.get("detail"), reason.as_object()) {
-        (Some(Value::String(detail)), Some(fields)) if !fields.contains_key("type") => detail.clone(),
-        (_, Some(fields)) => of_object("problem", fields),
-        _ => String::new(),
     }
 }
 

@@ -64,7 +64,7 @@ impl Batch {
     }
 
     /// Packs the examples, in order, into batches of at most `max_tokens` tokens, for evaluation.
-    /// A longer example is a batch by itself.
+    /// A longer example forms a separate batch.
     pub fn of_tokens(examples: &[Example], max_tokens: usize) -> Vec<Self> {
         let (mut batches, mut batch_start, mut batch_tokens) = (Vec::new(), 0, 0);
         for (index, example) in examples.iter().enumerate() {

@@ -203,7 +203,7 @@ impl Answer {
                 },
                 result = save_result(&mut self.saving) => {
                     if !self.handle_save_result(result) {
-                        // Text that cannot be saved is not worth generating.
+                        // Stops the generation: its text cannot be saved.
                         self.cancel(&mut events);
                     }
                 }

@@ -92,9 +92,8 @@ impl From<message::State> for wire::MessageState {
                 reason: wire::TruncationReason::Length,
             },
             message::State::Failed(json) => Self::Failed {
-                problem: serde_json::from_str(&json).unwrap_or_else(|_| {
-                    wire::Problem::new(wire::ProblemCode::Internal, wire::ChatReason::AnswerFailed)
-                }),
+                problem: from_json(Some(&json))
+                    .unwrap_or_else(|| wire::Problem::new(wire::ProblemCode::Internal, wire::ChatReason::AnswerFailed)),
             },
         }
     }

@@ -5,7 +5,7 @@ mod vocabulary;
 use crate::numbers::saturating_u32;
 use crate::packed;
 use crate::plan::{self, ModelBytes, ModelPlan, draft_place};
-use crate::problem::{from_gguf, from_load, from_tokenizer, internal, panic_text, path_text, problem};
+use crate::problem::{from_gguf, from_load, from_tokenizer, internal, panic_text};
 use crate::scheduler::Drafting;
 use hearth_formats::gguf::Gguf;
 use hearth_formats::tokenizer::Tokenizer;
@@ -64,12 +64,15 @@ impl DraftFile {
         let config = Config::from_gguf(&gguf).map_err(from_load).map_err(with_path)?;
         let tokenizer = Tokenizer::from_gguf(&gguf).map_err(from_tokenizer).map_err(with_path)?;
         if config.vocab < tokenizer.vocab_size() {
-            let path = path_text(path);
-            return Err(problem(ProblemCode::DraftInvalid, LoadReason::DraftCorrupt { path }));
+            let path = path.display().to_string();
+            return Err(Problem::new(
+                ProblemCode::DraftInvalid,
+                LoadReason::DraftCorrupt { path },
+            ));
         }
         let map = vocabulary::map(target, &tokenizer).map_err(|shared| {
-            let (path, percent) = (path_text(path), (shared * 100.0) as u32);
-            problem(ProblemCode::DraftInvalid, LoadReason::DraftVocabulary { path, percent })
+            let (path, percent) = (path.display().to_string(), (shared * 100.0) as u32);
+            Problem::new(ProblemCode::DraftInvalid, LoadReason::DraftVocabulary { path, percent })
         })?;
         Ok(Some(Self {
             bytes: ModelBytes::from_header(&gguf, &config)
@@ -124,7 +127,7 @@ pub(crate) fn prepare(
                     total: saturating_u32(total),
                     most: saturating_u32(total.saturating_sub(1)),
                 };
-                problem(ProblemCode::DraftInvalid, reason)
+                Problem::new(ProblemCode::DraftInvalid, reason)
             })?;
             Some(Drafting::new(DraftKind::FirstLayers, Box::new(drafter), tokens))
         }
@@ -145,6 +148,6 @@ pub(crate) fn prepare(
 
 /// The problem of a draft model that cannot be read or loaded.
 fn unusable(path: &Path, cause: Problem) -> Problem {
-    let (path, cause) = (path_text(path), Box::new(cause));
-    problem(ProblemCode::DraftInvalid, LoadReason::DraftUnusable { path, cause })
+    let (path, cause) = (path.display().to_string(), Box::new(cause));
+    Problem::new(ProblemCode::DraftInvalid, LoadReason::DraftUnusable { path, cause })
 }

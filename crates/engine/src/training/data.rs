@@ -3,7 +3,7 @@
 use super::findings::{from_broken_line, from_finding, from_kind, from_reason};
 use crate::hardware;
 use crate::numbers::saturating_u32;
-use crate::problem::{from_dataset, from_gguf, from_load, from_template, from_tokenizer, interrupted, path_text};
+use crate::problem::{from_dataset, from_gguf, from_load, from_template, from_tokenizer, interrupted};
 use hearth_formats::chat_template::ChatTemplate;
 use hearth_formats::dataset::{
     self, Dataset, DatasetError, DatasetProblem, Delimiter, Mapping, ReadOptions, RenderError, Rendered, Report,
@@ -133,7 +133,7 @@ fn unreadable(error: DatasetError) -> Problem {
     let reason = match error.problem {
         DatasetProblem::Broken { first, total } => broken_lines(&error.file, first, total),
         DatasetProblem::NoReadableLine { first } => TrainingReason::NoReadableLine {
-            path: path_text(&error.file),
+            path: error.file.display().to_string(),
             line: first.line,
             broken: from_reason(first.reason),
         },
@@ -144,7 +144,7 @@ fn unreadable(error: DatasetError) -> Problem {
 
 /// The reason for refusing a file with `total` broken lines.
 fn broken_lines(file: &Path, first: dataset::BrokenLine, total: u32) -> TrainingReason {
-    let (path, line) = (path_text(file), first.line);
+    let (path, line) = (file.display().to_string(), first.line);
     let broken = from_reason(first.reason);
     match total.saturating_sub(1) {
         0 => TrainingReason::BrokenLine { path, line, broken },

@@ -3,7 +3,7 @@
 use super::data::Reader;
 use super::folder::{WriteError, is_adapter_file, names, open_adapter, write_peft};
 use super::verify::verify;
-use crate::problem::{disk, from_adapter, from_merge, interrupted, path_text, problem};
+use crate::problem::{disk, from_adapter, from_merge, interrupted};
 use hearth_formats::adapter::{AdapterFile, BaseShape, modelfile};
 use hearth_formats::chat_template::TemplateOrigin;
 use hearth_formats::durable;
@@ -80,13 +80,13 @@ pub fn export(
 
 /// Returns an error if the output would overwrite an input, also through links, or the Modelfile.
 fn check_output_path(request: &ExportRequest, adapter: &AdapterFile) -> Result<(), Problem> {
-    let refused = |reason: TrainingReason| Err(problem(ProblemCode::BadRequest, reason));
+    let refused = |reason: TrainingReason| Err(Problem::new(ProblemCode::BadRequest, reason));
     let out = &request.out;
     if out
         .extension()
         .is_some_and(|extension| extension.eq_ignore_ascii_case(MODELFILE))
     {
-        let path = path_text(out);
+        let path = out.display().to_string();
         return refused(TrainingReason::OutIsModelfile { path });
     }
     let model = part_files(&request.model);
@@ -97,7 +97,7 @@ fn check_output_path(request: &ExportRequest, adapter: &AdapterFile) -> Result<(
         // A path that does not exist is not an input.
         let is_among = |inputs: &[PathBuf]| inputs.iter().any(|input| is_same_file(input, &path).unwrap_or(false));
         let (is_model, is_adapter) = (is_among(&model), is_among(&adapter_files));
-        let path = path_text(&path);
+        let path = path.display().to_string();
         if is_model {
             return refused(TrainingReason::OutIsModel { path });
         }
@@ -117,9 +117,9 @@ fn write_folder(adapter: &AdapterFile, out: &Path, base: &BaseShape) -> Result<(
         count if count == names.len() => write_peft(adapter, out, base),
         0 => adapter.write_peft(out, base).map_err(from_adapter),
         _ => {
-            let folder = path_text(out);
+            let folder = out.display().to_string();
             let reason = TrainingReason::AdapterBesideFiles { folder };
-            Err(problem(ProblemCode::BadRequest, reason))
+            Err(Problem::new(ProblemCode::BadRequest, reason))
         }
     }
 }
@@ -136,7 +136,7 @@ fn quant_recipe(kind: Option<&str>) -> Result<QuantRecipe, Problem> {
             name: name.to_owned(),
             known: export_types().into_iter().map(str::to_owned).collect(),
         };
-        problem(ProblemCode::BadRequest, reason)
+        Problem::new(ProblemCode::BadRequest, reason)
     })
 }
 

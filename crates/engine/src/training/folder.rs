@@ -6,7 +6,7 @@
 //! after a kill at any time.
 
 use crate::numbers::saturating_u32;
-use crate::problem::{disk, from_adapter, path_text, problem};
+use crate::problem::{disk, from_adapter};
 use hearth_formats::adapter::{
     AdapterError, AdapterFile, AdapterManifest, BaseId, BaseShape, Fit, LoraTensors, PEFT_CONFIG, PEFT_MANIFEST,
     PEFT_TENSORS, TargetName, UnmatchedEntries,
@@ -122,8 +122,8 @@ impl RunFolder {
     /// `run.json` is unreadable, from a newer version, or missing although there is a checkpoint;
     /// or the run has another base model.
     pub(super) fn run_to_resume(&self, base: &BaseId) -> Result<Option<RunFile>, Problem> {
-        let (path, folder) = (self.0.join(RUN), path_text(&self.0));
-        let refused = |reason: TrainingReason| Err(problem(ProblemCode::BadRequest, reason));
+        let (path, folder) = (self.0.join(RUN), self.0.display().to_string());
+        let refused = |reason: TrainingReason| Err(Problem::new(ProblemCode::BadRequest, reason));
         let unreadable = |error: &dyn std::fmt::Display| {
             refused(TrainingReason::RunUnreadable {
                 folder: folder.clone(),
@@ -183,9 +183,9 @@ impl RunFolder {
         {
             None => Ok(()),
             Some(path) => {
-                let (folder, path) = (path_text(&self.0), path_text(&path));
+                let (folder, path) = (self.0.display().to_string(), path.display().to_string());
                 let reason = TrainingReason::FolderInUse { folder, path };
-                Err(problem(ProblemCode::BadRequest, reason))
+                Err(Problem::new(ProblemCode::BadRequest, reason))
             }
         }
     }
@@ -199,10 +199,10 @@ impl RunFolder {
             None => Ok(()),
             Some(other) => {
                 let reason = TrainingReason::FolderHasOtherFile {
-                    folder: path_text(&folder),
+                    folder: folder.display().to_string(),
                     name: other.to_string_lossy().into_owned(),
                 };
-                Err(problem(ProblemCode::BadRequest, reason))
+                Err(Problem::new(ProblemCode::BadRequest, reason))
             }
         }
     }
@@ -222,8 +222,11 @@ impl RunFolder {
                 Ok(()) => return Ok(file),
                 Err(TryLockError::WouldBlock) if Instant::now() < deadline => thread::sleep(LOCK_TIMEOUT / 100),
                 Err(TryLockError::WouldBlock) => {
-                    let folder = path_text(&self.0);
-                    return Err(problem(ProblemCode::BadRequest, TrainingReason::RunLocked { folder }));
+                    let folder = self.0.display().to_string();
+                    return Err(Problem::new(
+                        ProblemCode::BadRequest,
+                        TrainingReason::RunLocked { folder },
+                    ));
                 }
                 Err(TryLockError::Error(error)) => {
                     // Some network file systems do not support locks. The run continues without
@@ -364,8 +367,8 @@ pub(crate) fn open_adapter(
 ) -> Result<(AdapterFile, Vec<Notice>), Problem> {
     let path = adapter_path(path);
     if !path.exists() {
-        let path = path_text(&path);
-        return Err(problem(
+        let path = path.display().to_string();
+        return Err(Problem::new(
             ProblemCode::AdapterInvalid,
             LoadReason::AdapterMissing { path },
         ));

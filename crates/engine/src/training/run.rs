@@ -9,7 +9,7 @@ use crate::numbers::saturating_u32;
 use crate::plan::{
     ModelBytes, ModelPlan, PlanOptions, compute_plan, largest_buffer, load_with_fallback, plan_training,
 };
-use crate::problem::{disk, from_adapter, from_load, from_train, interrupted, panic_text, problem};
+use crate::problem::{disk, from_adapter, from_load, from_train, interrupted, panic_text};
 use crate::{hardware, memory, packed};
 use hearth_formats::adapter::{AdapterManifest, BaseId, BaseShape, DataId, LinearName};
 use hearth_formats::hex;
@@ -518,7 +518,7 @@ fn catch_gpu_panic<T>(uses_gpu: bool, run: impl FnOnce() -> T) -> Result<T, Prob
     }
     catch_unwind(AssertUnwindSafe(run)).map_err(|payload| {
         let detail = panic_text(&*payload).to_owned();
-        problem(ProblemCode::NoDevice, TrainingReason::GpuFailed { detail })
+        Problem::new(ProblemCode::NoDevice, TrainingReason::GpuFailed { detail })
     })
 }
 

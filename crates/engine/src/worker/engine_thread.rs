@@ -6,7 +6,6 @@ use super::preparer::Preparer;
 use super::shared::Shared;
 use super::{guarded, no_model, training};
 use crate::prepare::PreparedAnswer;
-use crate::problem::problem;
 use crate::scheduler::Listener;
 use crate::{Engine, memory};
 use hearth_protocol::{Event, GenerateRequest, LoadRequest, Problem, ProblemCode, RequestId, RequestReason, Stage};
@@ -248,5 +247,5 @@ impl<'a> EngineThread<'a> {
 /// The problem of answers whose GPU failed.
 fn gpu_failed(cause: Problem) -> Problem {
     let cause = Box::new(cause);
-    problem(ProblemCode::GpuFailed, RequestReason::GpuFailed { cause })
+    Problem::new(ProblemCode::GpuFailed, RequestReason::GpuFailed { cause })
 }

@@ -15,7 +15,7 @@ mod requests;
 mod shared;
 mod training;
 
-use crate::problem::{internal, panic_text, problem};
+use crate::problem::{internal, panic_text};
 use engine_thread::EngineThread;
 use hearth_protocol::{Event, PROTOCOL_VERSION, Problem, ProblemCode, RequestReason};
 use job::{Job, Task};
@@ -73,5 +73,5 @@ fn guarded<T>(job: impl FnOnce() -> Result<T, Problem>) -> Result<T, Problem> {
 }
 
 fn no_model() -> Problem {
-    problem(ProblemCode::NoModel, RequestReason::NoModel)
+    Problem::new(ProblemCode::NoModel, RequestReason::NoModel)
 }

@@ -3,9 +3,8 @@
 use super::job::{Job, Kind, Task};
 use super::queries::{Query, check, plan_with_checks};
 use super::shared::Shared;
-use crate::problem::problem;
 use crate::training::RunControl;
-use hearth_protocol::{Envelope, Event, ProblemCode, Request, RequestId, WorkerReason};
+use hearth_protocol::{Envelope, Event, Problem, ProblemCode, Request, RequestId, WorkerReason};
 use std::io::{self, BufRead};
 use std::sync::{Arc, mpsc};
 use std::time::Instant;
@@ -120,7 +119,7 @@ fn refuse(line: &[u8], error: &serde_json::Error, shared: &Shared) {
     let value: serde_json::Value = serde_json::from_slice(line).unwrap_or_default();
     if let Some(id) = value["id"].as_u64() {
         let detail = error.to_string();
-        let problem = problem(ProblemCode::BadRequest, WorkerReason::InvalidRequest { detail });
+        let problem = Problem::new(ProblemCode::BadRequest, WorkerReason::InvalidRequest { detail });
         shared.emit(id, Event::Failed(problem));
     }
 }

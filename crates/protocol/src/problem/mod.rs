@@ -1,4 +1,4 @@
-//! Errors for the user: a code for programs, and what happened with its data.
+//! Errors for the user: a code for programs, and a reason with its data.
 //!
 //! No sentence comes over the wire. The window makes it in its language, and the `Display` of
 //! [`Problem`] in English, both from `ui/messages/LOCALE/problems.json`; see [`crate::sentence`].
@@ -25,8 +25,7 @@ pub use training::TrainingReason;
 pub use tune::TuneReason;
 pub use worker::{WorkerExit, WorkerReason};
 
-/// An error. Its `Display` is the English sentence: what happened, to which file or device, and
-/// what to do.
+/// An error. Its `Display` is an English message that names the file or device and the remedy.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "ts", derive(ts_rs::TS))]
 #[serde(rename_all = "camelCase", from = "Written")]
@@ -61,10 +60,7 @@ impl Problem {
 
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &*self.reason {
-            Reason::Detail { detail } => f.write_str(detail),
-            reason => f.write_str(&sentence("problem", reason)),
-        }
+        f.write_str(&sentence("problem", &self.reason))
     }
 }
 

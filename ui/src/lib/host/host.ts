@@ -22,9 +22,10 @@ export interface Host extends Commands {
   onEvent(listener: (event: Announced) => void): Promise<() => void>;
 }
 
-function isProblem(error: unknown): error is Problem {
-  if (typeof error !== "object" || error === null || !("reason" in error)) return false;
-  const { reason } = error;
+/** Whether a value is a `Problem`. */
+export function isProblem(value: unknown): value is Problem {
+  if (typeof value !== "object" || value === null || !("reason" in value)) return false;
+  const { reason } = value;
   return typeof reason === "object" && reason !== null && "area" in reason;
 }
 

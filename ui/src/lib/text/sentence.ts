@@ -3,7 +3,7 @@
 // is `PREFIX_AREA_TYPE` in snake case; its inputs are the fields of the value.
 
 import { m } from "$messages";
-import type { DeviceStatus, Mismatch, Notice, Problem, Stage } from "../host";
+import { isProblem, type DeviceStatus, type Mismatch, type Notice, type Stage } from "../host";
 import { count, fileSize, list, precise, sentences } from "./format";
 import { problemText } from "./problem";
 
@@ -51,7 +51,7 @@ function sentenceOf(prefix: string, fields: Fields): string {
   return message(Object.fromEntries(Object.entries(fields).map(([name, field]) => [name, input(name, field)])));
 }
 
-/** The text of a value without a message, such as one from a newer app. */
+/** The text of a value without a message. A test of the app finds such values. */
 function unknownText(key: string, fields: Fields): string {
   try {
     return `${key} ${JSON.stringify(fields)}`;
@@ -84,10 +84,6 @@ function numberInput(n: number): { toString(): string; valueOf(): number } {
 
 function isBytes(name: string): boolean {
   return name === "bytes" || name.endsWith("Bytes");
-}
-
-function isProblem(field: object): field is Problem {
-  return "code" in field && "reason" in field;
 }
 
 /** `noSuchDevice` as `no_such_device`. */
