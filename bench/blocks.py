@@ -1,7 +1,7 @@
-"""Random blocks in the formats of GGUF, in the layouts that gguf's own tables and llama.cpp's headers describe.
+"""Random blocks in the formats of GGUF, in the layouts of gguf's tables and of llama.cpp's headers.
 
-Codes are random bytes. Scales are chosen so that weights are finite and about as large as in a trained model, and no scale is a
-subnormal f16, which could be slow and distort the comparison.
+Codes are random bytes. Scales are chosen so that weights are finite and about as large as in a
+trained model. No scale is a subnormal f16, since those could be slow and distort the comparison.
 """
 
 from collections.abc import Callable
@@ -9,84 +9,96 @@ from collections.abc import Callable
 import numpy as np
 from gguf import GGML_QUANT_SIZES, GGMLQuantizationType
 
-Bytes = np.ndarray  # of uint8, one block a row
-# Standard deviation of the values of random codes, and of random scales, before scaling.
-UNIFORM4, UNIFORM5, UNIFORM6, UNIFORM8, NONLINEAR4 = 4.6, 9.2, 18.5, 74.0, 68.0
-FP4 = 2.9
-SCALES6 = 31.5
-SMALLEST_F16 = 2.0**-14
+Bytes = np.ndarray  # of uint8, one block per row
+# Fills blocks of random bytes, so that weights have about this standard deviation.
+Fill = Callable[[Bytes, float], None]
+
+# Standard deviations of uniformly random codes of n bits: about 2**n / sqrt(12).
+DEVIATION4, DEVIATION5, DEVIATION6, DEVIATION8 = 4.6, 9.2, 18.5, 74.0
+# Standard deviation of the 16 values of IQ4_NL, 67.2, rounded up. The rounding stays, since another
+# constant would change all generated models.
+DEVIATION_IQ4 = 68.0
+# Standard deviation of the 16 values of FP4 (E2M1).
+DEVIATION_FP4 = 2.9
+# Mean of the unsigned scales of 6 bits, 0 to 63, and so their typical magnitude. Signed scales have
+# a mean of about zero; their magnitude is the standard deviation.
+MEAN_SCALE6 = 31.5
+MIN_NORMAL_F16 = 2.0**-14
 
 
-def random_rows(rng: np.random.Generator, name: str, rows: int, cols: int, magnitude: float = 1.0) -> Bytes:
-    """A random matrix in the format `name`, as rows of bytes; `magnitude` is relative to trained weights."""
-    elements, size = GGML_QUANT_SIZES[GGMLQuantizationType[name]]
-    if cols % elements:
-        raise ValueError(f"Rows of {cols} cannot be stored as {name}, whose blocks hold {elements}.")
-    blocks = rng.integers(0, 256, (rows * cols // elements, size), dtype=np.uint8)
-    # So that products with normalized activations have about their magnitude.
-    FILL[name](blocks, magnitude / np.sqrt(cols))
+def random_rows(rng: np.random.Generator, name: str, rows: int, cols: int, relative_magnitude: float = 1.0) -> Bytes:
+    """A random matrix in the format `name`, as rows of bytes.
+
+    `relative_magnitude` is the ratio to the magnitude of trained weights.
+    """
+    block_elements, block_bytes = GGML_QUANT_SIZES[GGMLQuantizationType[name]]
+    if cols % block_elements:
+        raise ValueError(f"Rows of {cols} cannot be stored as {name}, whose blocks hold {block_elements}.")
+    blocks = rng.integers(0, 256, (rows * cols // block_elements, block_bytes), dtype=np.uint8)
+    # So that products with normalized activations have about the activations' magnitude.
+    FILL[name](blocks, relative_magnitude / np.sqrt(cols))
     return blocks.reshape(rows, -1)
 
 
-def put_f16(blocks: Bytes, at: int, value: float) -> None:
+def put_f16(blocks: Bytes, offset: int, value: float) -> None:
     """Writes one f16 into each block, with at least the magnitude of the smallest normal f16."""
-    sized = np.copysign(max(abs(value), SMALLEST_F16), value)
-    blocks[:, at : at + 2] = np.array([sized], dtype="<f2").view(np.uint8)
+    normal = np.copysign(max(abs(value), MIN_NORMAL_F16), value)
+    blocks[:, offset : offset + 2] = np.array([normal], dtype="<f2").view(np.uint8)
 
 
-def scaled(at: int, spread: float) -> Callable[[Bytes, float], None]:
-    """Symmetric formats, with one scale."""
-    return lambda blocks, size: put_f16(blocks, at, size / spread)
+def with_scale(offset: int, deviation: float) -> Fill:
+    """Symmetric formats, with an f16 scale; `deviation` is the weights' before scaling."""
+    return lambda blocks, magnitude: put_f16(blocks, offset, magnitude / deviation)
 
 
-def scaled_with_minimum(spread: float, middle: float, minimum_sign: int) -> Callable[[Bytes, float], None]:
-    """Formats with a scale and a minimum, which shifts the codes' `middle` to zero."""
+def with_scale_and_minimum(deviation: float, mean_code: float, minimum_sign: int) -> Fill:
+    """Formats with an f16 scale and an f16 minimum, which shifts the mean of the codes to zero."""
 
-    def fill(blocks: Bytes, size: float) -> None:
-        scale = max(size / spread, SMALLEST_F16)
+    def fill(blocks: Bytes, magnitude: float) -> None:
+        scale = max(magnitude / deviation, MIN_NORMAL_F16)
         put_f16(blocks, 0, scale)
-        put_f16(blocks, 2, minimum_sign * middle * scale)
+        put_f16(blocks, 2, minimum_sign * mean_code * scale)
 
     return fill
 
 
-def floats(exponent_bits: int) -> Callable[[Bytes, float], None]:
-    """16-bit floats: random sign and mantissa, and an exponent that gives the requested magnitude."""
-    bias, shift = 2 ** (exponent_bits - 1) - 1, 15 - exponent_bits
+def float16s(exponent_bits: int) -> Fill:
+    """16-bit floats: random sign and mantissa, and an exponent that gives the magnitude."""
+    bias, mantissa_bits = 2 ** (exponent_bits - 1) - 1, 15 - exponent_bits
 
-    def fill(blocks: Bytes, size: float) -> None:
-        exponent = (int(np.floor(np.log2(size))) + bias) << shift
-        halves = blocks.view("<u2")
-        halves &= np.uint16(0x8000 | ((1 << shift) - 1))
-        halves |= np.uint16(exponent)
+    def fill(blocks: Bytes, magnitude: float) -> None:
+        exponent = (int(np.floor(np.log2(magnitude))) + bias) << mantissa_bits
+        floats = blocks.view("<u2")
+        floats &= np.uint16(0x8000 | ((1 << mantissa_bits) - 1))
+        floats |= np.uint16(exponent)
 
     return fill
 
 
-def power_of_two(blocks: Bytes, size: float) -> None:
-    """MXFP4: an exponent in the first byte."""
-    blocks[:, 0] = round(np.log2(size / FP4)) + 127
+def e8m0_scale(blocks: Bytes, magnitude: float) -> None:
+    """MXFP4: a power of two, whose biased exponent is the first byte."""
+    blocks[:, 0] = round(np.log2(magnitude / DEVIATION_FP4)) + 127
 
 
-def small_floats(blocks: Bytes, size: float) -> None:
-    """NVFP4: four E4M3 scales, here multiples of the smallest."""
-    blocks[:, :4] = np.clip(round(512 * size / FP4), 1, 15)
+def e4m3_scales(blocks: Bytes, magnitude: float) -> None:
+    """NVFP4: four E4M3 scales. Codes 1 to 15 are multiples of 2**-9, the smallest one."""
+    blocks[:, :4] = np.clip(round(512 * magnitude / DEVIATION_FP4), 1, 15)
 
 
-FILL: dict[str, Callable[[Bytes, float], None]] = {
-    "F16": floats(5),
-    "BF16": floats(8),
-    "Q4_0": scaled(0, UNIFORM4),
-    "Q4_1": scaled_with_minimum(UNIFORM4, 7.5, -1),
-    "Q5_0": scaled(0, UNIFORM5),
-    "Q5_1": scaled_with_minimum(UNIFORM5, 15.5, -1),
-    "Q8_0": scaled(0, UNIFORM8),
-    "IQ4_NL": scaled(0, NONLINEAR4),
-    # The K formats subtract their minimum, and scale it like the codes.
-    "Q4_K": scaled_with_minimum(UNIFORM4 * SCALES6, 7.5, 1),
-    "Q5_K": scaled_with_minimum(UNIFORM5 * SCALES6, 15.5, 1),
-    "Q6_K": scaled(208, UNIFORM6 * UNIFORM8),
-    "IQ4_XS": scaled(0, NONLINEAR4 * UNIFORM6),
-    "MXFP4": power_of_two,
-    "NVFP4": small_floats,
+FILL: dict[str, Fill] = {
+    "F16": float16s(5),
+    "BF16": float16s(8),
+    "Q4_0": with_scale(0, DEVIATION4),
+    "Q4_1": with_scale_and_minimum(DEVIATION4, 7.5, -1),
+    "Q5_0": with_scale(0, DEVIATION5),
+    "Q5_1": with_scale_and_minimum(DEVIATION5, 15.5, -1),
+    "Q8_0": with_scale(0, DEVIATION8),
+    "IQ4_NL": with_scale(0, DEVIATION_IQ4),
+    # The K formats subtract their minimum, and their blocks scale it like the codes.
+    "Q4_K": with_scale_and_minimum(DEVIATION4 * MEAN_SCALE6, 7.5, 1),
+    "Q5_K": with_scale_and_minimum(DEVIATION5 * MEAN_SCALE6, 15.5, 1),
+    "Q6_K": with_scale(208, DEVIATION6 * DEVIATION8),
+    "IQ4_XS": with_scale(0, DEVIATION_IQ4 * DEVIATION6),
+    "MXFP4": e8m0_scale,
+    "NVFP4": e4m3_scales,
 }
