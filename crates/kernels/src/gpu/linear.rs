@@ -12,7 +12,7 @@ use super::matmul::check_columns;
 use super::matrix_units::{self, SumOver, linear_uses_matrix_units};
 use super::row_ranges::{RowRange, row_ranges, words_of_range};
 use super::tiles::{DEPTH, UNITS, fill, multiply, store, stride, tile, zeros};
-use super::weight_tile::{WeightTile, block_offset, decode, segment_column, segment_or_zero};
+use super::weight_tile::{TileShape, block_offset, decode, segment_column, segment_or_zero};
 use super::{Floats, GpuError, Linear, Transpose, Weight, dropout_rows, matmul};
 use crate::blocks::Quant;
 use crate::linear::MatmulPrecision;
@@ -30,9 +30,9 @@ const ROWS_PER_LINE: usize = 2;
 /// GEMM: rows and columns of a cube's output tile: one row of the weight per unit.
 const TILE: usize = UNITS;
 /// GEMM: a tile of the weight, step by step along its columns.
-const WEIGHT_TILE: WeightTile = WeightTile {
-    rows: TILE,
-    columns: DEPTH,
+const WEIGHT_TILE: TileShape = TileShape {
+    tile_rows: TILE,
+    tile_columns: DEPTH,
     row_stride: 1,
     column_stride: stride(TILE),
 };

@@ -6,23 +6,23 @@ use super::tiles::UNITS;
 use crate::blocks::Quant;
 use cubecl::prelude::*;
 
-/// A tile of a weight in shared memory.
+/// The shape of a weight's tile in shared memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct WeightTile {
-    /// Rows of the weight.
-    pub rows: usize,
-    /// Columns of the weight.
-    pub columns: usize,
+pub(super) struct TileShape {
+    /// Rows of the weight in the tile.
+    pub tile_rows: usize,
+    /// Columns of the weight in the tile.
+    pub tile_columns: usize,
     /// Stride between two rows.
     pub row_stride: usize,
     /// Stride between two columns.
     pub column_stride: usize,
 }
 
-impl WeightTile {
+impl TileShape {
     /// Weights that each unit decodes.
     const fn weights_per_unit(self) -> usize {
-        self.rows * self.columns / UNITS
+        self.tile_rows * self.tile_columns / UNITS
     }
 }
 
@@ -33,24 +33,24 @@ pub(super) fn block_offset(row: usize, column: usize, cols: usize, #[comptime] q
     (row * (cols / elements) + column / elements) * comptime!(quant.block_bytes())
 }
 
-/// The eight weights of segment `index` of a row; zeros outside the matrix.
+/// The eight weights of a segment of a row; zeros outside the matrix.
 #[cube]
 pub(super) fn segment_or_zero(
     words: &[u32],
     row: usize,
     rows: usize,
-    index: usize,
+    segment_index: usize,
     cols: usize,
     #[comptime] quant: Quant,
 ) -> Array<f32> {
     let segments_per_block = comptime!(quant.block_elements() / SEGMENT);
-    let column = index / segments_per_block * comptime!(quant.block_elements());
+    let block_column = segment_index / segments_per_block * comptime!(quant.block_elements());
     let mut values = Array::<f32>::new(SEGMENT);
-    if row < rows && column < cols {
+    if row < rows && block_column < cols {
         values = segment(
             words,
-            block_offset(row, column, cols, quant),
-            index % segments_per_block,
+            block_offset(row, block_column, cols, quant),
+            segment_index % segments_per_block,
             quant,
         );
     } else {
@@ -62,11 +62,12 @@ pub(super) fn segment_or_zero(
     values
 }
 
-/// The column of weight `i` of segment `index` of a row.
+/// The column of weight `i` of a segment of a row.
 #[cube]
-pub(super) fn segment_column(index: usize, i: usize, #[comptime] quant: Quant) -> usize {
+pub(super) fn segment_column(segment_index: usize, i: usize, #[comptime] quant: Quant) -> usize {
     let segments_per_block = comptime!(quant.block_elements() / SEGMENT);
-    index / segments_per_block * comptime!(quant.block_elements()) + weight_index(index % segments_per_block, i, quant)
+    segment_index / segments_per_block * comptime!(quant.block_elements())
+        + weight_index(segment_index % segments_per_block, i, quant)
 }
 
 /// Decodes weights to a tile: rows from `first_row` on, columns from `first_column` on,
@@ -80,44 +81,44 @@ pub(super) fn decode(
     first_column: usize,
     cols: usize,
     #[comptime] quant: Quant,
-    #[comptime] shape: WeightTile,
+    #[comptime] shape: TileShape,
 ) {
     let unit = UNIT_POS as usize;
-    if comptime!(!quant.is_float() && shape.columns.is_multiple_of(segment_span(quant))) {
+    if comptime!(!quant.is_float() && shape.tile_columns.is_multiple_of(segment_span(quant))) {
         #[unroll]
         for pass in 0..comptime!(shape.weights_per_unit() / SEGMENT) {
-            let i = unit + pass * UNITS;
-            let row = i / comptime!(shape.columns / SEGMENT);
-            let index = first_column / SEGMENT + i % comptime!(shape.columns / SEGMENT);
-            let values = segment_or_zero(words, first_row + row, rows, index, cols, quant);
+            let tile_segment = unit + pass * UNITS;
+            let tile_row = tile_segment / comptime!(shape.tile_columns / SEGMENT);
+            let segment_index = first_column / SEGMENT + tile_segment % comptime!(shape.tile_columns / SEGMENT);
+            let values = segment_or_zero(words, first_row + tile_row, rows, segment_index, cols, quant);
             #[unroll]
             for i in 0..SEGMENT {
-                let column = segment_column(index, i, quant) - first_column;
-                tile[row * comptime!(shape.row_stride) + column * comptime!(shape.column_stride)] = values[i];
+                let tile_column = segment_column(segment_index, i, quant) - first_column;
+                tile[tile_row * comptime!(shape.row_stride) + tile_column * comptime!(shape.column_stride)] = values[i];
             }
         }
     } else {
         #[unroll]
         for pass in 0..comptime!(shape.weights_per_unit()) {
             // Float weights: coalesced reads. Others: neighbors in a row, which share scales.
-            let i = if comptime!(quant.is_float()) {
+            let tile_weight = if comptime!(quant.is_float()) {
                 pass * UNITS + unit
             } else {
                 unit * comptime!(shape.weights_per_unit()) + pass
             };
-            let row = i / comptime!(shape.columns);
-            let column = i % comptime!(shape.columns);
+            let tile_row = tile_weight / comptime!(shape.tile_columns);
+            let tile_column = tile_weight % comptime!(shape.tile_columns);
             let mut value = 0.0f32;
-            if first_row + row < rows && first_column + column < cols {
-                let block = block_offset(first_row + row, first_column + column, cols, quant);
+            if first_row + tile_row < rows && first_column + tile_column < cols {
+                let block = block_offset(first_row + tile_row, first_column + tile_column, cols, quant);
                 value = weight(
                     words,
                     block,
-                    (first_column + column) % comptime!(quant.block_elements()),
+                    (first_column + tile_column) % comptime!(quant.block_elements()),
                     quant,
                 );
             }
-            tile[row * comptime!(shape.row_stride) + column * comptime!(shape.column_stride)] = value;
+            tile[tile_row * comptime!(shape.row_stride) + tile_column * comptime!(shape.column_stride)] = value;
         }
     }
 }

@@ -7,7 +7,7 @@ use crate::gpu::matmul::check_columns;
 use crate::gpu::matrix_units::{self, SumOver, backward_uses_matrix_units};
 use crate::gpu::row_ranges::{row_ranges, words_of_range};
 use crate::gpu::tiles::{DEPTH, UNITS, multiply, store, stride, tile, zeros};
-use crate::gpu::weight_tile::{WeightTile, decode};
+use crate::gpu::weight_tile::{TileShape, decode};
 use crate::gpu::{Floats, GpuError, Weight};
 use crate::linear::MatmulPrecision;
 use cubecl::prelude::*;
@@ -16,9 +16,9 @@ use cubecl::prelude::*;
 const TILE: usize = 64;
 
 /// A tile of the weight, step by step along its rows.
-const WEIGHT_TILE: WeightTile = WeightTile {
-    rows: DEPTH,
-    columns: TILE,
+const WEIGHT_TILE: TileShape = TileShape {
+    tile_rows: DEPTH,
+    tile_columns: TILE,
     row_stride: stride(TILE),
     column_stride: 1,
 };
