@@ -324,7 +324,7 @@ impl ChatTemplate {
         // A template may remove parts of a string, change it, or insert it between the ends of a
         // token, and so form a control token despite the markers. It wrote a control token itself
         // only if the token is also there when all characters of the conversation are replaced.
-        let blank = chat.map_strings(&is_read, &|text, _| tokenizer.blank(text, markers));
+        let blank = chat.map_strings(&is_read, &|text, _| tokenizer.blank_controls(text, markers));
         let blank = self.render_chat(&blank, prompt).ok();
         let has_same_controls = |text: &str| {
             let blank = blank.as_ref();

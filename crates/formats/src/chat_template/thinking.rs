@@ -1,4 +1,4 @@
-//! Thinking: the template variables that control a model's thoughts.
+//! Thinking: the template variables that switch it and set its length.
 
 use super::stack::on_large_stack;
 use super::{ChatTemplate, GenerationPrompt, NAME, probe_chat};
@@ -8,20 +8,20 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// Variables that switch thinking on or off.
 const SWITCHES: [&str; 2] = ["enable_thinking", "thinking"];
-/// The variable that sets the length of thoughts.
+/// The variable that sets the length of thinking.
 const EFFORT: &str = "reasoning_effort";
 
-/// A choice of thinking. `None` leaves its variable undefined.
+/// A choice of thinking. `None` leaves a variable undefined: the template's default applies.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Thinking {
     /// Whether the model thinks.
     pub enabled: Option<bool>,
-    /// The length of its thoughts: `low`, `medium` or `high`.
+    /// The length of its thinking: `low`, `medium` or `high`.
     pub effort: Option<&'static str>,
 }
 
 impl Thinking {
-    /// The template's variables.
+    /// The values of the template's variables.
     pub(super) fn variables(self) -> Value {
         let switches = self
             .enabled
@@ -32,18 +32,18 @@ impl Thinking {
     }
 }
 
-/// The choices of thinking that a template supports.
+/// The settings of thinking that have an effect in a template.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ThinkingSupport {
     /// Whether the model thinks by default. `None` means that it cannot be switched on or off.
     pub switch: Option<bool>,
-    /// Whether the effort has an effect.
+    /// Whether [`Thinking::effort`] has an effect.
     pub effort: bool,
 }
 
 impl ChatTemplate {
-    /// The choices that the template supports: it reads their variable and renders a conversation
-    /// differently for different values.
+    /// Finds the settings of thinking that have an effect: the template reads their variable, and
+    /// renders a probe differently for different values.
     pub fn thinking(&self) -> ThinkingSupport {
         let variables = self.undeclared_variables();
         let render = |enabled, effort| self.render_probe(Thinking { enabled, effort });
@@ -62,7 +62,7 @@ impl ChatTemplate {
     /// The variables that the template reads and does not set.
     fn undeclared_variables(&self) -> HashSet<String> {
         on_large_stack(|| {
-            // Parses the source again. The first time it did not panic.
+            // Parses the source again. minijinja's parser can panic.
             let parse = || {
                 let template = self.environment.get_template(NAME).ok();
                 template.map(|template| template.undeclared_variables(false))
@@ -72,7 +72,7 @@ impl ChatTemplate {
         .unwrap_or_default()
     }
 
-    /// The prompt of a short user message. `None` if the template refuses it.
+    /// Renders a short user message. `None` if the template refuses it.
     fn render_probe(&self, thinking: Thinking) -> Option<String> {
         self.render_chat(&probe_chat().with_thinking(thinking), GenerationPrompt::Add)
             .ok()

@@ -36,11 +36,17 @@ pub enum Special {
     Parse,
 }
 
-/// Whether a user-defined token has the form of a tag (`<think>`, `<|channel>`), as those that
-/// structure conversations do, in contrast to runs of white space.
+/// Whether a user-defined token has the form of a tag, such as `<think>` or `<|channel>`. Tokens
+/// that structure conversations have it; runs of white space do not.
 fn is_markup(text: &str) -> bool {
     let enclosed = |open: char, close: char| text.starts_with(open) && text.ends_with(close);
     text.len() > 2 && (enclosed('<', '>') || enclosed('[', ']'))
+}
+
+/// An empty list of ids with the expected capacity for a text: a token typically has three to four
+/// bytes.
+fn ids_with_capacity(text: &str) -> Vec<u32> {
+    Vec::with_capacity(text.len() / 3 + 1)
 }
 
 /// A model's tokenizer. Callers add BOS if [`Tokenizer::add_bos`] returns `true`.
@@ -49,9 +55,9 @@ pub struct Tokenizer {
     model: Model,
     add_bos: bool,
     add_eos: bool,
-    /// Control tokens.
+    /// Matches control tokens.
     controls: TokenMatcher,
-    /// User-defined tokens, which are matched before pre-tokenization.
+    /// Matches user-defined tokens, before pre-tokenization.
     user_defined: TokenMatcher,
 }
 
@@ -101,11 +107,10 @@ impl Tokenizer {
 
     /// Encodes a text. Does not add BOS.
     pub fn encode(&self, text: &str, special: Special) -> Vec<u32> {
-        // Typically three to four bytes per token.
-        let mut ids = Vec::with_capacity(text.len() / 3 + 1);
+        let mut ids = ids_with_capacity(text);
         match special {
             Special::Text => self.encode_text(text, true, None, &mut ids),
-            Special::Parse => self.encode_structure(text, None, &mut ids),
+            Special::Parse => self.encode_parsing_special(text, None, &mut ids),
         }
         ids
     }
@@ -113,8 +118,8 @@ impl Tokenizer {
     /// Encodes a text, parsing special tokens except those that a marker breaks up. Markers are
     /// removed.
     pub(crate) fn encode_marked(&self, text: &str, markers: Markers) -> Vec<u32> {
-        let mut ids = Vec::with_capacity(text.len() / 3 + 1);
-        self.encode_structure(text, Some(markers), &mut ids);
+        let mut ids = ids_with_capacity(text);
+        self.encode_parsing_special(text, Some(markers), &mut ids);
         ids
     }
 
@@ -130,7 +135,7 @@ impl Tokenizer {
         self.user_defined.mark_some(text, markers.literal, |id| {
             *cache.entry(id).or_insert_with(|| {
                 self.token_text(id)
-                    .is_some_and(|text| is_markup(text) && is_structure(text))
+                    .is_some_and(|token| is_markup(token) && is_structure(token))
             })
         })
     }
@@ -148,27 +153,27 @@ impl Tokenizer {
 
     /// Replaces every character of a text that may occur in a control token. Preserves the number
     /// of characters.
-    pub(crate) fn blank(&self, text: &str, markers: Markers) -> String {
+    pub(crate) fn blank_controls(&self, text: &str, markers: Markers) -> String {
         self.controls.blank(text, markers)
     }
 
     /// Whether two texts have the same control tokens, at the same positions if the texts have the
     /// same length. Markers are ignored.
     pub(crate) fn have_same_controls(&self, a: &str, b: &str, markers: Markers) -> bool {
-        let (a, a_length) = self.controls.positions(a, markers);
-        let (b, b_length) = self.controls.positions(b, markers);
+        let (a_controls, a_length) = self.controls.positions(a, markers);
+        let (b_controls, b_length) = self.controls.positions(b, markers);
         if a_length == b_length {
-            return a == b;
+            return a_controls == b_controls;
         }
         let id = |&(_, id): &(usize, u32)| id;
-        a.iter().map(id).eq(b.iter().map(id))
+        a_controls.iter().map(id).eq(b_controls.iter().map(id))
     }
 
     /// Replaces every control token in a text by a space.
     pub(crate) fn without_controls(&self, text: &str) -> String {
         let mut out = String::with_capacity(text.len());
         self.controls.split(text, |fragment| match fragment {
-            Fragment::Text(text) => out.push_str(text),
+            Fragment::Text(ordinary) => out.push_str(ordinary),
             Fragment::Token(_) => out.push(' '),
         });
         out
@@ -177,8 +182,8 @@ impl Tokenizer {
     /// Encodes a text with [`Special::Text`]. `progress` receives the number of tokens so far, at
     /// intervals, and returns `false` to cancel. `None` if cancelled.
     pub(crate) fn encode_cancellable(&self, text: &str, progress: &dyn Fn(usize) -> bool) -> Option<Vec<u32>> {
-        let mut ids = Vec::with_capacity(text.len() / 3 + 1);
-        let flow = self.encode_text_while(text, true, None, &mut ids, progress);
+        let mut ids = ids_with_capacity(text);
+        let flow = self.encode_text_cancellable(text, true, None, &mut ids, progress);
         flow.is_continue().then_some(ids)
     }
 
@@ -193,7 +198,7 @@ impl Tokenizer {
         let mut boundaries = Vec::new();
         let (mut bytes, mut tokens) = (0, 0);
         self.controls.split(text, |fragment| match fragment {
-            Fragment::Text(text) => bytes += text.len(),
+            Fragment::Text(ordinary) => bytes += ordinary.len(),
             Fragment::Token(id) => {
                 bytes += self.vocabulary.text(id).map_or(0, str::len);
                 // Ordinary text is never encoded to a control token.
@@ -207,32 +212,34 @@ impl Tokenizer {
         (ids, boundaries)
     }
 
-    fn encode_structure(&self, text: &str, markers: Option<Markers>, ids: &mut Vec<u32>) {
-        let mut first = true;
+    /// Encodes a text, parsing special tokens. `markers` break up special tokens and are removed.
+    fn encode_parsing_special(&self, text: &str, markers: Option<Markers>, ids: &mut Vec<u32>) {
+        let mut is_first = true;
         self.controls.split(text, |fragment| match fragment {
-            Fragment::Text(text) => {
-                let text = markers.map_or(text.into(), |markers| without(text, markers.control));
-                self.encode_text(&text, first, markers.map(|markers| markers.literal), ids);
-                first = false;
+            Fragment::Text(marked) => {
+                let ordinary = markers.map_or(marked.into(), |markers| without(marked, markers.control));
+                self.encode_text(&ordinary, is_first, markers.map(|markers| markers.literal), ids);
+                is_first = false;
             }
             Fragment::Token(id) => {
                 ids.push(id);
-                first = true;
+                is_first = true;
             }
         });
     }
 
-    fn encode_text(&self, text: &str, first: bool, marker: Option<char>, ids: &mut Vec<u32>) {
-        // Never cancelled.
-        let _ = self.encode_text_while(text, first, marker, ids, &|_| true);
+    /// Encodes as [`Tokenizer::encode_text_cancellable`] does, without progress.
+    fn encode_text(&self, text: &str, is_first: bool, marker: Option<char>, ids: &mut Vec<u32>) {
+        // Breaks only if interrupted. `Interrupt::run` then discards the tokens.
+        let _ = self.encode_text_cancellable(text, is_first, marker, ids, &|_| true);
     }
 
-    /// Encodes text without control tokens. `first`: it starts the input or follows a special
+    /// Encodes text without control tokens. `is_first`: it starts the input or follows a special
     /// token. `marker` breaks up user-defined tokens and is removed.
-    fn encode_text_while(
+    fn encode_text_cancellable(
         &self,
         text: &str,
-        mut first: bool,
+        mut is_first: bool,
         marker: Option<char>,
         ids: &mut Vec<u32>,
         progress: &dyn Fn(usize) -> bool,
@@ -240,17 +247,17 @@ impl Tokenizer {
         let mut flow = ControlFlow::Continue(());
         self.user_defined.split(text, |fragment| match fragment {
             _ if flow.is_break() => {}
-            Fragment::Text(text) => {
-                let text = &*marker.map_or(text.into(), |marker| without(text, marker));
+            Fragment::Text(marked) => {
+                let ordinary = &*marker.map_or(marked.into(), |marker| without(marked, marker));
                 flow = match &self.model {
-                    Model::Bpe(bpe) => bpe.encode(text, &self.vocabulary, ids, progress),
-                    Model::Spm(spm) => spm.encode(text, first, &self.vocabulary, ids, progress),
+                    Model::Bpe(bpe) => bpe.encode(ordinary, &self.vocabulary, ids, progress),
+                    Model::Spm(spm) => spm.encode(ordinary, is_first, &self.vocabulary, ids, progress),
                 };
-                first = false;
+                is_first = false;
             }
             Fragment::Token(id) => {
                 ids.push(id);
-                first = true;
+                is_first = true;
             }
         });
         flow
@@ -280,7 +287,7 @@ impl Tokenizer {
             String::from_utf8(bytes).unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned());
         match &self.model {
             Model::Spm(spm) if spm.add_space_prefix => match text.strip_prefix(' ') {
-                Some(text) => text.to_owned(),
+                Some(unprefixed) => unprefixed.to_owned(),
                 None => text,
             },
             _ => text,
