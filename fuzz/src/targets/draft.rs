@@ -5,7 +5,7 @@ use crate::seeds::{self, Seed};
 use hearth_formats::gguf::Gguf;
 use hearth_kernels::attention::KvFormat;
 use hearth_llm::draft::{
-    Acceptance, BUCKETS, Budget, DraftRequest, Drafter, MAX_DRAFTED, ModelDrafter, NgramDrafter,
+    Acceptance, BUCKETS, DraftRequest, Drafter, LengthPolicy, MAX_DRAFTED, ModelDrafter, NgramDrafter,
     SelfSpeculativeDrafter, StepCosts,
 };
 use hearth_llm::{
@@ -69,8 +69,8 @@ pub fn run(bytes: &[u8]) -> bool {
             }
             _ if !answers.is_empty() => {
                 let answer = &mut answers[at];
-                let most = usize::from(number) % (MAX_DRAFTED + 1);
-                if !advance(answer, &mut *drafter, most, &mut plain) {
+                let max_tokens = usize::from(number) % (MAX_DRAFTED + 1);
+                if !advance(answer, &mut *drafter, max_tokens, &mut plain) {
                     let ended = answers.swap_remove(at);
                     drafter.end(ended.id);
                 }
@@ -107,17 +107,17 @@ fn begin(empty: &Session, id: u64, number: u8) -> Option<Answer> {
 
 /// Adds drafted tokens as far as the model agrees, and the one after them. Returns `false` if the
 /// answer has no room.
-fn advance(answer: &mut Answer, drafter: &mut dyn Drafter, most: usize, plain: &mut Session) -> bool {
+fn advance(answer: &mut Answer, drafter: &mut dyn Drafter, max_tokens: usize, plain: &mut Session) -> bool {
     let Answer { id, session, ids } = answer;
     if ids.len() > session.context() {
         return false;
     }
     let (acceptance, costs) = (Acceptance::new([0.5; BUCKETS]), StepCosts::new(0.0));
-    let budget = Budget {
+    let length_policy = LengthPolicy {
         acceptance: &acceptance,
         costs: &costs,
         rows: 1,
-        most: most.min(session.context() - ids.len()),
+        max_tokens: max_tokens.min(session.context() - ids.len()),
         is_forced: true,
     };
     let mut requests = [DraftRequest {
@@ -125,7 +125,7 @@ fn advance(answer: &mut Answer, drafter: &mut dyn Drafter, most: usize, plain: &
         ids,
         target: session,
         sampler: None,
-        budget,
+        length_policy,
         drafted: Vec::new(),
         declined: None,
         unpaid: None,
@@ -134,7 +134,7 @@ fn advance(answer: &mut Answer, drafter: &mut dyn Drafter, most: usize, plain: &
     drafter.propose(&mut requests, never).expect("no GPU");
     let [request] = requests;
     let drafted: Vec<u32> = request.drafted.iter().map(|drafted| drafted.token).collect();
-    assert!(drafted.len() <= budget.most);
+    assert!(drafted.len() <= length_policy.max_tokens);
     let rows: Vec<u32> = ids.last().copied().into_iter().chain(drafted.iter().copied()).collect();
     let mut parts = [SessionRows {
         session,

@@ -6,7 +6,7 @@ use crate::answer::{Answer, Next};
 use crate::engine::Texts;
 use crate::numbers::saturating_u32;
 use crate::problem::{from_session, internal};
-use hearth_llm::draft::{Acceptance, Budget, DraftRequest, Drafted, Drafter, MAX_DRAFTED, StepCosts};
+use hearth_llm::draft::{Acceptance, DraftRequest, Drafted, Drafter, LengthPolicy, MAX_DRAFTED, StepCosts};
 use hearth_llm::{Output, Session};
 use hearth_protocol::{DraftKind, DraftStats, Event, FinishReason, Problem};
 use std::ops::ControlFlow;
@@ -138,11 +138,11 @@ impl Scheduler {
                     ids: &answer.ids,
                     target: session,
                     sampler: (!answer.is_greedy).then(|| answer.sampler()),
-                    budget: Budget {
+                    length_policy: LengthPolicy {
                         acceptance: &draft.acceptance,
                         costs,
                         rows,
-                        most: tokens.map_or(max_draft, |tokens| tokens.min(max_draft)),
+                        max_tokens: tokens.map_or(max_draft, |tokens| tokens.min(max_draft)),
                         is_forced: tokens.is_some(),
                     },
                     drafted: Vec::new(),

@@ -53,7 +53,7 @@ impl Acceptance {
     }
 
     /// The expected acceptance rate of a bucket, from 0 to 1.
-    pub fn share(&self, bucket: usize) -> f64 {
+    pub fn rate(&self, bucket: usize) -> f64 {
         let index = bucket.min(Self::ALL);
         (self.accepted[index] + self.priors[index] * PRIOR_TOKENS) / (self.verified[index] + PRIOR_TOKENS)
     }
@@ -64,21 +64,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_share_follows_verified_tokens_and_decays_to_the_prior() {
+    fn the_rate_follows_verified_tokens_and_decays_to_the_prior() {
         let mut acceptance = Acceptance::new([0.5; BUCKETS]);
-        assert_eq!(acceptance.share(2), 0.5);
+        assert_eq!(acceptance.rate(2), 0.5);
         for _ in 0..200 {
             acceptance.record(2, false);
         }
-        assert!(acceptance.share(2) < 0.05 && acceptance.share(Acceptance::ALL) < 0.05);
-        assert_eq!(acceptance.share(3), 0.5, "another bucket");
+        assert!(acceptance.rate(2) < 0.05 && acceptance.rate(Acceptance::ALL) < 0.05);
+        assert_eq!(acceptance.rate(3), 0.5, "another bucket");
         for _ in 0..400 {
             acceptance.record_declined(2);
         }
-        assert!(acceptance.share(2) > 0.45, "it is tried again");
+        assert!(acceptance.rate(2) > 0.45, "it is tried again");
         for _ in 0..100 {
             acceptance.record(2, true);
         }
-        assert!(acceptance.share(2) > 0.9);
+        assert!(acceptance.rate(2) > 0.9);
     }
 }

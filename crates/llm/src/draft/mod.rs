@@ -24,7 +24,7 @@ mod token_map;
 
 pub use acceptance::{Acceptance, BUCKETS};
 pub use costs::StepCosts;
-pub use length::Budget;
+pub use length::LengthPolicy;
 pub use model::ModelDrafter;
 pub use ngram::NgramDrafter;
 pub use rounds::DraftTime;
@@ -45,7 +45,7 @@ pub const MAX_DRAFTED: usize = 32;
 /// A source of drafts.
 pub trait Drafter: Send {
     /// Proposes tokens for each request in [`DraftRequest::drafted`]: none if there is nothing to
-    /// propose, or if no token pays by the request's budget.
+    /// propose, or if no token pays by the request's length policy.
     ///
     /// `on_layer` is called before each layer of a draft model. If it breaks, the tokens drafted so
     /// far are proposed.
@@ -78,7 +78,7 @@ pub struct DraftRequest<'a> {
     /// The answer's sampler, of which a fork draws the draft's tokens. `None` means greedy.
     pub sampler: Option<&'a Sampler>,
     /// Chooses the draft length.
-    pub budget: Budget<'a>,
+    pub length_policy: LengthPolicy<'a>,
     /// The proposed tokens.
     pub drafted: Vec<Drafted>,
     /// The bucket of a possible draft that was declined because it does not pay. `None` means that
@@ -92,10 +92,10 @@ impl DraftRequest<'_> {
     /// Declines the draft of a model if no length pays at the overall acceptance rate. Returns
     /// whether it was declined.
     fn decline_if_unpaid(&mut self) -> bool {
-        let budget = self.budget;
-        let is_declined = budget.length(Acceptance::ALL, budget.costs.draft()) == 0;
+        let policy = self.length_policy;
+        let is_declined = policy.length(Acceptance::ALL, policy.costs.draft()) == 0;
         if is_declined {
-            self.declined = (budget.most > 0).then_some(Acceptance::ALL);
+            self.declined = (policy.max_tokens > 0).then_some(Acceptance::ALL);
         }
         is_declined
     }

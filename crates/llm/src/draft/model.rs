@@ -149,7 +149,8 @@ impl Drafter for ModelDrafter {
         let mut ready = Vec::with_capacity(requests.len());
         for (index, request) in requests.iter_mut().enumerate() {
             if self.cache.is_windowed() {
-                request.budget.most = request.budget.most.min(MAX_WINDOWED);
+                let max_tokens = &mut request.length_policy.max_tokens;
+                *max_tokens = (*max_tokens).min(MAX_WINDOWED);
             }
             if request.decline_if_unpaid() {
                 continue;

@@ -38,9 +38,9 @@ impl Drafter for NgramDrafter {
                 continue;
             };
             let bucket = BUCKET_LENGTHS.iter().filter(|min| longest.length >= **min).count();
-            let length = request.budget.length(bucket, 0.0);
+            let length = request.length_policy.length(bucket, 0.0);
             if length == 0 {
-                request.declined = (request.budget.most > 0).then_some(bucket);
+                request.declined = (request.length_policy.max_tokens > 0).then_some(bucket);
             }
             let tokens = longest.continuation(request.ids).take(length);
             request.drafted.extend(tokens.map(|token| Drafted { token, bucket }));

@@ -104,10 +104,10 @@ impl ActiveDraft<'_, '_> {
         let Some(target_token) = target_token.filter(|token| (*token as usize) < vocab) else {
             return false;
         };
-        let budget = self.request.budget;
+        let policy = self.request.length_policy;
         let length = self.request.drafted.len();
-        let probability = self.probability * budget.acceptance.share(bucket);
-        if !budget.pays(length, self.expected, probability, 0.0) {
+        let probability = self.probability * policy.acceptance.rate(bucket);
+        if !policy.pays(length, self.expected, probability, 0.0) {
             self.request.unpaid = Some(bucket);
             return false;
         }
@@ -116,8 +116,8 @@ impl ActiveDraft<'_, '_> {
             bucket,
         });
         (self.probability, self.expected, self.next) = (probability, self.expected + probability, vec![token]);
-        let next_probability = probability * budget.acceptance.share(Acceptance::ALL);
-        budget.pays(length + 1, self.expected, next_probability, budget.costs.draft())
+        let next_probability = probability * policy.acceptance.rate(Acceptance::ALL);
+        policy.pays(length + 1, self.expected, next_probability, policy.costs.draft())
     }
 
     /// The draft's token, and the bucket of its confidence.
