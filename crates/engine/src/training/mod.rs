@@ -1,13 +1,15 @@
 //! Fine-tuning, from a dataset file to an evaluated adapter.
 
+mod auto_settings;
+mod best_adapter;
 mod control;
 mod data;
 mod export;
 mod findings;
 mod folder;
-mod plan;
 mod priority;
 mod probe;
+mod reporter;
 mod run;
 mod verify;
 

@@ -1,9 +1,12 @@
 //! One run, from its request to its outcome.
 
+use super::auto_settings;
+use super::best_adapter::{BestAdapter, Score};
 use super::control::RunControl;
 use super::data::{Reader, TrainingData, training_data};
 use super::folder::{RunFile, RunFolder, open_adapter};
-use super::{plan, probe};
+use super::probe;
+use super::reporter::{RunReporter, TimeLeft, tokens_per_second};
 use crate::notices::unknown_settings;
 use crate::numbers::saturating_u32;
 use crate::plan::{
@@ -11,16 +14,15 @@ use crate::plan::{
 };
 use crate::problem::{disk, from_adapter, from_load, from_train, interrupted, panic_text};
 use crate::{hardware, memory, packed};
-use hearth_formats::adapter::{AdapterManifest, BaseId, BaseShape, DataId, LinearName};
+use hearth_formats::adapter::{AdapterManifest, BaseId, DataId, LinearName};
 use hearth_formats::hex;
 use hearth_llm::threads::{self, Threads};
 use hearth_llm::{LoadOptions, LoraPart, Model, Place, device};
 use hearth_protocol::{
     Checkpointing, EndReason, GpuLayers, Notice, Outcome, Precision, Problem, ProblemCode, RunCommand, RunPlan, Stage,
-    StepReport, TrainRequest, TrainSettings, TrainingEvent, TrainingReason,
+    TrainRequest, TrainSettings, TrainingEvent, TrainingReason,
 };
-use hearth_train::{Control, Report, Run, Settings};
-use serde::{Deserialize, Serialize};
+use hearth_train::{End, Example, Run, Settings, TrainError};
 use sha2::{Digest, Sha256};
 use std::fs::File;
 use std::io;
@@ -29,16 +31,16 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Maximum number of prompts that are saved for the verification of exports, and their maximum
-/// tokens.
+/// Maximum number of prompts that are saved for the verification of exports.
 pub(super) const MAX_PROMPTS: usize = 8;
+/// Maximum tokens of such a prompt.
 pub(super) const MAX_PROMPT_TOKENS: usize = 96;
 /// Maximum fraction of memory for a run. Above it, only one layer's activations are saved.
 const MAX_MEMORY_FRACTION: f64 = 0.8;
-/// Lower bound of durations, so that rates are finite.
-const MIN_SECONDS: f64 = 1e-9;
 /// Fraction of the preparation's progress for reading the data.
-const READ_FRACTION: f32 = 0.5;
+const DATA_FRACTION: f32 = 0.5;
+/// Fraction of the preparation's progress for loading the weights. The rest is the dry run.
+const WEIGHTS_FRACTION: f32 = 0.4;
 
 /// Trains an adapter. `emit` receives every event but the last, whose outcome is returned. `None`
 /// means that the run was suspended. A paused run waits after the current batch, and a stopped or
@@ -59,102 +61,74 @@ pub fn train(
     }
 }
 
+/// As [`train`], except that a suspension before the first step is an error.
 fn run_training(
     request: &TrainRequest,
     control: &RunControl,
     emit: &mut dyn FnMut(TrainingEvent),
 ) -> Result<Option<Outcome>, Problem> {
     let (prepared, mut notices) = PreparedRun::new(request, control, emit)?;
-    let loaded = prepared.load(control, emit, &mut notices)?;
-    let (mut run, settings) = (loaded.run, loaded.settings);
+    let mut loaded = prepared.load(control, emit, &mut notices)?;
     let _lock = prepared.folder.lock()?;
-    let (run_file, previous_best) = prepared.create_or_resume(&mut run, &settings, &mut notices)?;
-    let (folder, base, data) = (&prepared.folder, &prepared.base, &prepared.data);
-    let plan = run_plan(&run, &run_file, data, loaded.dry_run_seconds, prepared.threads, notices);
-    let seconds_per_token = plan.step_seconds / tokens_per_step(data, &settings);
-    emit(TrainingEvent::Planned(plan));
-
-    let template = prepared.reader.template.source();
-    let manifest = AdapterManifest {
-        hearth: env!("CARGO_PKG_VERSION").to_owned(),
-        base: base.clone(),
-        template_sha256: Some(hex(Sha256::digest(template.as_bytes()))),
-        system_prompt: run_file.system_prompt.clone(),
-        data: data_id(&request.data.path)?,
-        settings: serde_json::to_value(&settings).unwrap_or_default(),
-        seed: settings.seed,
-        metrics: serde_json::Value::Null,
-        created: AdapterManifest::now(),
+    let (run_file, previous_best) = prepared.create_or_resume(&mut loaded.run, &loaded.settings, &mut notices)?;
+    let run_plan = prepared.run_plan(&loaded, notices);
+    let tokens_per_step = mean_tokens_per_step(&prepared.data, &loaded.settings);
+    let time_left = TimeLeft {
+        seconds_per_token: run_plan.step_seconds / tokens_per_step,
+        tokens_per_step,
     };
+    emit(TrainingEvent::Planned(run_plan));
+
     let mut reporter = RunReporter {
-        folder,
+        folder: &prepared.folder,
         run_file: &run_file,
-        manifest,
-        base: &base.shape,
+        manifest: prepared.manifest(&run_file, &loaded.settings)?,
+        base: &prepared.base.shape,
         control,
         emit,
-        step: saturating_u32(run.losses().len()),
-        time_left: TimeLeft {
-            seconds_per_token,
-            tokens_per_step: tokens_per_step(data, &settings),
-        },
+        completed_steps: saturating_u32(loaded.run.losses().len()),
+        time_left,
         best: None,
         failure: None,
     };
     let result = catch_gpu_panic(loaded.gpu_layers > 0, || {
-        run.run(&mut |report| reporter.handle_report(report))
+        loaded.run.run(&mut |report| reporter.handle_report(report))
     })?;
-    if let Some(failure) = reporter.failure.take() {
+    let RunReporter {
+        manifest,
+        best,
+        failure,
+        ..
+    } = reporter;
+    if let Some(failure) = failure {
         return Err(failure);
     }
     let end = result.map_err(from_train)?;
-    let reason = match end.reason {
-        hearth_train::EndReason::Completed => EndReason::Completed,
-        hearth_train::EndReason::EarlyStop => EndReason::EarlyStop,
-        hearth_train::EndReason::Stopped => EndReason::Stopped,
-        hearth_train::EndReason::Suspended => return Ok(None),
+    let Some(reason) = end_reason(end.reason) else {
+        return Ok(None);
     };
-
-    // The best adapter is saved. Its final scores follow.
-    let (model, tokenizer) = (&loaded.model, &prepared.reader.tokenizer);
-    let general_before = probe::perplexity(model, tokenizer, settings.precision());
     // The best adapter of this process, or of the steps before the resume. If there is neither,
     // because there was no step or the earlier one is lost, the current parameters are used.
-    let Best { parts, score } = reporter.best.take().or(previous_best).unwrap_or_else(|| Best {
-        parts: run.parameters().parts(),
+    let best = best.or(previous_best).unwrap_or_else(|| BestAdapter {
+        parts: loaded.run.parameters().parts(),
         score: Score {
             best_step: end.losses.len(),
             eval_loss: None,
         },
     });
-    let Score { best_step, eval_loss } = score;
-    let tuned = model
-        .adapted(&parts)
-        .map_err(|error| Problem::detail(ProblemCode::Internal, error))?;
-    let general_after = probe::perplexity(&tuned, tokenizer, settings.precision());
-    reporter.manifest.metrics = serde_json::json!({
-        "eval_loss_before": end.eval_before, "eval_loss": eval_loss, "best_step": best_step,
-        "general_before": general_before, "general_after": general_after,
-    });
-    if !end.losses.is_empty() {
-        folder.save_adapter(&parts, &run_file, reporter.manifest.clone(), &base.shape)?;
+    prepared
+        .finish(&loaded, &run_file, manifest, best, &end, reason)
+        .map(Some)
+}
+
+/// The reason for the client. `None` means that the run was suspended.
+fn end_reason(reason: hearth_train::EndReason) -> Option<EndReason> {
+    match reason {
+        hearth_train::EndReason::Completed => Some(EndReason::Completed),
+        hearth_train::EndReason::EarlyStop => Some(EndReason::EarlyStop),
+        hearth_train::EndReason::Stopped => Some(EndReason::Stopped),
+        hearth_train::EndReason::Suspended => None,
     }
-    let tail_length = end.losses.len().div_ceil(10).max(1);
-    let tail = &end.losses[end.losses.len().saturating_sub(tail_length)..];
-    Ok(Some(Outcome {
-        reason,
-        steps: saturating_u32(end.losses.len()),
-        best_step: saturating_u32(best_step),
-        train_loss: tail.iter().sum::<f64>() / tail.len().max(1) as f64,
-        eval_loss_before: end.eval_before,
-        eval_loss,
-        general_before: Some(general_before).filter(|perplexity| perplexity.is_finite()),
-        general_after: Some(general_after).filter(|perplexity| perplexity.is_finite()),
-        tokens_per_second: end.tokens as f64 / end.seconds.max(MIN_SECONDS),
-        seconds: end.seconds,
-        peak_memory: memory::peak().unwrap_or(0),
-        adapter: folder.adapter(),
-    }))
 }
 
 /// Reports progress before the first step.
@@ -182,6 +156,7 @@ struct PreparedRun<'a> {
     base: BaseId,
     /// The run to resume, if any.
     resumed: Option<RunFile>,
+    /// The checkpoint to resume from, if any.
     checkpoint: Option<PathBuf>,
     /// The requested settings. Of a resumed run, the data settings are from its `run.json`.
     requested: TrainSettings,
@@ -225,17 +200,9 @@ impl<'a> PreparedRun<'a> {
             .resume
             .then(|| hearth_train::latest_checkpoint(&folder.0))
             .flatten();
-        let mut requested = request.settings.clone();
-        if let Some(resumed) = &resumed {
-            // The data is read and truncated as before; these settings of the request are ignored.
-            requested.sequence = Some(resumed.sequence);
-            requested.eval_split = resumed.eval_split;
-            requested.train_on_prompts = resumed.train_on_prompts;
-            requested.system_prompt.clone_from(&resumed.system_prompt);
-            requested.seed = resumed.settings.seed;
-        }
-        let mut data = training_data(&reader, &request.data, &requested, &mut |fraction| {
-            report_preparation(control, emit, fraction * READ_FRACTION, Stage::ReadingData).is_ok()
+        let requested = requested_settings(request, resumed.as_ref());
+        let mut data = training_data(&reader, &request.data, &requested, &mut |read_fraction| {
+            report_preparation(control, emit, read_fraction * DATA_FRACTION, Stage::ReadingData).is_ok()
         })?;
         let threads = thread_count(request);
         threads::set(Threads::Fixed(threads as usize));
@@ -244,9 +211,10 @@ impl<'a> PreparedRun<'a> {
             Some(resumed) => resumed.settings.clone(),
             None => choose_settings(request, &requested, &reader, &lengths)?,
         };
-        // A run that was killed before its first checkpoint starts again from its initial adapter.
         let init_path = match (&resumed, &checkpoint) {
             (_, Some(_)) => None,
+            // A run that was killed before its first checkpoint starts again from its initial
+            // adapter.
             (Some(resumed), None) => resumed.init.as_ref().or(requested.init.as_ref()),
             (None, None) => requested.init.as_ref(),
         };
@@ -255,7 +223,7 @@ impl<'a> PreparedRun<'a> {
                 let (adapter, notices) = open_adapter(path, &reader.gguf)?;
                 (LoraPart::from_file(&adapter, 1.0), notices)
             }
-            _ => (Vec::new(), Vec::new()),
+            None => (Vec::new(), Vec::new()),
         };
         notices.append(&mut data.notices);
         notices.extend(unknown_settings(&reader.gguf, reader.config.architecture));
@@ -284,78 +252,77 @@ impl<'a> PreparedRun<'a> {
         emit: &mut dyn FnMut(TrainingEvent),
         notices: &mut Vec<Notice>,
     ) -> Result<LoadedRun, Problem> {
-        let bytes = ModelBytes::from_header(&self.reader.gguf, &self.reader.config).map_err(from_load)?;
-        let plan = |layers: GpuLayers| self.plan(&bytes, layers);
-        let first_plan = plan(self.request.gpu_layers)?;
-        first_plan.check()?;
-        notices.extend(first_plan.limits.iter().cloned());
-        let replan = |layers: usize| plan(GpuLayers::Count(saturating_u32(layers)));
-        let result = load_with_fallback(first_plan, notices, replan, |model_plan| {
-            let options = LoadOptions {
-                placement: Some(model_plan.placement.clone()),
-                packed_in: packed::folder(),
-                ..LoadOptions::default()
-            };
-            let model = Model::load(&self.reader.gguf, &options, &mut |fraction| {
-                let fraction = READ_FRACTION + fraction * (1.0 - READ_FRACTION) * 0.8;
-                match report_preparation(control, emit, fraction, Stage::ReadingWeights) {
-                    Ok(()) => ControlFlow::Continue(()),
-                    Err(_) => ControlFlow::Break(()),
-                }
-            });
-            let model = Arc::new(model.map_err(from_load)?);
-            memory::release();
-            report_preparation(control, emit, 0.9, Stage::DryRun)?;
-            let mut settings = self.settings.clone();
-            if self.resumed.is_none() {
-                plan::apply_placement(&mut settings, &self.requested, model_plan, is_fast_at_bf16);
+        let model_bytes = ModelBytes::from_header(&self.reader.gguf, &self.reader.config).map_err(from_load)?;
+        let first_model_plan = self.plan_model(&model_bytes, self.request.gpu_layers)?;
+        first_model_plan.check()?;
+        notices.extend(first_model_plan.limits.iter().cloned());
+        let replan = |layers: usize| self.plan_model(&model_bytes, GpuLayers::Count(saturating_u32(layers)));
+        let (loaded, model_plan) = load_with_fallback(first_model_plan, notices, replan, |model_plan| {
+            self.load_and_dry_run(model_plan, control, emit)
+        })?;
+        notices.extend(gpu_notice(&model_plan));
+        Ok(loaded)
+    }
+
+    /// Plans the model with these layers on GPUs.
+    fn plan_model(&self, model_bytes: &ModelBytes, layers: GpuLayers) -> Result<ModelPlan, Problem> {
+        let (config, device) = (&self.reader.config, self.request.device.as_deref());
+        let longest_batch = auto_settings::longest_batch(&self.lengths, self.settings.batch);
+        let options = PlanOptions {
+            context: Some(self.data.sequence),
+            device: device.map(str::to_owned),
+            gpu_layers: layers,
+            training: Some(auto_settings::memory_need(&self.settings, config, longest_batch)),
+            ..PlanOptions::default()
+        };
+        let devices = hardware::devices_for(device);
+        match (&self.resumed, self.requested.checkpointing) {
+            (None, Checkpointing::Auto) => plan_training(model_bytes, config, &options, &devices),
+            _ => compute_plan(model_bytes, config, &options, &devices),
+        }
+    }
+
+    /// Loads the model by this plan and does a dry run.
+    fn load_and_dry_run(
+        &self,
+        model_plan: &ModelPlan,
+        control: &RunControl,
+        emit: &mut dyn FnMut(TrainingEvent),
+    ) -> Result<LoadedRun, Problem> {
+        let options = LoadOptions {
+            placement: Some(model_plan.placement.clone()),
+            packed_in: packed::folder(),
+            ..LoadOptions::default()
+        };
+        let model = Model::load(&self.reader.gguf, &options, &mut |loaded_fraction| {
+            let fraction = DATA_FRACTION + loaded_fraction * WEIGHTS_FRACTION;
+            match report_preparation(control, emit, fraction, Stage::ReadingWeights) {
+                Ok(()) => ControlFlow::Continue(()),
+                Err(_) => ControlFlow::Break(()),
             }
-            let mut run = self.start(&model, &settings)?;
-            let mut dry_run_seconds = run.dry_run();
-            if self.resumed.is_none() && settings.layers_on_tape > 1 && exceeds_memory_fraction(memory::peak()) {
-                settings.layers_on_tape = 1;
-                run = self.start(&model, &settings)?;
-                memory::release();
-                dry_run_seconds = run.dry_run();
-            }
-            Ok((model, run, dry_run_seconds, settings))
         });
-        let ((model, run, dry_run_seconds, settings), model_plan) = result?;
-        let gpu_layers = model_plan.plan.gpu_layers;
-        if gpu_layers > 0 {
-            let gpus = model_plan.plan.devices.iter().skip(1);
-            let used = gpus.filter(|device| !device.layers.is_empty());
-            notices.push(Notice::TrainedOnGpus {
-                layers: gpu_layers,
-                total: model_plan.plan.layers_total,
-                devices: used.map(|device| device.name.clone()).collect(),
-            });
+        let model = Arc::new(model.map_err(from_load)?);
+        memory::release();
+        report_preparation(control, emit, DATA_FRACTION + WEIGHTS_FRACTION, Stage::DryRun)?;
+        let mut settings = self.settings.clone();
+        if self.resumed.is_none() {
+            auto_settings::apply_placement(&mut settings, &self.requested, model_plan, is_fast_at_bf16);
+        }
+        let mut run = self.start(&model, &settings)?;
+        let mut dry_run_seconds = run.dry_run();
+        if self.resumed.is_none() && settings.layers_on_tape > 1 && exceeds_memory_fraction(memory::peak()) {
+            settings.layers_on_tape = 1;
+            run = self.start(&model, &settings)?;
+            memory::release();
+            dry_run_seconds = run.dry_run();
         }
         Ok(LoadedRun {
             model,
             run,
             dry_run_seconds,
             settings,
-            gpu_layers,
+            gpu_layers: model_plan.plan.gpu_layers,
         })
-    }
-
-    /// Plans the placement with these layers on GPUs.
-    fn plan(&self, bytes: &ModelBytes, layers: GpuLayers) -> Result<ModelPlan, Problem> {
-        let (config, device) = (&self.reader.config, self.request.device.as_deref());
-        let longest_batch = plan::longest_batch(&self.lengths, self.settings.batch);
-        let options = PlanOptions {
-            context: Some(self.data.sequence),
-            device: device.map(str::to_owned),
-            gpu_layers: layers,
-            training: Some(plan::memory_need(&self.settings, config, longest_batch)),
-            ..PlanOptions::default()
-        };
-        let devices = hardware::devices_for(device);
-        match (&self.resumed, self.requested.checkpointing) {
-            (None, Checkpointing::Auto) => plan_training(bytes, config, &options, &devices),
-            _ => compute_plan(bytes, config, &options, &devices),
-        }
     }
 
     /// Starts the run on a loaded model, without a checkpoint.
@@ -378,28 +345,15 @@ impl<'a> PreparedRun<'a> {
         run: &mut Run,
         settings: &Settings,
         notices: &mut Vec<Notice>,
-    ) -> Result<(RunFile, Option<Best>), Problem> {
-        let (request, requested) = (self.request, &self.requested);
-        if self.resumed.is_none() && !request.resume {
+    ) -> Result<(RunFile, Option<BestAdapter>), Problem> {
+        if self.resumed.is_none() && !self.request.resume {
             // Another process may have created a run since the first check.
             self.folder.check_unused()?;
         }
-        let absolute = |path: &PathBuf| std::path::absolute(path).unwrap_or_else(|_| path.clone());
         let mut run_file = match &self.resumed {
             Some(resumed) => resumed.clone(),
             None => {
-                let run_file = RunFile {
-                    model: absolute(&request.model),
-                    base: Some(self.base.clone()),
-                    data: request.data.clone(),
-                    init: requested.init.as_ref().map(absolute),
-                    settings: settings.clone(),
-                    sequence: self.data.sequence,
-                    eval_split: requested.eval_split,
-                    train_on_prompts: requested.train_on_prompts,
-                    system_prompt: requested.system_prompt.clone(),
-                    prompts: prompts(&self.data),
-                };
+                let run_file = self.run_file(settings);
                 self.folder.create(&run_file)?;
                 run_file
             }
@@ -411,7 +365,7 @@ impl<'a> PreparedRun<'a> {
         let mut previous_best = None;
         if self.resumed.is_some() {
             self.folder.recover()?;
-            previous_best = best_adapter(&self.folder, run, &self.data, &self.reader, notices);
+            previous_best = BestAdapter::read(&self.folder, run, &self.data, &self.reader, notices);
         }
         if run_file.base.is_none() {
             // Runs of early versions do not record their base model. Later resumes are checked
@@ -421,6 +375,128 @@ impl<'a> PreparedRun<'a> {
         }
         Ok((run_file, previous_best))
     }
+
+    /// The inputs and settings of a new run.
+    fn run_file(&self, settings: &Settings) -> RunFile {
+        let (request, requested) = (self.request, &self.requested);
+        let absolute = |path: &PathBuf| std::path::absolute(path).unwrap_or_else(|_| path.clone());
+        RunFile {
+            model: absolute(&request.model),
+            base: Some(self.base.clone()),
+            data: request.data.clone(),
+            init: requested.init.as_ref().map(absolute),
+            settings: settings.clone(),
+            sequence: self.data.sequence,
+            eval_split: requested.eval_split,
+            train_on_prompts: requested.train_on_prompts,
+            system_prompt: requested.system_prompt.clone(),
+            prompts: prompts(&self.data),
+        }
+    }
+
+    /// The plan of the run, for the client. Its time is estimated from the dry run.
+    fn run_plan(&self, loaded: &LoadedRun, notices: Vec<Notice>) -> RunPlan {
+        let (run, settings, data) = (&loaded.run, &loaded.settings, &self.data);
+        let longest_batch = auto_settings::longest_batch(&self.lengths, settings.batch);
+        let step_seconds = loaded.dry_run_seconds / longest_batch.max(1) as f64 * mean_tokens_per_step(data, settings);
+        let steps_left = run.steps().saturating_sub(run.losses().len());
+        RunPlan {
+            examples: saturating_u32(data.examples.len()),
+            eval_examples: saturating_u32(data.held_out.len()),
+            truncated: data.truncated,
+            steps: saturating_u32(run.steps()),
+            batch: saturating_u32(settings.batch),
+            accumulation: saturating_u32(settings.accumulation),
+            sequence: data.sequence,
+            parameters: run.parameters().count(),
+            precision: if settings.bf16 { Precision::Bf16 } else { Precision::F32 },
+            checkpointing: match settings.layers_on_tape {
+                1 => Checkpointing::Layers,
+                _ => Checkpointing::Operations,
+            },
+            threads: self.threads,
+            peak_memory: memory::peak().unwrap_or(0),
+            step_seconds,
+            total_seconds: step_seconds * steps_left as f64,
+            notices,
+        }
+    }
+
+    /// The manifest of the run's adapters, without metrics.
+    fn manifest(&self, run_file: &RunFile, settings: &Settings) -> Result<AdapterManifest, Problem> {
+        let template = self.reader.template.source();
+        Ok(AdapterManifest {
+            hearth: env!("CARGO_PKG_VERSION").to_owned(),
+            base: self.base.clone(),
+            template_sha256: Some(hex(Sha256::digest(template.as_bytes()))),
+            system_prompt: run_file.system_prompt.clone(),
+            data: data_id(&self.request.data.path)?,
+            settings: serde_json::to_value(settings).unwrap_or_default(),
+            seed: settings.seed,
+            metrics: serde_json::Value::Null,
+            created: AdapterManifest::now(),
+        })
+    }
+
+    /// Saves the best adapter with its final scores. Returns the outcome of the run.
+    fn finish(
+        &self,
+        loaded: &LoadedRun,
+        run_file: &RunFile,
+        manifest: AdapterManifest,
+        best: BestAdapter,
+        end: &End,
+        reason: EndReason,
+    ) -> Result<Outcome, Problem> {
+        let BestAdapter { parts, score } = best;
+        let Score { best_step, eval_loss } = score;
+        let (tokenizer, precision) = (&self.reader.tokenizer, loaded.settings.precision());
+        let general_before = probe::perplexity(&loaded.model, tokenizer, precision);
+        let tuned = loaded
+            .model
+            .adapted(&parts)
+            .map_err(|error| Problem::detail(ProblemCode::Internal, error))?;
+        let general_after = probe::perplexity(&tuned, tokenizer, precision);
+        if !end.losses.is_empty() {
+            let metrics = serde_json::json!({
+                "eval_loss_before": end.eval_before, "eval_loss": eval_loss, "best_step": best_step,
+                "general_before": general_before, "general_after": general_after,
+            });
+            let manifest = AdapterManifest { metrics, ..manifest };
+            self.folder.save_adapter(&parts, run_file, manifest, &self.base.shape)?;
+        }
+        // The last tenth of the steps.
+        let tail_length = end.losses.len().div_ceil(10).max(1);
+        let tail = &end.losses[end.losses.len().saturating_sub(tail_length)..];
+        Ok(Outcome {
+            reason,
+            steps: saturating_u32(end.losses.len()),
+            best_step: saturating_u32(best_step),
+            train_loss: tail.iter().sum::<f64>() / tail.len().max(1) as f64,
+            eval_loss_before: end.eval_before,
+            eval_loss,
+            general_before: Some(general_before).filter(|perplexity| perplexity.is_finite()),
+            general_after: Some(general_after).filter(|perplexity| perplexity.is_finite()),
+            tokens_per_second: tokens_per_second(end.tokens as f64, end.seconds),
+            seconds: end.seconds,
+            peak_memory: memory::peak().unwrap_or(0),
+            adapter: self.folder.adapter(),
+        })
+    }
+}
+
+/// The requested settings. A resumed run reads and truncates its data as before, so the request's
+/// settings of the data are ignored.
+fn requested_settings(request: &TrainRequest, resumed: Option<&RunFile>) -> TrainSettings {
+    let mut requested = request.settings.clone();
+    if let Some(resumed) = resumed {
+        requested.sequence = Some(resumed.sequence);
+        requested.eval_split = resumed.eval_split;
+        requested.train_on_prompts = resumed.train_on_prompts;
+        requested.system_prompt.clone_from(&resumed.system_prompt);
+        requested.seed = resumed.settings.seed;
+    }
+    requested
 }
 
 /// Chooses the settings of a new run.
@@ -439,9 +515,9 @@ fn choose_settings(
         GpuLayers::Count(0) => None,
         _ => largest_buffer(&options, &hardware::devices_for(device))?,
     };
-    let max_tokens_per_batch = buffer_limit.map(|bytes| plan::max_batch_tokens(&reader.config, bytes));
+    let max_tokens_per_batch = buffer_limit.map(|bytes| auto_settings::max_batch_tokens(&reader.config, bytes));
     let targets = targets(&requested.targets)?;
-    Ok(plan::settings(
+    Ok(auto_settings::choose(
         requested,
         &reader.config,
         lengths,
@@ -450,55 +526,16 @@ fn choose_settings(
     ))
 }
 
-/// The step of an adapter, and its validation loss if it is measured. They are part of the metrics
-/// in the adapter's manifest, since the last checkpoint may be from another step.
-#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
-struct Score {
-    best_step: usize,
-    eval_loss: Option<f64>,
-}
-
-/// The best adapter of a run so far.
-struct Best {
-    parts: Vec<LoraPart>,
-    score: Score,
-}
-
-/// Reads the best adapter of the steps before a resume. `None` if there is none, or if it is lost;
-/// then a notice is added.
-fn best_adapter(
-    folder: &RunFolder,
-    run: &Run,
-    training_data: &TrainingData,
-    reader: &Reader,
-    notices: &mut Vec<Notice>,
-) -> Option<Best> {
-    let has_best = if training_data.held_out.is_empty() {
-        !run.losses().is_empty()
-    } else {
-        run.best().is_some()
-    };
-    if !has_best {
-        return None;
-    }
-    match open_adapter(&folder.adapter(), &reader.gguf) {
-        Ok((adapter, _)) => {
-            let manifest = adapter.manifest.as_ref();
-            let recorded_score = manifest.and_then(|manifest| Score::deserialize(&manifest.metrics).ok());
-            // Early versions recorded the score only at the end of a run.
-            let score = recorded_score.unwrap_or_else(|| Score {
-                best_step: run.best().map_or(run.losses().len(), |(step, _)| step),
-                eval_loss: run.best().map(|(_, loss)| loss),
-            });
-            let parts = LoraPart::from_file(&adapter, 1.0);
-            Some(Best { parts, score })
-        }
-        Err(problem) => {
-            let cause = Box::new(problem);
-            notices.push(Notice::BestAdapterLost { cause });
-            None
-        }
-    }
+/// The notice that GPUs trained layers. `None` if all layers are on the CPU.
+fn gpu_notice(model_plan: &ModelPlan) -> Option<Notice> {
+    let layers = model_plan.plan.gpu_layers;
+    let gpus = model_plan.plan.devices.iter().skip(1);
+    let used = gpus.filter(|device| !device.layers.is_empty());
+    (layers > 0).then(|| Notice::TrainedOnGpus {
+        layers,
+        total: model_plan.plan.layers_total,
+        devices: used.map(|device| device.name.clone()).collect(),
+    })
 }
 
 /// Whether GEMMs in bf16 are faster than in f32 on this device: on a CPU with instructions for
@@ -522,155 +559,8 @@ fn catch_gpu_panic<T>(uses_gpu: bool, run: impl FnOnce() -> T) -> Result<T, Prob
     })
 }
 
-/// Handles a run's reports: saves, logs and forwards them.
-struct RunReporter<'a> {
-    folder: &'a RunFolder,
-    run_file: &'a RunFile,
-    manifest: AdapterManifest,
-    base: &'a BaseShape,
-    control: &'a RunControl,
-    emit: &'a mut dyn FnMut(TrainingEvent),
-    /// Completed steps.
-    step: u32,
-    time_left: TimeLeft,
-    /// The best adapter so far, unless it is from before a resume.
-    best: Option<Best>,
-    /// The error that aborted the run, if any.
-    failure: Option<Problem>,
-}
-
-impl RunReporter<'_> {
-    fn handle_report(&mut self, report: Report) -> Control {
-        let result = match report {
-            Report::Batch => Ok(()),
-            Report::Step(step) => self.report_step(&step),
-            Report::Evaluated { step, loss, best } => {
-                let step = saturating_u32(step);
-                let loss = Some(loss).filter(|loss| loss.is_finite());
-                (self.emit)(TrainingEvent::Evaluated { step, loss, best });
-                Ok(())
-            }
-            Report::Improved { parameters, step, loss } => self.save_best(parameters.parts(), step, loss),
-            Report::Checkpointed { step } => {
-                (self.emit)(TrainingEvent::Checkpointed {
-                    step: saturating_u32(step),
-                });
-                Ok(())
-            }
-        };
-        if let Err(problem) = result {
-            self.failure = Some(problem);
-            return Control::Abort;
-        }
-        let command = match self.control.get() {
-            RunCommand::Pause => {
-                (self.emit)(TrainingEvent::Paused { step: self.step });
-                let command = self.control.wait();
-                if command == RunCommand::Resume {
-                    (self.emit)(TrainingEvent::Resumed);
-                }
-                command
-            }
-            command => command,
-        };
-        match command {
-            RunCommand::Stop => Control::Stop,
-            RunCommand::Suspend => Control::Suspend,
-            RunCommand::Resume | RunCommand::Pause => Control::Continue,
-        }
-    }
-
-    fn save_best(&mut self, parts: Vec<LoraPart>, step: usize, loss: Option<f64>) -> Result<(), Problem> {
-        let score = Score {
-            best_step: step,
-            eval_loss: loss,
-        };
-        let manifest = AdapterManifest {
-            metrics: serde_json::to_value(score).unwrap_or_default(),
-            ..self.manifest.clone()
-        };
-        self.folder.save_adapter(&parts, self.run_file, manifest, self.base)?;
-        self.best = Some(Best { parts, score });
-        Ok(())
-    }
-
-    fn report_step(&mut self, step: &hearth_train::Step) -> Result<(), Problem> {
-        self.step = saturating_u32(step.step);
-        let report = StepReport {
-            step: self.step,
-            steps: saturating_u32(step.steps),
-            epoch: step.epoch as f32,
-            loss: step.loss,
-            learning_rate: step.learning_rate,
-            gradient_norm: step.gradient_norm,
-            tokens: saturating_u32(step.tokens),
-            tokens_per_second: step.tokens as f64 / step.seconds.max(MIN_SECONDS),
-            memory: memory::resident().unwrap_or(0),
-            seconds_left: self.time_left.update(step),
-        };
-        self.folder.log(&report)?;
-        (self.emit)(TrainingEvent::Step(report));
-        Ok(())
-    }
-}
-
-/// Estimate of the remaining time.
-struct TimeLeft {
-    /// Moving average.
-    seconds_per_token: f64,
-    tokens_per_step: f64,
-}
-
-impl TimeLeft {
-    /// Weight of a new step in the moving average.
-    const SMOOTHING: f64 = 0.2;
-
-    /// Updates the average with a step, and returns the remaining seconds.
-    fn update(&mut self, step: &hearth_train::Step) -> f64 {
-        let measured = step.seconds / step.tokens.max(1) as f64;
-        self.seconds_per_token += Self::SMOOTHING * (measured - self.seconds_per_token);
-        (step.steps - step.step) as f64 * self.tokens_per_step * self.seconds_per_token
-    }
-}
-
-/// The plan of a run, for the client. Its time is estimated from the dry run.
-fn run_plan(
-    run: &Run,
-    run_file: &RunFile,
-    training_data: &TrainingData,
-    dry_run_seconds: f64,
-    threads: u32,
-    notices: Vec<Notice>,
-) -> RunPlan {
-    let settings = &run_file.settings;
-    let lengths: Vec<usize> = training_data.examples.iter().map(|example| example.ids.len()).collect();
-    let longest_batch = plan::longest_batch(&lengths, settings.batch);
-    let step_seconds = dry_run_seconds / longest_batch.max(1) as f64 * tokens_per_step(training_data, settings);
-    let steps_left = run.steps().saturating_sub(run.losses().len());
-    RunPlan {
-        examples: saturating_u32(training_data.examples.len()),
-        eval_examples: saturating_u32(training_data.held_out.len()),
-        truncated: training_data.truncated,
-        steps: saturating_u32(run.steps()),
-        batch: saturating_u32(settings.batch),
-        accumulation: saturating_u32(settings.accumulation),
-        sequence: training_data.sequence,
-        parameters: run.parameters().count(),
-        precision: if settings.bf16 { Precision::Bf16 } else { Precision::F32 },
-        checkpointing: match settings.layers_on_tape {
-            1 => Checkpointing::Layers,
-            _ => Checkpointing::Operations,
-        },
-        threads,
-        peak_memory: memory::peak().unwrap_or(0),
-        step_seconds,
-        total_seconds: step_seconds * steps_left as f64,
-        notices,
-    }
-}
-
 /// Mean tokens per step.
-fn tokens_per_step(training_data: &TrainingData, settings: &Settings) -> f64 {
+fn mean_tokens_per_step(training_data: &TrainingData, settings: &Settings) -> f64 {
     let tokens: usize = training_data.examples.iter().map(|example| example.ids.len()).sum();
     tokens as f64 / settings.steps_per_epoch(training_data.examples.len()) as f64
 }
@@ -683,6 +573,7 @@ fn exceeds_memory_fraction(peak: Option<u64>) -> bool {
     peak as f64 > MAX_MEMORY_FRACTION * memory.total as f64
 }
 
+/// The requested number of threads, or one per physical core.
 fn thread_count(request: &TrainRequest) -> u32 {
     request
         .threads
@@ -696,7 +587,7 @@ fn targets(requested: &[String]) -> Result<Vec<String>, Problem> {
         .iter()
         .map(|name| match LinearName::named(name) {
             Some(linear) => Ok(linear.gguf().to_owned()),
-            None => Err(from_train(hearth_train::TrainError::UnknownTarget(name.clone()))),
+            None => Err(from_train(TrainError::UnknownTarget(name.clone()))),
         })
         .collect()
 }
@@ -709,7 +600,7 @@ fn prompts(training_data: &TrainingData) -> Vec<Vec<u32>> {
     } else {
         &training_data.held_out
     };
-    let prompt = |example: &hearth_train::Example| {
+    let prompt = |example: &Example| {
         let first_trained = example.trained.iter().position(|trained| *trained).unwrap_or(1).max(1);
         // All tokens of plain text are trained, so its prompt is its first words.
         let length = if first_trained == 1 { 16 } else { first_trained };

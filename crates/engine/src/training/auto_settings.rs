@@ -25,7 +25,7 @@ const MAX_STEPS_PER_CHECKPOINT: usize = 50;
 /// Chooses the settings of a run on examples of these `lengths` in tokens. `max_tokens_per_batch`
 /// is the limit due to a GPU's buffer limit. Precision and tape are chosen for the CPU;
 /// [`apply_placement`] changes them for the placement.
-pub fn settings(
+pub fn choose(
     requested: &TrainSettings,
     config: &Config,
     lengths: &[usize],
@@ -219,7 +219,7 @@ mod tests {
                 precision,
                 ..TrainSettings::default()
             };
-            let mut settings = settings(&requested, &config, &[64; 8], Vec::new(), None);
+            let mut settings = choose(&requested, &config, &[64; 8], Vec::new(), None);
             let options = PlanOptions {
                 gpu_layers: layers,
                 training: Some(memory_need(&settings, &config, 64)),
@@ -258,7 +258,7 @@ mod tests {
                 batch: requested,
                 ..TrainSettings::default()
             };
-            settings(&requested, &config, &lengths, Vec::new(), max_tokens_per_batch).batch
+            choose(&requested, &config, &lengths, Vec::new(), max_tokens_per_batch).batch
         };
         let unlimited = batch(None, None);
         assert!(unlimited > 1, "{unlimited}");
