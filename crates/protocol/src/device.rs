@@ -72,7 +72,7 @@ impl DeviceInfo {
     }
 }
 
-/// The ids or identities in a list, which is separated by commas: `gpu0, gpu1`.
+/// Splits a comma-separated list of ids or identities: `gpu0, gpu1`.
 pub fn device_names(list: &str) -> impl Iterator<Item = &str> {
     list.split(',').map(str::trim)
 }
@@ -170,12 +170,12 @@ impl DeviceCheck {
     pub const VERSION: u32 = 8;
 
     /// Assumed speeds of a CPU that was not measured: two channels of memory.
-    pub const ASSUMED_CPU: Self = Self::assumed(20e9, 100e9, 0.0, 0.0);
+    pub const ASSUMED_CPU: Self = Self::from_speeds(20e9, 100e9, 0.0, 0.0);
     /// Assumed speeds of a GPU that was not measured: dedicated memory, and about the overheads of
     /// an H100 (docs/tried/gpu.md).
-    pub const ASSUMED_GPU: Self = Self::assumed(200e9, 2e12, 0.6e-3, 0.1e-3);
+    pub const ASSUMED_GPU: Self = Self::from_speeds(200e9, 2e12, 0.6e-3, 0.1e-3);
 
-    const fn assumed(bytes_per_second: f64, macs_per_second: f64, step_seconds: f64, layer_seconds: f64) -> Self {
+    const fn from_speeds(bytes_per_second: f64, macs_per_second: f64, step_seconds: f64, layer_seconds: f64) -> Self {
         Self {
             mismatch: None,
             bytes_per_second,
@@ -188,7 +188,7 @@ impl DeviceCheck {
         }
     }
 
-    /// Whether all measurements are finite and none is negative. A record may hold anything.
+    /// Whether all measurements are finite and none is negative. A stored record may have others.
     pub fn is_sound(&self) -> bool {
         let Self {
             bytes_per_second,
@@ -206,9 +206,9 @@ impl DeviceCheck {
     /// Time of a typical turn in seconds, for a model of a billion weights in 4 bits.
     pub fn turn_seconds(&self) -> f64 {
         const WEIGHTS: f64 = 1e9;
-        const BYTES_A_WEIGHT: f64 = 18.0 / 32.0;
+        const BYTES_PER_WEIGHT: f64 = 18.0 / 32.0;
         const LAYERS: f64 = 16.0;
-        self.turn_seconds_of(WEIGHTS, WEIGHTS * BYTES_A_WEIGHT, LAYERS)
+        self.turn_seconds_of(WEIGHTS, WEIGHTS * BYTES_PER_WEIGHT, LAYERS)
     }
 
     /// Time of a typical turn in seconds for this many weights in layers, and their bytes: prefill

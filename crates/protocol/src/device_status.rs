@@ -166,11 +166,11 @@ impl fmt::Display for Mismatch {
     }
 }
 
-/// Reads a recorded mismatch. An earlier version recorded a sentence. An unknown one is still a
-/// mismatch.
+/// Reads a recorded mismatch. A sentence, as in records of an earlier version, and an unknown
+/// variant become [`Mismatch::Detail`].
 pub(crate) fn read_mismatch<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Mismatch>, D::Error> {
-    let recorded = Option::<Value>::deserialize(deserializer)?;
-    Ok(recorded.map(|value| match value {
+    let recorded_value = Option::<Value>::deserialize(deserializer)?;
+    Ok(recorded_value.map(|value| match value {
         Value::String(detail) => Mismatch::Detail { detail },
         value => {
             let detail = value.to_string();

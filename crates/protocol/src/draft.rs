@@ -1,4 +1,4 @@
-//! Speculative decoding: what proposes tokens that the model then verifies in one step.
+//! Speculative decoding: the source of the tokens that the model verifies in one step.
 
 use serde::{Deserialize, Serialize};
 use std::{convert::Infallible, fmt, path::PathBuf, str::FromStr};
@@ -125,9 +125,9 @@ mod tests {
     #[test]
     fn a_choice_is_read_as_it_is_written() {
         let check = |text: &str, expected: DraftChoice| {
-            let Ok(read) = text.parse::<DraftChoice>();
-            assert_eq!(read, expected);
-            assert_eq!(read.to_string(), text);
+            let Ok(actual) = text.parse::<DraftChoice>();
+            assert_eq!(actual, expected);
+            assert_eq!(actual.to_string(), text);
         };
         check("auto", DraftChoice::Auto);
         check("none", DraftChoice::None);
@@ -137,7 +137,7 @@ mod tests {
         check("self:x", DraftChoice::Model { path: "self:x".into() });
         let path = "models/small.gguf";
         check(path, DraftChoice::Model { path: path.into() });
-        // The name of an earlier Hearth.
+        // The name in earlier versions.
         let kind: DraftKind = serde_json::from_str(r#""own""#).expect("a kind");
         assert_eq!(kind, DraftKind::FirstLayers);
         let choice: DraftChoice = serde_json::from_str(r#"{"type":"own","layers":7}"#).expect("a choice");

@@ -1,25 +1,26 @@
 //! Estimated fit and speed of a model on a machine, from the size of its file alone: for models
-//! that are not there yet. A plan, which reads the header, is more exact.
+//! that are not downloaded yet. A plan, which reads the header, is more exact.
 
 use crate::{AutoSelection, DeviceCheck, DeviceInfo, LoadRequest, Verdict};
 
 /// KV cache of the default context, as a fraction of the weights: models with grouped-query
 /// attention in 4 bits take from an eighth (Llama 3 8B) to a third (below a billion weights).
-const CACHE: f64 = 0.33;
-/// Minimum useful context.
-const SHORTEST: u32 = 512;
-/// Other memory of a load.
-const BESIDE: u64 = 300 << 20;
-/// Bytes of weights on the CPU above which decode is slower than reading speed.
-const SLOW: u64 = 6 << 30;
-/// Layers of a model with some billion weights.
+const CACHE_FRACTION: f64 = 0.33;
+/// Minimum useful context, in tokens.
+const MIN_CONTEXT: u32 = 512;
+/// Memory of a load besides weights and KV cache, in bytes.
+const OVERHEAD_BYTES: u64 = 300 << 20;
+/// Maximum bytes of weights on the CPU with which decode is as fast as reading speed.
+const MAX_CPU_BYTES: u64 = 6 << 30;
+/// Layers of a model with a few billion weights.
 const LAYERS: f64 = 32.0;
+
 /// The estimated fit and speed of a model.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Estimate {
     /// Whether it fits in the memory that is free now.
     pub verdict: Verdict,
-    /// That memory in bytes. `None` means unknown.
+    /// The free memory in bytes. `None` means unknown.
     pub room: Option<u64>,
     /// Expected decode speed in tokens per second: every token reads all weights once. `None`
     /// means that it does not fit.
@@ -30,51 +31,52 @@ pub struct Estimate {
 
 /// Estimates a model whose files have this many bytes, on these devices; the CPU is the first.
 pub fn estimate(size: u64, devices: &[DeviceInfo]) -> Estimate {
-    let free = |device: &DeviceInfo| device.memory_free.or(device.memory_total);
+    let free_memory = |device: &DeviceInfo| device.memory_free.or(device.memory_total);
     let gpus: Vec<&DeviceInfo> = devices
         .iter()
         .skip(1)
         .filter(|gpu| gpu.selection == Some(AutoSelection::Selected))
         .collect();
-    let own_memory = |gpu: &&&DeviceInfo| gpu.kind == "discrete";
-    let gpu_room: u64 = gpus.iter().filter(own_memory).filter_map(|gpu| free(gpu)).sum();
-    let room = devices
+    let is_discrete = |gpu: &&&DeviceInfo| gpu.kind == "discrete";
+    let gpu_memory: u64 = gpus.iter().filter(is_discrete).filter_map(|gpu| free_memory(gpu)).sum();
+    let available_memory = devices
         .first()
-        .and_then(free)
-        .map(|main| (main.saturating_add(gpu_room)).saturating_sub(BESIDE));
-    let shares_memory = gpus.iter().any(|gpu| gpu.kind != "discrete");
-    let on_gpus = if shares_memory { size } else { size.min(gpu_room) };
-    let verdict = room.map_or(Verdict::Fits, |room| verdict(size, on_gpus, room));
+        .and_then(free_memory)
+        .map(|main| (main.saturating_add(gpu_memory)).saturating_sub(OVERHEAD_BYTES));
+    let has_shared_memory = gpus.iter().any(|gpu| gpu.kind != "discrete");
+    let gpu_bytes = if has_shared_memory { size } else { size.min(gpu_memory) };
+    let verdict = available_memory.map_or(Verdict::Fits, |memory| verdict(size, gpu_bytes, memory));
     let gpu = gpus.first().copied();
-    let (gpu_check, gpu_measured) = speed(gpu, DeviceCheck::ASSUMED_GPU);
-    let (cpu_check, cpu_measured) = speed(devices.first(), DeviceCheck::ASSUMED_CPU);
-    let step = |check: &DeviceCheck, bytes: u64| match bytes {
+    let (gpu_check, is_gpu_measured) = speed(gpu, DeviceCheck::ASSUMED_GPU);
+    let (cpu_check, is_cpu_measured) = speed(devices.first(), DeviceCheck::ASSUMED_CPU);
+    let step_seconds = |check: &DeviceCheck, bytes: u64| match bytes {
         0 => 0.0,
         _ => {
             let layers = LAYERS * bytes as f64 / size as f64;
             check.step_seconds + check.decode_seconds(bytes as f64, layers)
         }
     };
-    let seconds = step(&gpu_check, on_gpus) + step(&cpu_check, size - on_gpus);
+    let seconds = step_seconds(&gpu_check, gpu_bytes) + step_seconds(&cpu_check, size - gpu_bytes);
     Estimate {
         verdict,
-        room,
+        room: available_memory,
         tokens_per_second: (verdict != Verdict::WontFit && seconds > 0.0).then(|| 1.0 / seconds),
-        is_measured: (on_gpus == 0 || gpu_measured) && (on_gpus == size || cpu_measured),
+        is_measured: (gpu_bytes == 0 || is_gpu_measured) && (gpu_bytes == size || is_cpu_measured),
     }
 }
 
-fn verdict(size: u64, on_gpus: u64, room: u64) -> Verdict {
-    let cache = size as f64 * CACHE;
-    let left = room.saturating_sub(size) as f64;
-    let context = (left / cache.max(1.0) * f64::from(LoadRequest::DEFAULT_CONTEXT)) as u32;
-    if context < SHORTEST {
+/// Whether a model of `size` bytes, of which `gpu_bytes` are on GPUs, fits in `memory` bytes.
+fn verdict(size: u64, gpu_bytes: u64, memory: u64) -> Verdict {
+    let default_cache_bytes = size as f64 * CACHE_FRACTION;
+    let max_cache_bytes = memory.saturating_sub(size) as f64;
+    let context = (max_cache_bytes / default_cache_bytes.max(1.0) * f64::from(LoadRequest::DEFAULT_CONTEXT)) as u32;
+    if context < MIN_CONTEXT {
         Verdict::WontFit
     } else if context < LoadRequest::DEFAULT_CONTEXT {
         Verdict::FitsWithLessContext {
             context: context / 256 * 256,
         }
-    } else if size - on_gpus > SLOW {
+    } else if size - gpu_bytes > MAX_CPU_BYTES {
         Verdict::Slow
     } else {
         Verdict::Fits
@@ -123,44 +125,44 @@ mod tests {
                 device("gpu0", "discrete", gpu * GIB, None),
             ]
         };
-        let judged = |size: u64, main, gpu| estimate(size * GIB, &machine(main, gpu)).verdict;
-        assert_eq!(judged(4, 16, 0), Verdict::Fits);
-        assert_eq!(judged(9, 16, 0), Verdict::Slow);
-        assert_eq!(judged(9, 16, 12), Verdict::Fits, "fast on the GPU");
+        let verdict = |size: u64, main, gpu| estimate(size * GIB, &machine(main, gpu)).verdict;
+        assert_eq!(verdict(4, 16, 0), Verdict::Fits);
+        assert_eq!(verdict(9, 16, 0), Verdict::Slow);
+        assert_eq!(verdict(9, 16, 12), Verdict::Fits, "fast on the GPU");
         assert!(
-            matches!(judged(14, 16, 0), Verdict::FitsWithLessContext { context } if (512..8192).contains(&context))
+            matches!(verdict(14, 16, 0), Verdict::FitsWithLessContext { context } if (512..8192).contains(&context))
         );
-        assert_eq!(judged(16, 16, 0), Verdict::WontFit);
-        assert_eq!(judged(u64::MAX >> 30, 16, 0), Verdict::WontFit);
+        assert_eq!(verdict(16, 16, 0), Verdict::WontFit);
+        assert_eq!(verdict(u64::MAX >> 30, 16, 0), Verdict::WontFit);
         assert_eq!(estimate(GIB, &[]).verdict, Verdict::Fits, "unknown memory");
     }
 
     #[test]
     fn speed_follows_from_the_bandwidth_of_each_device() {
-        let check = |size: f64, devices: &[DeviceInfo]| {
+        let speed = |size: f64, devices: &[DeviceInfo]| {
             let estimate = estimate(size as u64, devices);
             (estimate.tokens_per_second, estimate.is_measured)
         };
-        let cpu = |speed| device("cpu", "cpu", 16 * GIB, speed);
-        assert_eq!(check(1e9, &[cpu(Some(40e9))]), (Some(40.0), true));
-        assert_eq!(check(1e9, &[cpu(None)]), (Some(20.0), false));
+        let cpu = |bytes_per_second| device("cpu", "cpu", 16 * GIB, bytes_per_second);
+        assert_eq!(speed(1e9, &[cpu(Some(40e9))]), (Some(40.0), true));
+        assert_eq!(speed(1e9, &[cpu(None)]), (Some(20.0), false));
         let gpu = device("gpu0", "discrete", 2 * GIB, Some(400e9));
-        assert_eq!(check(1e9, &[cpu(None), gpu.clone()]), (Some(400.0), true));
-        let half = estimate(4 * GIB, &[cpu(Some(20e9)), gpu])
+        assert_eq!(speed(1e9, &[cpu(None), gpu.clone()]), (Some(400.0), true));
+        let tokens_per_second = estimate(4 * GIB, &[cpu(Some(20e9)), gpu])
             .tokens_per_second
             .expect("it fits");
         let seconds = 2.0 * GIB as f64 / 400e9 + 2.0 * GIB as f64 / 20e9;
-        assert!((half * seconds - 1.0).abs() < 1e-9, "{half}");
+        assert!((tokens_per_second * seconds - 1.0).abs() < 1e-9, "{tokens_per_second}");
         let shared = device("gpu0", "integrated", 16 * GIB, Some(100e9));
-        assert_eq!(check(1e9, &[cpu(Some(40e9)), shared]), (Some(100.0), true));
-        assert_eq!(check(1e12, &[cpu(Some(40e9))]).0, None);
-        assert_eq!(check(0.0, &[cpu(None)]).0, None);
-        assert!(check(1e9, &[cpu(Some(f64::NAN))]).0 == Some(20.0));
+        assert_eq!(speed(1e9, &[cpu(Some(40e9)), shared]), (Some(100.0), true));
+        assert_eq!(speed(1e12, &[cpu(Some(40e9))]).0, None);
+        assert_eq!(speed(0.0, &[cpu(None)]).0, None);
+        assert!(speed(1e9, &[cpu(Some(f64::NAN))]).0 == Some(20.0));
     }
 
-    /// A smaller model is not faster in proportion to its size.
+    /// The overheads make a small model slower than in proportion to its size.
     #[test]
-    fn a_step_and_its_layers_have_a_time_of_their_own() {
+    fn a_step_and_each_layer_have_an_overhead() {
         let mut gpu = device("gpu0", "discrete", 80 * GIB, Some(500e9));
         let check = gpu.backends[0].check.as_mut().expect("a check");
         (check.step_seconds, check.layer_seconds) = (0.6e-3, 0.1e-3);

@@ -3,25 +3,25 @@
 use crate::{Problem, ProblemCode, RequestReason};
 use serde_json::{Map, Value};
 
-/// Most bytes of [`GenerateRequest::json_schema`](crate::GenerateRequest::json_schema).
+/// Maximum bytes of [`GenerateRequest::json_schema`](crate::GenerateRequest::json_schema).
 pub const MAX_JSON_SCHEMA_BYTES: usize = 64 << 10;
 
-/// Parses the text of a schema. Whether its keywords are supported shows when it is used.
+/// Parses the text of a schema. Its keywords are checked when it is used.
 ///
 /// # Errors
-/// It is too long or no JSON object.
+/// It is too long or not a JSON object.
 pub fn parse_json_schema(text: &str) -> Result<Map<String, Value>, Problem> {
-    let refused = |reason: RequestReason| Err(Problem::new(ProblemCode::BadRequest, reason));
+    let refuse = |reason: RequestReason| Err(Problem::new(ProblemCode::BadRequest, reason));
     if text.len() > MAX_JSON_SCHEMA_BYTES {
-        return refused(RequestReason::SchemaTooLong {
+        return refuse(RequestReason::SchemaTooLong {
             length: u32::try_from(text.len()).unwrap_or(u32::MAX),
             most: MAX_JSON_SCHEMA_BYTES as u32,
         });
     }
     match serde_json::from_str(text) {
         Ok(Value::Object(schema)) => Ok(schema),
-        Ok(_) => refused(RequestReason::SchemaNotAnObject),
-        Err(error) => refused(RequestReason::SchemaNotJson {
+        Ok(_) => refuse(RequestReason::SchemaNotAnObject),
+        Err(error) => refuse(RequestReason::SchemaNotJson {
             detail: error.to_string(),
         }),
     }

@@ -2,8 +2,8 @@
 
 use std::process::ExitStatus;
 
-/// The system's count of OOM kills. Linux only: `oom_kill` of `/proc/vmstat`, which includes those
-/// of memory cgroups. <https://docs.kernel.org/admin-guide/mm/index.html>
+/// The system's count of OOM kills. Linux only: `oom_kill` of `/proc/vmstat`, which includes kills
+/// in memory cgroups. <https://docs.kernel.org/admin-guide/mm/index.html>
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct KillCount(Option<u64>);
 
@@ -18,9 +18,10 @@ impl KillCount {
         Self(oom_kills(&counters))
     }
 
-    /// Whether a process has been killed since; most likely this one, as the largest.
-    fn has_risen(self, now: Self) -> bool {
-        matches!((self.0, now.0), (Some(before), Some(now)) if now > before)
+    /// Whether the count was higher later: the OOM killer has killed a process, most likely the
+    /// worker, since it prefers the largest one.
+    fn has_risen(self, later: Self) -> bool {
+        matches!((self.0, later.0), (Some(before), Some(after)) if after > before)
     }
 }
 
@@ -42,12 +43,12 @@ pub(crate) enum Death {
 }
 
 impl Death {
-    /// The cause, from the exit status, the last lines of the log, and the kill counts at its start
-    /// (`started`) and after its death (`now`).
+    /// The cause, from the exit status, the last lines of the log, and the kill counts at the
+    /// process's start and after its death.
     pub fn new<'a>(
         status: ExitStatus,
-        started: KillCount,
-        now: KillCount,
+        kills_at_start: KillCount,
+        kills_after: KillCount,
         mut log: impl Iterator<Item = &'a str>,
     ) -> Self {
         if !status.success() && (has_no_memory_left(status) || log.any(says_out_of_memory)) {
@@ -55,7 +56,7 @@ impl Death {
         }
         if !was_killed(status) {
             Self::Other
-        } else if started.has_risen(now) {
+        } else if kills_at_start.has_risen(kills_after) {
             Self::OutOfMemory
         } else {
             Self::Killed
@@ -106,25 +107,30 @@ mod tests {
     #[test]
     fn out_of_memory_is_distinguished_from_other_deaths() {
         use std::os::unix::process::ExitStatusExt;
-        let [killed, aborted, fell, exited, fine] = [9, 6, 11, 5 << 8, 0].map(ExitStatus::from_raw);
-        let failed = "memory allocation of 123456 bytes failed";
-        let thrown = "terminate called after throwing an instance of 'std::bad_alloc'";
-        let (same, risen, unknown) = ([Some(3), Some(3)], [Some(3), Some(4)], [None, Some(1)]);
+        let [killed, aborted, crashed, exited, succeeded] = [9, 6, 11, 5 << 8, 0].map(ExitStatus::from_raw);
+        let allocation_failure = "memory allocation of 123456 bytes failed";
+        let bad_alloc = "terminate called after throwing an instance of 'std::bad_alloc'";
+        let (unchanged, risen, unknown) = ([Some(3), Some(3)], [Some(3), Some(4)], [None, Some(1)]);
         for (status, counts, log, expected) in [
-            (aborted, same, &["loading", failed][..], Death::OutOfMemory),
-            (aborted, same, &[thrown], Death::OutOfMemory),
+            (
+                aborted,
+                unchanged,
+                &["loading", allocation_failure][..],
+                Death::OutOfMemory,
+            ),
+            (aborted, unchanged, &[bad_alloc], Death::OutOfMemory),
             (aborted, risen, &["assertion failed"], Death::Other),
-            (fell, same, &[], Death::Other),
-            (killed, same, &[], Death::Killed),
+            (crashed, unchanged, &[], Death::Other),
+            (killed, unchanged, &[], Death::Killed),
             (killed, unknown, &[], Death::Killed),
             (killed, risen, &[], Death::OutOfMemory),
             (exited, risen, &[], Death::Other),
             // It recovered from a failed allocation and exited normally.
-            (fine, same, &[failed], Death::Other),
+            (succeeded, unchanged, &[allocation_failure], Death::Other),
         ] {
-            let [started, now] = counts.map(KillCount);
+            let [kills_at_start, kills_after] = counts.map(KillCount);
             assert_eq!(
-                Death::new(status, started, now, log.iter().copied()),
+                Death::new(status, kills_at_start, kills_after, log.iter().copied()),
                 expected,
                 "{status:?}, {counts:?}, {log:?}"
             );

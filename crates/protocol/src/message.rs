@@ -17,7 +17,7 @@ pub enum Role {
 }
 
 impl Role {
-    /// As chat templates and datasets name it.
+    /// Its name in chat templates and datasets.
     pub fn name(self) -> &'static str {
         match self {
             Self::System => "system",
@@ -117,14 +117,14 @@ pub enum TextKind {
     Thinking,
 }
 
-/// Adds generated text to the last part if it is of this kind, else as a new part.
-pub fn append_text(parts: &mut Vec<Part>, kind: TextKind, more: &str) {
+/// Appends generated text to the last part if that is of this kind; otherwise adds a new part.
+pub fn append_text(parts: &mut Vec<Part>, kind: TextKind, new_text: &str) {
     match (parts.last_mut(), kind) {
         (Some(Part::Text { text }), TextKind::Text) | (Some(Part::Thinking { text }), TextKind::Thinking) => {
-            text.push_str(more);
+            text.push_str(new_text);
         }
         (_, kind) => {
-            let text = more.to_owned();
+            let text = new_text.to_owned();
             parts.push(match kind {
                 TextKind::Text => Part::Text { text },
                 TextKind::Thinking => Part::Thinking { text },
@@ -139,36 +139,36 @@ pub fn fold_text(parts: &mut Vec<Part>) {
     let Some(Part::Text { text }) = parts.pop_if(|last| matches!(last, Part::Text { .. })) else {
         return;
     };
-    let folded = text.trim();
-    if folded.is_empty() {
+    let thought = text.trim();
+    if thought.is_empty() {
         return;
     }
-    let gap = match parts.last() {
+    let separator = match parts.last() {
         Some(Part::Thinking { text }) if !text.is_empty() => "\n\n",
         _ => "",
     };
-    append_text(parts, TextKind::Thinking, &format!("{gap}{folded}"));
+    append_text(parts, TextKind::Thinking, &format!("{separator}{thought}"));
 }
 
-/// The text of parts: of all [`Part::Text`], a blank line between them.
+/// The texts of all [`Part::Text`], separated by blank lines.
 pub fn text_of(parts: &[Part]) -> String {
-    joined(parts, |part| match part {
+    join_texts(parts, |part| match part {
         Part::Text { text } => Some(text),
         _ => None,
     })
 }
 
-/// The thinking of parts, a blank line between them.
+/// The texts of all [`Part::Thinking`], separated by blank lines.
 pub fn thinking_of(parts: &[Part]) -> String {
-    joined(parts, |part| match part {
+    join_texts(parts, |part| match part {
         Part::Thinking { text } => Some(text),
         _ => None,
     })
 }
 
-fn joined(parts: &[Part], text: impl Fn(&Part) -> Option<&String>) -> String {
-    let texts: Vec<&str> = parts.iter().filter_map(text).map(String::as_str).collect();
-    texts.join("\n\n")
+fn join_texts(parts: &[Part], text: impl Fn(&Part) -> Option<&String>) -> String {
+    let part_texts: Vec<&str> = parts.iter().filter_map(text).map(String::as_str).collect();
+    part_texts.join("\n\n")
 }
 
 #[cfg(test)]
@@ -176,18 +176,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn text_grows_in_its_own_part() {
+    fn text_is_appended_to_a_part_of_its_kind() {
         let mut parts = Vec::new();
-        for (kind, more) in [
+        for (kind, new_text) in [
             (TextKind::Thinking, "Hm"),
             (TextKind::Thinking, "m."),
             (TextKind::Text, "Pa"),
             (TextKind::Text, "ris."),
         ] {
-            append_text(&mut parts, kind, more);
+            append_text(&mut parts, kind, new_text);
         }
-        let (thought, said) = ("Hmm.".to_owned(), "Paris.".to_owned());
-        assert_eq!(parts, [Part::Thinking { text: thought }, Part::Text { text: said }]);
+        let (thought, answer) = ("Hmm.".to_owned(), "Paris.".to_owned());
+        assert_eq!(parts, [Part::Thinking { text: thought }, Part::Text { text: answer }]);
         assert_eq!((thinking_of(&parts), text_of(&parts)), ("Hmm.".into(), "Paris.".into()));
         append_text(&mut parts, TextKind::Thinking, "Or?");
         append_text(&mut parts, TextKind::Text, "Yes.");
@@ -195,22 +195,22 @@ mod tests {
     }
 
     #[test]
-    fn the_text_at_the_end_becomes_a_thought() {
+    fn the_last_text_becomes_a_thought() {
         let thought = |text: &str| Part::Thinking { text: text.into() };
-        let said = |text: &str| Part::Text { text: text.into() };
-        for (mut parts, folded) in [
+        let answer = |text: &str| Part::Text { text: text.into() };
+        for (mut parts, expected) in [
             (vec![], vec![]),
-            (vec![said("\n So. \n")], vec![thought("So.")]),
-            (vec![said(" ")], vec![]),
+            (vec![answer("\n So. \n")], vec![thought("So.")]),
+            (vec![answer(" ")], vec![]),
             (vec![thought("Hm.")], vec![thought("Hm.")]),
-            (vec![thought("Hm."), said("So.")], vec![thought("Hm.\n\nSo.")]),
+            (vec![thought("Hm."), answer("So.")], vec![thought("Hm.\n\nSo.")]),
             (
-                vec![said("Yes."), thought("Or?"), said("No.")],
-                vec![said("Yes."), thought("Or?\n\nNo.")],
+                vec![answer("Yes."), thought("Or?"), answer("No.")],
+                vec![answer("Yes."), thought("Or?\n\nNo.")],
             ),
         ] {
             fold_text(&mut parts);
-            assert_eq!(parts, folded);
+            assert_eq!(parts, expected);
         }
     }
 

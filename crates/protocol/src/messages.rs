@@ -16,7 +16,8 @@ use crate::{
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 
-/// Version of this protocol. A worker reports its own in [`Event::Ready`]; any other is refused.
+/// Version of this protocol. The client refuses a worker that reports another one in
+/// [`Event::Ready`].
 pub const PROTOCOL_VERSION: u32 = 14;
 
 /// Id of a request: chosen by the client, from 1 up, each greater than those before.
@@ -26,7 +27,7 @@ pub type RequestId = u64;
 pub type ConversationId = i64;
 
 /// A line: a request with its id, or an event with the id of its request. [`Event::Ready`], which
-/// no request asked for, has id 0.
+/// answers no request, has id 0.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Envelope<T> {
     /// The id.
@@ -54,7 +55,7 @@ pub enum Request {
     /// [`FinishReason::Cancelled`], or by [`Event::Failed`] with [`ProblemCode::Cancelled`]. Not
     /// answered itself.
     Cancel {
-        /// Which.
+        /// Its id.
         request: RequestId,
     },
     /// Counts a conversation's tokens, template included. Answered by [`Event::Counted`].
@@ -81,7 +82,7 @@ pub enum Request {
     /// Removes a conversation from the prompt cache ([`LoadRequest::prompt_cache`]), after all
     /// earlier requests. Answered by [`Event::Done`].
     RemovePromptCache {
-        /// Which.
+        /// The conversation.
         conversation: ConversationId,
     },
     /// Sets the size limit of the prompt cache; least recently used files above it are removed.
@@ -90,7 +91,7 @@ pub enum Request {
         /// See [`PromptCacheFolder::max_bytes`].
         max_bytes: u64,
     },
-    /// Reads a dataset as a run would, without training. Answered by [`Event::Inspected`].
+    /// Reads a dataset like a run, without training. Answered by [`Event::Inspected`].
     Inspect(InspectRequest),
     /// Trains. Answered by [`Event::Training`], whose last is [`TrainingEvent::Finished`] or
     /// [`TrainingEvent::Suspended`].
@@ -149,8 +150,8 @@ pub struct LoadRequest {
     /// The draft of speculative decoding.
     #[serde(default)]
     pub draft: DraftChoice,
-    /// Tokens that the draft proposes at a time, whatever they cost: for tests and measurements.
-    /// `None` means as many as pay.
+    /// Fixed number of tokens that the draft proposes at a time, for tests and measurements. `None`
+    /// means automatic, by their measured cost.
     #[serde(default)]
     pub draft_tokens: Option<u32>,
     /// The prompt cache: where KV cells are saved, so that a conversation continues without
@@ -328,7 +329,7 @@ pub struct GenerateRequest {
     pub prompt: Prompt,
     /// Sampling parameters.
     pub sampling: SamplingParams,
-    /// Maximum tokens to generate. `None`: until the model stops or the context is full.
+    /// Maximum tokens to generate. `None` means until the model stops or the context is full.
     pub max_tokens: Option<u32>,
     /// The stop strings, which are not part of the answer.
     pub stop: Vec<String>,
@@ -338,7 +339,7 @@ pub struct GenerateRequest {
     /// Adapters to apply to the loaded model.
     #[serde(default)]
     pub adapters: Vec<AdapterChoice>,
-    /// The conversation it belongs to. `None`: nothing goes into the prompt cache.
+    /// The conversation it belongs to. `None` means that the prompt cache saves nothing of it.
     #[serde(default)]
     pub conversation: Option<ConversationId>,
     /// Thinking, for [`Prompt::Chat`] and [`Prompt::Continue`].
@@ -348,9 +349,9 @@ pub struct GenerateRequest {
     /// [`parse_json_schema`](crate::parse_json_schema).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub json_schema: Option<String>,
-    /// The machine runs on battery: decode may be somewhat slower if that takes fewer threads,
-    /// unless [`LoadRequest::threads`] is set. The value of the latest request counts for all
-    /// requests.
+    /// Whether the machine runs on battery: decode may then be somewhat slower if it needs fewer
+    /// threads, unless [`LoadRequest::threads`] is set. The value of the latest request applies to
+    /// all requests.
     #[serde(default)]
     pub on_battery: bool,
 }
@@ -606,13 +607,13 @@ mod tests {
 
     #[test]
     fn a_logit_bias_is_a_text_or_an_id() {
-        let text = |bias| LogitBias::Text {
+        let text_bias = |bias| LogitBias::Text {
             text: "a".to_owned(),
             bias,
         };
         for (json, expected) in [
-            (r#"{"text":"a","bias":-1.5}"#, text(Some(-1.5))),
-            (r#"{"text":"a","bias":null}"#, text(None)),
+            (r#"{"text":"a","bias":-1.5}"#, text_bias(Some(-1.5))),
+            (r#"{"text":"a","bias":null}"#, text_bias(None)),
             (r#"{"id":7,"bias":2.0}"#, LogitBias::Id { id: 7, bias: Some(2.0) }),
         ] {
             assert_eq!(serde_json::from_str::<LogitBias>(json).expect("valid"), expected);
@@ -630,13 +631,13 @@ mod tests {
 
     #[test]
     fn parameters_that_are_absent_are_neutral() {
-        let old = r#"{"temperature":0.5,"topK":20,"dry_multiplier":0.8}"#;
+        let json = r#"{"temperature":0.5,"topK":20,"dry_multiplier":0.8}"#;
         let expected = SamplingParams {
             temperature: 0.5,
             top_k: 20,
             dry_multiplier: 0.8,
             ..SamplingParams::default()
         };
-        assert_eq!(serde_json::from_str::<SamplingParams>(old).expect("valid"), expected);
+        assert_eq!(serde_json::from_str::<SamplingParams>(json).expect("valid"), expected);
     }
 }

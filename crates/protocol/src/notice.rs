@@ -1,4 +1,4 @@
-//! Notices: what a user should know about a plan, a model, a run or an export that is not an error.
+//! Notices for the user about a plan, a model, a run or an export, other than errors.
 
 use crate::{Problem, finding::FindingKind, sentence::sentence};
 use serde::{Deserialize, Deserializer, Serialize};
@@ -251,20 +251,20 @@ impl fmt::Display for Notice {
     }
 }
 
-/// English sentences of notices, one after the other.
+/// The English sentences of notices, separated by spaces.
 pub fn sentences(notices: &[Notice]) -> String {
     let sentences: Vec<String> = notices.iter().map(Notice::to_string).collect();
     sentences.join(" ")
 }
 
 /// Reads notices of a stored plan. An earlier version stored sentences; a notice of a later
-/// version, unknown here, is left out.
+/// version, unknown here, is skipped.
 ///
 /// # Errors
 /// The value is not a list.
 pub fn read_notices<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Notice>, D::Error> {
-    let stored = Vec::<Value>::deserialize(deserializer)?;
-    let notices = stored.into_iter().filter_map(|value| match value {
+    let values = Vec::<Value>::deserialize(deserializer)?;
+    let notices = values.into_iter().filter_map(|value| match value {
         Value::String(detail) => Some(Notice::Detail { detail }),
         value => serde_json::from_value(value)
             .inspect_err(|error| tracing::warn!(%error, "a stored notice is unknown"))

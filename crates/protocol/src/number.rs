@@ -8,8 +8,8 @@ use serde::{Deserialize, Deserializer};
 ///
 /// # Errors
 /// The value is neither a number nor `null`.
-pub fn or_nan<'de, D: Deserializer<'de>, F: Deserialize<'de> + From<f32>>(from: D) -> Result<F, D::Error> {
-    Ok(Option::deserialize(from)?.unwrap_or_else(|| f32::NAN.into()))
+pub fn or_nan<'de, D: Deserializer<'de>, F: Deserialize<'de> + From<f32>>(deserializer: D) -> Result<F, D::Error> {
+    Ok(Option::deserialize(deserializer)?.unwrap_or_else(|| f32::NAN.into()))
 }
 
 #[cfg(test)]
@@ -17,28 +17,28 @@ mod tests {
     use crate::*;
 
     /// Replaces each float with `null`, as serde_json writes NaN. Returns their number.
-    fn without_numbers(json: &mut serde_json::Value) -> usize {
+    fn replace_floats(json: &mut serde_json::Value) -> usize {
         use serde_json::Value;
         match json {
             Value::Number(number) if number.is_f64() => {
                 *json = Value::Null;
                 1
             }
-            Value::Array(items) => items.iter_mut().map(without_numbers).sum(),
-            Value::Object(fields) => fields.values_mut().map(without_numbers).sum(),
+            Value::Array(items) => items.iter_mut().map(replace_floats).sum(),
+            Value::Object(fields) => fields.values_mut().map(replace_floats).sum(),
             _ => 0,
         }
     }
 
     /// Asserts that the event has this many floats and can be read with all of them NaN.
-    fn event_survives(event: Event, floats: usize) {
-        survives(&Envelope { id: 1, message: event }, floats);
+    fn assert_event_is_read(event: Event, float_count: usize) {
+        assert_is_read(&Envelope { id: 1, message: event }, float_count);
     }
 
     /// Asserts that the message has this many floats and can be read with all of them NaN.
-    fn survives<M: serde::Serialize + serde::de::DeserializeOwned>(message: &M, floats: usize) {
+    fn assert_is_read<M: serde::Serialize + serde::de::DeserializeOwned>(message: &M, float_count: usize) {
         let mut json = serde_json::to_value(message).expect("it is written");
-        assert_eq!(without_numbers(&mut json), floats, "{json}");
+        assert_eq!(replace_floats(&mut json), float_count, "{json}");
         let line = json.to_string();
         if let Err(error) = serde_json::from_str::<M>(&line) {
             panic!("{error}: {line}");
@@ -48,7 +48,7 @@ mod tests {
     #[test]
     fn events_with_nan_floats_are_read() {
         let training = |event| Event::Training { event };
-        event_survives(
+        assert_event_is_read(
             training(TrainingEvent::Evaluated {
                 step: 3,
                 loss: Some(0.5),
@@ -56,7 +56,7 @@ mod tests {
             }),
             1,
         );
-        event_survives(
+        assert_event_is_read(
             training(TrainingEvent::Step(StepReport {
                 step: 1,
                 steps: 2,
@@ -71,7 +71,7 @@ mod tests {
             })),
             6,
         );
-        event_survives(
+        assert_event_is_read(
             training(TrainingEvent::Finished(Box::new(Outcome {
                 reason: EndReason::Completed,
                 steps: 1,
@@ -88,7 +88,7 @@ mod tests {
             }))),
             7,
         );
-        event_survives(
+        assert_event_is_read(
             Event::Exported(Exported {
                 path: "out".into(),
                 bytes: 1,
@@ -124,8 +124,8 @@ mod tests {
             backends: vec![option],
             ..DeviceInfo::default()
         };
-        event_survives(Event::Devices { devices: vec![device] }, 6);
-        event_survives(
+        assert_event_is_read(Event::Devices { devices: vec![device] }, 6);
+        assert_event_is_read(
             Event::Measured(Measured {
                 prompt_tokens_per_second: 0.5,
                 tokens_per_second: 0.5,
@@ -134,7 +134,7 @@ mod tests {
             }),
             2,
         );
-        event_survives(
+        assert_event_is_read(
             Event::Progress {
                 fraction: 0.5,
                 stage: Stage::default(),
@@ -156,9 +156,9 @@ mod tests {
             eval_split: 0.5,
             ..TrainSettings::default()
         };
-        survives(&settings, 8);
-        let nan: TrainSettings = serde_json::from_str(r#"{"learningRate": null}"#).expect("it is read");
-        assert!(nan.learning_rate.is_nan() && nan.alpha == <TrainSettings>::default().alpha);
+        assert_is_read(&settings, 8);
+        let with_null: TrainSettings = serde_json::from_str(r#"{"learningRate": null}"#).expect("it is read");
+        assert!(with_null.learning_rate.is_nan() && with_null.alpha == <TrainSettings>::default().alpha);
         let sampling = SamplingParams {
             temperature: 0.5,
             top_p: 0.5,
@@ -179,8 +179,8 @@ mod tests {
             logit_bias: vec![LogitBias::Id { id: 1, bias: Some(0.5) }],
             ..SamplingParams::default()
         };
-        survives(&sampling, 17);
-        survives(
+        assert_is_read(&sampling, 17);
+        assert_is_read(
             &AdapterChoice {
                 path: "adapter".into(),
                 scale: 0.5,
@@ -189,7 +189,7 @@ mod tests {
         );
     }
 
-    /// A float that is added one day is seen here.
+    /// Covers floats that are added to messages later.
     #[test]
     fn every_float_of_a_message_uses_or_nan() {
         let sources = [
@@ -199,24 +199,24 @@ mod tests {
             include_str!("plan.rs"),
             include_str!("training.rs"),
         ];
-        let mut actual = 0;
+        let mut float_count = 0;
         for source in sources {
             let lines: Vec<&str> = source.lines().map(str::trim).collect();
-            for (at, line) in lines.iter().enumerate() {
+            for (index, line) in lines.iter().enumerate() {
                 let is_float = line.ends_with(": f32,") || line.ends_with(": f64,");
                 if is_float {
-                    actual += 1;
-                    assert!(lines[at - 1].contains("number::or_nan"), "{line}");
+                    float_count += 1;
+                    assert!(lines[index - 1].contains("number::or_nan"), "{line}");
                 }
-                let holds_some = ["[f32", "[f64", "<f32", "<f64", "(f32", "(f64"]
+                let has_nested_float = ["[f32", "[f64", "<f32", "<f64", "(f32", "(f64"]
                     .iter()
-                    .any(|it| line.contains(it));
+                    .any(|pattern| line.contains(pattern));
                 assert!(
-                    !holds_some || line.contains("Option<f"),
+                    !has_nested_float || line.contains("Option<f"),
                     "several floats at once: {line}"
                 );
             }
         }
-        assert!(actual > 30, "{actual}");
+        assert!(float_count > 30, "{float_count}");
     }
 }

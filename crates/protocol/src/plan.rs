@@ -102,7 +102,7 @@ pub struct PlanRequest {
     pub build: Option<String>,
     /// Bytes of a hypothetical GPU that replaces the machine's GPUs in the plan.
     pub assume_gpu: Option<u64>,
-    /// Memory of loaded models that this one would replace: what they use of it counts as free.
+    /// Memory of loaded models that this one would replace: the part that they use counts as free.
     #[serde(default)]
     pub replaced: Vec<Reservation>,
     /// Memory of other processes of Hearth that stay.

@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
 /// The messages that the window and the CLI share.
-const FILES: [&str; 2] = [
+const MESSAGE_FILES: [&str; 2] = [
     include_str!("../../../ui/messages/en/problems.json"),
     include_str!("../../../ui/messages/en/sentences.json"),
 ];
@@ -20,20 +20,21 @@ const FILES: [&str; 2] = [
 /// The English messages by key, in the format of inlang.
 static MESSAGES: LazyLock<BTreeMap<String, Message>> = LazyLock::new(|| {
     let parse = |text| serde_json::from_str::<Map<String, Value>>(text).unwrap_or_default();
-    let all = FILES.into_iter().flat_map(parse);
-    all.filter_map(|(key, message)| Some((key, Message::new(&message)?)))
+    let entries = MESSAGE_FILES.into_iter().flat_map(parse);
+    entries
+        .filter_map(|(key, message)| Some((key, Message::new(&message)?)))
         .collect()
 });
 
-/// A message: a text with placeholders, or two, chosen by whether a number is 1.
+/// A message: a text with placeholders, or two texts, selected by whether a number is 1.
 enum Message {
     Text(String),
     Plural {
-        /// The input that decides.
+        /// The input that selects the text.
         count: String,
         one: Option<String>,
         other: String,
-        /// Other names of inputs.
+        /// Inputs by their other names.
         locals: BTreeMap<String, String>,
     },
 }
@@ -49,7 +50,10 @@ impl Message {
         let mut locals = BTreeMap::new();
         for declaration in declarations.iter().filter_map(Value::as_str) {
             // `local n = count: number`
-            if let Some((name, input)) = declaration.strip_prefix("local ").and_then(|it| it.split_once(" = ")) {
+            if let Some((name, input)) = declaration
+                .strip_prefix("local ")
+                .and_then(|rest| rest.split_once(" = "))
+            {
                 locals.insert(name.to_owned(), input.split(':').next()?.trim().to_owned());
             }
         }
@@ -68,23 +72,23 @@ impl Message {
 /// The English sentence of a value: an enum with `type` and perhaps `area`.
 pub fn sentence(prefix: &str, value: &impl Serialize) -> String {
     match serde_json::to_value(value) {
-        Ok(Value::Object(fields)) => of_object(prefix, &fields),
-        Ok(other) => text("", &other),
+        Ok(Value::Object(fields)) => object_sentence(prefix, &fields),
+        Ok(other) => value_text("", &other),
         Err(error) => format!("{prefix} ({error})"),
     }
 }
 
 /// The key of a value's sentence.
-fn key(prefix: &str, fields: &Map<String, Value>) -> String {
-    let part = |name| fields.get(name).and_then(Value::as_str).map(snake);
-    let parts = [Some(prefix.to_owned()), part("area"), part("type")];
+fn message_key(prefix: &str, fields: &Map<String, Value>) -> String {
+    let field = |name| fields.get(name).and_then(Value::as_str).map(to_snake_case);
+    let parts = [Some(prefix.to_owned()), field("area"), field("type")];
     parts.into_iter().flatten().collect::<Vec<_>>().join("_")
 }
 
-fn of_object(prefix: &str, fields: &Map<String, Value>) -> String {
-    let key = key(prefix, fields);
+fn object_sentence(prefix: &str, fields: &Map<String, Value>) -> String {
+    let key = message_key(prefix, fields);
     match MESSAGES.get(&key) {
-        Some(Message::Text(template)) => fill(template, |name| value_of(fields, name)),
+        Some(Message::Text(template)) => fill(template, |name| field_text(fields, name)),
         Some(Message::Plural {
             count,
             one,
@@ -94,7 +98,7 @@ fn of_object(prefix: &str, fields: &Map<String, Value>) -> String {
             let is_one = fields.get(count).and_then(Value::as_u64) == Some(1);
             let template = one.as_ref().filter(|_| is_one).unwrap_or(other);
             fill(template, |name| {
-                value_of(fields, locals.get(name).map_or(name, String::as_str))
+                field_text(fields, locals.get(name).map_or(name, String::as_str))
             })
         }
         // A test finds values without a sentence.
@@ -104,25 +108,27 @@ fn of_object(prefix: &str, fields: &Map<String, Value>) -> String {
 
 /// Replaces the placeholders of a template.
 fn fill(template: &str, value: impl Fn(&str) -> String) -> String {
-    let mut filled = String::new();
+    let mut text = String::new();
     let mut rest = template;
     while let Some((before, (name, after))) = rest
         .split_once('{')
         .and_then(|(before, after)| Some((before, after.split_once('}')?)))
     {
-        filled.push_str(before);
-        filled.push_str(&value(name));
+        text.push_str(before);
+        text.push_str(&value(name));
         rest = after;
     }
-    filled + rest
+    text + rest
 }
 
-fn value_of(fields: &Map<String, Value>, name: &str) -> String {
-    fields.get(name).map_or_else(String::new, |value| text(name, value))
+fn field_text(fields: &Map<String, Value>, name: &str) -> String {
+    fields
+        .get(name)
+        .map_or_else(String::new, |value| value_text(name, value))
 }
 
 /// A field's text: bytes with a unit, lists with commas, a nested value as its own sentence.
-fn text(name: &str, value: &Value) -> String {
+fn value_text(name: &str, value: &Value) -> String {
     match value {
         Value::Null => String::new(),
         Value::Bool(value) => value.to_string(),
@@ -132,31 +138,31 @@ fn text(name: &str, value: &Value) -> String {
             _ => number.to_string(),
         },
         Value::Array(values) => {
-            let texts: Vec<String> = values.iter().map(|value| text(name, value)).collect();
-            texts.join(", ")
+            let items: Vec<String> = values.iter().map(|value| value_text(name, value)).collect();
+            items.join(", ")
         }
         Value::Object(fields) => match fields.get("reason") {
-            Some(Value::Object(reason)) if fields.contains_key("code") => of_object("problem", reason),
-            _ => of_object(&snake(name), fields),
+            Some(Value::Object(reason)) if fields.contains_key("code") => object_sentence("problem", reason),
+            _ => object_sentence(&to_snake_case(name), fields),
         },
     }
 }
 
-/// Whether a field holds bytes.
+/// Whether a field is a number of bytes.
 fn is_bytes(name: &str) -> bool {
     name == "bytes" || name.ends_with("Bytes")
 }
 
-/// `noSuchDevice` as `no_such_device`.
-fn snake(name: &str) -> String {
-    let mut snake = String::new();
+/// Converts `noSuchDevice` to `no_such_device`.
+fn to_snake_case(name: &str) -> String {
+    let mut snake_case = String::new();
     for letter in name.chars() {
         if letter.is_ascii_uppercase() {
-            snake.push('_');
+            snake_case.push('_');
         }
-        snake.push(letter.to_ascii_lowercase());
+        snake_case.push(letter.to_ascii_lowercase());
     }
-    snake
+    snake_case
 }
 
 #[cfg(test)]
@@ -165,7 +171,7 @@ mod tests {
 
     #[test]
     fn every_message_is_read() {
-        for file in FILES {
+        for file in MESSAGE_FILES {
             let messages: Map<String, Value> = serde_json::from_str(file).expect("JSON");
             for (key, message) in &messages {
                 assert!(Message::new(message).is_some(), "{key}");
@@ -177,11 +183,11 @@ mod tests {
     fn placeholders_are_replaced() {
         let fields = serde_json::json!({"limitBytes": 1_250, "count": 7, "names": ["a", "b"], "path": "{count}"});
         let fields = fields.as_object().expect("an object");
-        let filled = fill("{path}: {count} of {names}, {limitBytes}{", |name| {
-            value_of(fields, name)
+        let actual = fill("{path}: {count} of {names}, {limitBytes}{", |name| {
+            field_text(fields, name)
         });
-        assert_eq!(filled, "{count}: 7 of a, b, 1.3 kB{");
-        assert_eq!(snake("noSuchDevice"), "no_such_device");
+        assert_eq!(actual, "{count}: 7 of a, b, 1.3 kB{");
+        assert_eq!(to_snake_case("noSuchDevice"), "no_such_device");
     }
 
     #[test]

@@ -16,7 +16,7 @@ pub enum Effort {
 }
 
 impl Effort {
-    /// As chat templates name it.
+    /// Its name in chat templates.
     pub fn name(self) -> &'static str {
         match self {
             Self::Low => "low",

@@ -30,7 +30,7 @@ pub struct InspectRequest {
     pub model: PathBuf,
     /// The data.
     pub data: DataSource,
-    /// Maximum sequence length in tokens. `None`: chosen from the data.
+    /// Maximum sequence length in tokens. `None` means chosen from the data.
     pub sequence: Option<u32>,
     /// See [`TrainSettings::system_prompt`].
     #[serde(default)]
@@ -305,7 +305,7 @@ impl<Adapter> Default for TrainSettings<Adapter> {
 }
 
 impl<Adapter> TrainSettings<Adapter> {
-    /// The same settings, with an initial adapter that is named otherwise.
+    /// The same settings with another initial adapter, which may have another type of name.
     pub fn with_init<Other>(self, init: Option<Other>) -> TrainSettings<Other> {
         TrainSettings {
             rank: self.rank,
@@ -441,19 +441,19 @@ pub enum TrainingEvent {
     Evaluated {
         /// The step it follows; 0 before the first.
         step: u32,
-        /// Mean loss per token. `None` if it is NaN or infinite.
+        /// Mean loss per token. `None` means NaN or infinite.
         loss: Option<f64>,
         /// Whether it is the best so far; the best adapter is saved. NaN or infinite never is.
         best: bool,
     },
     /// A checkpoint was written.
     Checkpointed {
-        /// After which step.
+        /// The last step before it.
         step: u32,
     },
     /// The run is paused.
     Paused {
-        /// After which step.
+        /// The last step before the pause.
         step: u32,
     },
     /// The run continues.

@@ -23,7 +23,7 @@ pub struct WorkerCommand {
 }
 
 impl WorkerCommand {
-    /// `executable worker`, with half a minute to start: a virus scanner may read the whole
+    /// The command `executable worker`, with 30 s to start: a virus scanner may read the whole
     /// executable first.
     pub fn new(executable: impl Into<PathBuf>) -> Self {
         Self {
@@ -36,8 +36,8 @@ impl WorkerCommand {
         }
     }
 
-    /// The same for the executable of another build ([`Plan::program`](crate::Plan::program)).
-    /// `None` means the same executable.
+    /// The same command, for the executable of another build
+    /// ([`Plan::program`](crate::Plan::program)). `None` means the same executable.
     #[must_use]
     pub fn for_build(&self, program: Option<PathBuf>) -> Self {
         let mut command = self.clone();

@@ -3,38 +3,37 @@
 use std::io;
 use tokio::io::{AsyncBufReadExt, AsyncRead, BufReader};
 
-/// Maximum bytes of a line. The longest message, [`Event::Finished`](crate::Event::Finished), holds
-/// one id per token; a million of them fit in half of it.
-const MAX_LINE: usize = 16 << 20;
+/// Maximum bytes of a line. The longest message, [`Event::Finished`](crate::Event::Finished), has
+/// one id per token; a million ids take half of the limit.
+const MAX_LINE_BYTES: usize = 16 << 20;
 
 /// The lines of a stream. `next` is cancellation safe.
 pub(super) struct Lines<R> {
     reader: BufReader<R>,
     line: Vec<u8>,
-    /// Maximum bytes of a line.
-    limit: usize,
-    /// Whether of a longer line only the last bytes are kept; otherwise it is an error.
-    cuts: bool,
+    max_bytes: usize,
+    /// Whether a longer line is truncated to its last bytes; otherwise it is an error.
+    is_log: bool,
 }
 
 impl<R: AsyncRead + Unpin> Lines<R> {
-    /// Messages: lines of at most [`MAX_LINE`] bytes, that end in a line feed.
-    pub fn messages(reader: R) -> Self {
+    /// Reads messages: lines of at most [`MAX_LINE_BYTES`] that end in a line feed.
+    pub fn for_messages(reader: R) -> Self {
         Self {
             reader: BufReader::new(reader),
             line: Vec::new(),
-            limit: MAX_LINE,
-            cuts: false,
+            max_bytes: MAX_LINE_BYTES,
+            is_log: false,
         }
     }
 
-    /// Texts of any length, of which the last `limit` bytes are kept: an error follows what was
-    /// written before it without a line feed. The last text may lack a line feed.
-    pub fn texts(reader: R, limit: usize) -> Self {
+    /// Reads log lines of any length, truncated to their last `max_bytes` bytes: an error message
+    /// may follow other output in the same line. The last line may lack a line feed.
+    pub fn for_log(reader: R, max_bytes: usize) -> Self {
         Self {
-            limit,
-            cuts: true,
-            ..Self::messages(reader)
+            max_bytes,
+            is_log: true,
+            ..Self::for_messages(reader)
         }
     }
 
@@ -44,20 +43,20 @@ impl<R: AsyncRead + Unpin> Lines<R> {
     /// The stream failed, or a message is too long.
     pub async fn next(&mut self) -> io::Result<Option<Vec<u8>>> {
         loop {
-            let buffered = self.reader.fill_buf().await?;
-            if buffered.is_empty() {
-                // A last message without a line feed is truncated.
+            let buffer = self.reader.fill_buf().await?;
+            if buffer.is_empty() {
+                // A last message without a line feed is incomplete.
                 let rest = std::mem::take(&mut self.line);
-                return Ok((self.cuts && !rest.is_empty()).then_some(rest));
+                return Ok((self.is_log && !rest.is_empty()).then_some(rest));
             }
-            let end = buffered.iter().position(|&byte| byte == b'\n');
-            let taken = end.map_or(buffered.len(), |end| end + 1);
-            self.line.extend_from_slice(&buffered[..taken]);
-            self.reader.consume(taken);
-            if self.cuts {
-                self.line.drain(..self.line.len().saturating_sub(self.limit));
+            let end = buffer.iter().position(|&byte| byte == b'\n');
+            let length = end.map_or(buffer.len(), |end| end + 1);
+            self.line.extend_from_slice(&buffer[..length]);
+            self.reader.consume(length);
+            if self.is_log {
+                self.line.drain(..self.line.len().saturating_sub(self.max_bytes));
             }
-            if self.line.len() > self.limit {
+            if self.line.len() > self.max_bytes {
                 return Err(io::Error::new(io::ErrorKind::InvalidData, "a line without an end"));
             }
             if end.is_some() {
@@ -71,27 +70,27 @@ impl<R: AsyncRead + Unpin> Lines<R> {
 mod tests {
     use super::*;
 
-    async fn all(mut lines: Lines<&[u8]>) -> io::Result<Vec<Vec<u8>>> {
-        let mut all = Vec::new();
+    async fn read_all(mut lines: Lines<&[u8]>) -> io::Result<Vec<Vec<u8>>> {
+        let mut all_lines = Vec::new();
         while let Some(line) = lines.next().await? {
-            all.push(line);
+            all_lines.push(line);
         }
-        Ok(all)
+        Ok(all_lines)
     }
 
     #[tokio::test]
-    async fn a_long_text_is_cut_and_the_next_one_follows() {
-        let long = "x".repeat(100_000);
-        let stream = format!("first\n{long}\nthe allocation failed");
-        let lines = all(Lines::texts(stream.as_bytes(), 10)).await.expect("no error");
+    async fn a_long_log_line_is_truncated_and_the_next_one_is_read() {
+        let long_line = "x".repeat(100_000);
+        let stream = format!("first\n{long_line}\nthe allocation failed");
+        let lines = read_all(Lines::for_log(stream.as_bytes(), 10)).await.expect("no error");
         assert_eq!(lines, [&b"first\n"[..], b"xxxxxxxxx\n", b"ion failed"]);
     }
 
     #[tokio::test]
     async fn a_message_is_whole_or_refused() {
-        let lines = all(Lines::messages(&b"{}\n{"[..])).await.expect("no error");
+        let lines = read_all(Lines::for_messages(&b"{}\n{"[..])).await.expect("no error");
         assert_eq!(lines, [b"{}\n"]);
-        let long = vec![b'x'; MAX_LINE + 1];
-        assert!(all(Lines::messages(&long[..])).await.is_err());
+        let long_line = vec![b'x'; MAX_LINE_BYTES + 1];
+        assert!(read_all(Lines::for_messages(&long_line[..])).await.is_err());
     }
 }

@@ -12,11 +12,11 @@ use std::{
 };
 use tokio::process::ChildStderr;
 
-/// Lines of the worker's log that a death report quotes.
-const LOG_TAIL_LINES: usize = 12;
+/// Maximum lines of a worker's log that are retained.
+const MAX_TAIL_LINES: usize = 12;
 /// Maximum bytes of a line; drivers write to the log, too.
-const LOG_LINE: usize = 4 << 10;
-/// Most characters of a line in a problem.
+const MAX_LINE_BYTES: usize = 4 << 10;
+/// Maximum characters of a line in a problem.
 const MAX_LINE_CHARS: usize = 200;
 
 /// The last lines of a worker's log.
@@ -24,24 +24,29 @@ const MAX_LINE_CHARS: usize = 200;
 pub(super) struct Log(Arc<Mutex<VecDeque<String>>>);
 
 impl Log {
-    /// Forward the log to `tracing`, line by line, and retain the last lines.
+    /// Forwards the log to `tracing`, line by line, and retains the last lines.
     pub async fn follow(self, stderr: ChildStderr) {
-        let mut lines = Lines::texts(stderr, LOG_LINE);
+        let mut lines = Lines::for_log(stderr, MAX_LINE_BYTES);
         while let Ok(Some(line)) = lines.next().await {
             let line = String::from_utf8_lossy(&line).trim_end().to_owned();
             tracing::debug!(target: "worker", "{line}");
             let mut tail = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-            if tail.len() == LOG_TAIL_LINES {
+            if tail.len() == MAX_TAIL_LINES {
                 tail.pop_front();
             }
             tail.push_back(line);
         }
     }
 
-    /// Kind of the death of the process that wrote this log.
-    pub fn death(&self, status: ExitStatus, started: KillCount) -> Death {
+    /// The cause of the death of the process that wrote this log.
+    pub fn death(&self, status: ExitStatus, kills_at_start: KillCount) -> Death {
         let tail = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        Death::new(status, started, KillCount::now(), tail.iter().map(String::as_str))
+        Death::new(
+            status,
+            kills_at_start,
+            KillCount::now(),
+            tail.iter().map(String::as_str),
+        )
     }
 
     /// The last non-empty line, for the user; all retained lines go to `tracing`. `None` means that
@@ -51,13 +56,13 @@ impl Log {
         for line in tail.iter() {
             tracing::warn!(target: "worker", "{line}");
         }
-        let last = tail.iter().map(|line| line.trim()).rfind(|line| !line.is_empty())?;
-        Some(last.chars().take(MAX_LINE_CHARS).collect())
+        let last_line = tail.iter().map(|line| line.trim()).rfind(|line| !line.is_empty())?;
+        Some(last_line.chars().take(MAX_LINE_CHARS).collect())
     }
 }
 
 /// The problem of a worker, with the last line of its log.
-pub(super) fn logged(problem: Problem, line: Option<String>) -> Problem {
+pub(super) fn with_log_line(problem: Problem, line: Option<String>) -> Problem {
     match line {
         Some(line) => Problem::new(
             problem.code,

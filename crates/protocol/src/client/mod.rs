@@ -34,10 +34,10 @@ pub struct Worker(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
-    open: Arc<OpenRequests>,
-    requests: mpsc::UnboundedSender<Envelope<Request>>,
+    open_requests: Arc<OpenRequests>,
+    request_sender: mpsc::UnboundedSender<Envelope<Request>>,
     /// Makes the monitor kill the process.
-    kill: mpsc::Sender<MonitorError>,
+    kill_sender: mpsc::Sender<MonitorError>,
     monitor: AbortHandle,
     death: watch::Receiver<Option<Problem>>,
     process_id: Option<u32>,
@@ -48,9 +48,9 @@ struct Inner {
 #[derive(Debug, Clone, Copy)]
 struct CancelLimits {
     /// [`WorkerCommand::cancelled_within`].
-    answered: Duration,
+    answer: Duration,
     /// [`WorkerCommand::silent_within`].
-    silent: Duration,
+    silence: Duration,
 }
 
 impl Worker {
@@ -59,10 +59,10 @@ impl Worker {
     /// # Errors
     /// It cannot be started, is not ready in time, or is not a worker of this version.
     pub async fn start(command: &WorkerCommand) -> Result<Self, StartError> {
-        let open = Arc::<OpenRequests>::default();
-        let (mut monitor, stdin) = Monitor::start(command, Arc::clone(&open))?;
-        let ready = timeout(command.ready_within, monitor.next()).await;
-        match ready {
+        let open_requests = Arc::<OpenRequests>::default();
+        let (mut monitor, stdin) = Monitor::start(command, Arc::clone(&open_requests))?;
+        let first_event = timeout(command.ready_within, monitor.next()).await;
+        match first_event {
             Err(_) => {
                 return Err(StartError::NotReady {
                     within: command.ready_within,
@@ -74,7 +74,7 @@ impl Worker {
                 version,
             })) => tracing::info!(version, process_id = monitor.process_id(), "the worker is ready"),
             Ok(Ok(Event::Ready { version, .. })) => return Err(StartError::OtherVersion { version }),
-            Ok(Ok(_)) | Ok(Err(MonitorError::Malformed(_) | MonitorError::Unasked(_))) => {
+            Ok(Ok(_)) | Ok(Err(MonitorError::Malformed(_) | MonitorError::Unexpected(_))) => {
                 return Err(StartError::NotAWorker {
                     executable: command.executable.clone(),
                     log: monitor.last_log_line(),
@@ -83,21 +83,21 @@ impl Worker {
             Ok(Err(error)) => return Err(StartError::Died(monitor.explain(error).await)),
         }
         let process_id = monitor.process_id();
-        let (requests, requested) = mpsc::unbounded_channel();
-        tokio::spawn(write(stdin, requested));
-        let (kill, killed) = mpsc::channel(1);
-        let (died, death) = watch::channel(None);
-        let monitor = tokio::spawn(monitor.run(killed, died)).abort_handle();
+        let (request_sender, request_receiver) = mpsc::unbounded_channel();
+        tokio::spawn(write_requests(stdin, request_receiver));
+        let (kill_sender, kill_receiver) = mpsc::channel(1);
+        let (death_sender, death) = watch::channel(None);
+        let monitor = tokio::spawn(monitor.run(kill_receiver, death_sender)).abort_handle();
         Ok(Self(Arc::new(Inner {
-            open,
-            requests,
-            kill,
+            open_requests,
+            request_sender,
+            kill_sender,
             monitor,
             death,
             process_id,
             cancel_limits: CancelLimits {
-                answered: command.cancelled_within,
-                silent: command.silent_within,
+                answer: command.cancelled_within,
+                silence: command.silent_within,
             },
         })))
     }
@@ -106,7 +106,7 @@ impl Worker {
     /// [`Event::Failed`], also if the worker dies.
     pub fn request(&self, request: Request) -> Responses {
         let is_cancellable = request.is_cancellable();
-        let (id, stream) = self.0.open.add();
+        let (id, stream) = self.0.open_requests.add();
         self.0.send(id, request);
         Responses::new(id, stream, Arc::downgrade(&self.0), is_cancellable)
     }
@@ -122,7 +122,7 @@ impl Worker {
     /// Sends a request that is not answered ([`Request::is_answered`]).
     pub fn tell(&self, request: Request) {
         debug_assert!(!request.is_answered(), "{request:?} has an answer");
-        self.0.send(self.0.open.next_id(), request);
+        self.0.send(self.0.open_requests.next_id(), request);
     }
 
     /// Process id, if known.
@@ -132,7 +132,7 @@ impl Worker {
 
     /// Whether it has neither exited nor been killed.
     pub fn is_alive(&self) -> bool {
-        self.0.death.borrow().is_none() && !self.0.open.have_failed()
+        self.0.death.borrow().is_none() && !self.0.open_requests.is_closed()
     }
 
     /// Waits until the worker exits, and returns the reason.
@@ -140,25 +140,25 @@ impl Worker {
         let mut death = self.0.death.clone();
         match death.wait_for(Option::is_some).await.map(|problem| problem.clone()) {
             Ok(Some(problem)) => problem,
-            Ok(None) | Err(_) => ended(),
+            Ok(None) | Err(_) => worker_ended(),
         }
     }
 
     /// Whether a request has failed because a GPU did, after which no model is loaded.
     pub fn has_failed_gpu(&self) -> bool {
-        *self.0.open.gpu_failed.borrow()
+        *self.0.open_requests.gpu_failed.borrow()
     }
 
     /// Waits until [`Worker::has_failed_gpu`].
     pub async fn gpu_failed(&self) {
-        let mut failed = self.0.open.gpu_failed.subscribe();
+        let mut gpu_failed = self.0.open_requests.gpu_failed.subscribe();
         // This worker owns the sender.
-        let _ = failed.wait_for(|failed| *failed).await;
+        let _ = gpu_failed.wait_for(|has_failed| *has_failed).await;
     }
 
-    /// Clears the failure of a GPU: the model is loaded elsewhere.
+    /// Clears the failure of a GPU, after the model was loaded on another device.
     pub fn clear_gpu_failure(&self) {
-        self.0.open.gpu_failed.send_replace(false);
+        self.0.open_requests.gpu_failed.send_replace(false);
     }
 
     /// Kills the process. Requests in progress fail.
@@ -166,10 +166,10 @@ impl Worker {
         self.0.kill();
     }
 
-    /// Shuts the worker down; kills it if it has not exited after `within`.
-    pub async fn shut_down(&self, within: Duration) {
+    /// Shuts the worker down; kills it if it has not exited after `limit`.
+    pub async fn shut_down(&self, limit: Duration) {
         self.tell(Request::Shutdown);
-        if timeout(within, self.died()).await.is_err() {
+        if timeout(limit, self.died()).await.is_err() {
             tracing::warn!("the worker did not shut down in time and is killed");
         }
         self.kill();
@@ -177,29 +177,25 @@ impl Worker {
 }
 
 impl Inner {
-    /// Success does not imply an answer: the worker may die at any time.
+    /// Sends a message. There may be no answer: the worker can die at any time.
     fn send(&self, id: RequestId, message: Request) {
         // The monitor reports a closed pipe.
-        let _ = self.requests.send(Envelope { id, message });
+        let _ = self.request_sender.send(Envelope { id, message });
     }
 
     /// Cancels a request. If the worker does not end it soon, it fails.
     fn cancel(self: &Arc<Self>, request: RequestId) {
-        self.send(self.open.next_id(), Request::Cancel { request });
+        self.send(self.open_requests.next_id(), Request::Cancel { request });
         // Without a runtime the process is being shut down.
         if let Ok(runtime) = Handle::try_current() {
-            runtime.spawn(give_up_unless_answered(
-                Arc::downgrade(self),
-                request,
-                self.cancel_limits,
-            ));
+            runtime.spawn(enforce_cancel_limits(Arc::downgrade(self), request, self.cancel_limits));
         }
     }
 
     fn kill(&self) {
         // The monitor owns the process, which was started with `kill_on_drop`.
         self.monitor.abort();
-        self.open.fail_all(&ended());
+        self.open_requests.fail_all(&worker_ended());
     }
 }
 
@@ -209,38 +205,39 @@ impl Drop for Inner {
     }
 }
 
-/// Fails a cancelled request that the worker does not end in time. Other requests go on, and the
+/// Fails a cancelled request that the worker does not end in time. Other requests continue, and the
 /// worker is killed only if it sends nothing at all.
-async fn give_up_unless_answered(worker: Weak<Inner>, request: RequestId, limits: CancelLimits) {
-    let began = Instant::now();
-    sleep(limits.answered).await;
+async fn enforce_cancel_limits(worker: Weak<Inner>, request: RequestId, limits: CancelLimits) {
+    let start = Instant::now();
+    sleep(limits.answer).await;
     if let Some(worker) = worker.upgrade() {
-        worker.open.give_up(request, not_stopped(limits.answered));
+        worker.open_requests.fail(request, cancel_not_confirmed(limits.answer));
     }
-    let mut silent_since = began;
+    let mut silent_since = start;
     loop {
-        sleep_until(silent_since + limits.silent).await;
-        let Some(worker) = worker.upgrade().filter(|worker| worker.open.contains(request)) else {
+        sleep_until(silent_since + limits.silence).await;
+        let Some(worker) = worker.upgrade().filter(|worker| worker.open_requests.contains(request)) else {
             return;
         };
-        let heard = worker.open.heard().map_or(began, |heard| heard.max(began));
-        if heard <= silent_since {
-            // If it is full, the worker is being killed already.
-            let _ = worker.kill.try_send(MonitorError::Unresponsive(limits.silent));
+        let last_event_at = worker.open_requests.last_event_at();
+        let last_event_at = last_event_at.map_or(start, |instant| instant.max(start));
+        if last_event_at <= silent_since {
+            // A full channel means that the worker is being killed already.
+            let _ = worker.kill_sender.try_send(MonitorError::Unresponsive(limits.silence));
             return;
         }
-        silent_since = heard;
+        silent_since = last_event_at;
     }
 }
 
 /// The problem of a cancelled request that the worker has not ended.
-fn not_stopped(within: Duration) -> Problem {
-    let seconds = whole_seconds(within);
+fn cancel_not_confirmed(limit: Duration) -> Problem {
+    let seconds = whole_seconds(limit);
     Problem::new(ProblemCode::Cancelled, WorkerReason::CancelNotConfirmed { seconds })
 }
 
 /// The problem of a request whose worker was ended by this client.
-fn ended() -> Problem {
+fn worker_ended() -> Problem {
     Problem::new(ProblemCode::WorkerDied, WorkerReason::Ended)
 }
 
@@ -250,8 +247,8 @@ pub(crate) fn whole_seconds(limit: Duration) -> u32 {
 }
 
 /// Writes requests until the channel or the pipe closes. The monitor reports a closed pipe.
-async fn write(mut stdin: ChildStdin, mut requested: mpsc::UnboundedReceiver<Envelope<Request>>) {
-    while let Some(request) = requested.recv().await {
+async fn write_requests(mut stdin: ChildStdin, mut requests: mpsc::UnboundedReceiver<Envelope<Request>>) {
+    while let Some(request) = requests.recv().await {
         let mut line = match serde_json::to_vec(&request) {
             Ok(line) => line,
             Err(error) => {

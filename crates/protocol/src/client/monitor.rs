@@ -4,7 +4,7 @@ use super::{
     WorkerCommand,
     command::spawn,
     lines::Lines,
-    log::{Log, logged},
+    log::{Log, with_log_line},
     open_requests::OpenRequests,
     start_error::StartError,
     whole_seconds,
@@ -29,49 +29,51 @@ pub(super) enum MonitorError {
     Ended,
     /// Its output could not be read.
     Unreadable(io::Error),
-    /// A line is not an event; holds its beginning.
+    /// A line is not an event; with its beginning.
     Malformed(String),
     /// An event does not belong to a request, or too many events of a request are unread; with the
     /// request's id.
-    Unasked(RequestId),
-    /// It did not end a cancelled request, and sent nothing at all within this time.
+    Unexpected(RequestId),
+    /// It did not end a cancelled request and sent nothing at all within this time.
     Unresponsive(Duration),
 }
 
+/// The process of a worker, with its output.
 pub(super) struct Monitor {
     child: Child,
     lines: Lines<ChildStdout>,
     log: Log,
     /// Reads the log.
-    following: JoinHandle<()>,
-    open: Arc<OpenRequests>,
-    ended: Option<io::Result<ExitStatus>>,
+    log_task: JoinHandle<()>,
+    open_requests: Arc<OpenRequests>,
+    /// `None` means that no exit was observed.
+    exit_status: Option<io::Result<ExitStatus>>,
     /// OOM kills on the system at the worker's start.
-    kills: KillCount,
+    kills_at_start: KillCount,
 }
 
 impl Monitor {
     /// Starts a worker. Returns its monitor and its standard input.
-    pub fn start(command: &WorkerCommand, open: Arc<OpenRequests>) -> Result<(Self, ChildStdin), StartError> {
-        let kills = KillCount::now();
+    pub fn start(command: &WorkerCommand, open_requests: Arc<OpenRequests>) -> Result<(Self, ChildStdin), StartError> {
+        let kills_at_start = KillCount::now();
         let mut child = spawn(command)?;
-        let refused = |what: &str| StartError::Refused {
+        let missing_pipe = |pipe: &str| StartError::Refused {
             executable: command.executable.clone(),
-            source: io::Error::other(format!("it has no {what}")),
+            source: io::Error::other(format!("it has no {pipe}")),
         };
-        let stdin = child.stdin.take().ok_or_else(|| refused("standard input"))?;
-        let stdout = child.stdout.take().ok_or_else(|| refused("standard output"))?;
-        let stderr = child.stderr.take().ok_or_else(|| refused("standard error"))?;
+        let stdin = child.stdin.take().ok_or_else(|| missing_pipe("standard input"))?;
+        let stdout = child.stdout.take().ok_or_else(|| missing_pipe("standard output"))?;
+        let stderr = child.stderr.take().ok_or_else(|| missing_pipe("standard error"))?;
         let log = Log::default();
-        let following = tokio::spawn(log.clone().follow(stderr));
+        let log_task = tokio::spawn(log.clone().follow(stderr));
         let monitor = Self {
             child,
-            lines: Lines::messages(stdout),
+            lines: Lines::for_messages(stdout),
             log,
-            following,
-            open,
-            ended: None,
-            kills,
+            log_task,
+            open_requests,
+            exit_status: None,
+            kills_at_start,
         };
         Ok((monitor, stdin))
     }
@@ -86,30 +88,36 @@ impl Monitor {
         self.log.last_line()
     }
 
-    /// Passes events on until the worker exits or is killed, and then fails all requests.
-    pub async fn run(mut self, mut killed: mpsc::Receiver<MonitorError>, died: watch::Sender<Option<Problem>>) {
+    /// Delivers events until the worker exits or is killed, and then fails all requests.
+    pub async fn run(
+        mut self,
+        mut kill_receiver: mpsc::Receiver<MonitorError>,
+        death_sender: watch::Sender<Option<Problem>>,
+    ) {
         let error = loop {
-            let read = tokio::select! {
+            let event = tokio::select! {
                 biased;
-                Some(reason) = killed.recv() => Err(reason),
-                read = self.read() => read,
+                Some(reason) = kill_receiver.recv() => Err(reason),
+                event = self.read() => event,
             };
-            let delivered = read.and_then(|event| {
+            let delivery = event.and_then(|event| {
                 let id = event.id;
-                self.open.deliver(event).map_err(|_| MonitorError::Unasked(id))
+                self.open_requests
+                    .deliver(event)
+                    .map_err(|_| MonitorError::Unexpected(id))
             });
-            if let Err(error) = delivered {
+            if let Err(error) = delivery {
                 break error;
             }
         };
         let problem = self.explain(error).await;
         // Exit code 0 is a requested shutdown.
-        if !matches!(&self.ended, Some(Ok(status)) if status.success()) {
+        if !matches!(&self.exit_status, Some(Ok(status)) if status.success()) {
             tracing::warn!(%problem, "the worker has died");
         }
-        // First the reason: a request that fails asks whether the worker is alive.
-        died.send_replace(Some(problem.clone()));
-        self.open.fail_all(&problem);
+        // The reason is set first: callers of a failed request ask whether the worker is alive.
+        death_sender.send_replace(Some(problem.clone()));
+        self.open_requests.fail_all(&problem);
     }
 
     /// The first event, which belongs to no request.
@@ -117,15 +125,15 @@ impl Monitor {
         let Envelope { id, message } = self.read().await?;
         match id {
             0 => Ok(message),
-            id => Err(MonitorError::Unasked(id)),
+            id => Err(MonitorError::Unexpected(id)),
         }
     }
 
     /// The next event. Cancellation safe.
     async fn read(&mut self) -> Result<Envelope<Event>, MonitorError> {
         let line = loop {
-            if self.ended.is_some() {
-                // Its last output may still be in the pipe; a child process may hold that open.
+            if self.exit_status.is_some() {
+                // Its last output may still be in the pipe; a child process may keep it open.
                 match timeout(EXIT_LIMIT, self.lines.next()).await {
                     Ok(line) => break line,
                     Err(_) => return Err(MonitorError::Ended),
@@ -134,7 +142,7 @@ impl Monitor {
             tokio::select! {
                 biased;
                 line = self.lines.next() => break line,
-                status = self.child.wait() => self.ended = Some(status),
+                status = self.child.wait() => self.exit_status = Some(status),
             }
         };
         match line {
@@ -146,32 +154,34 @@ impl Monitor {
 
     /// Kills the process if it still runs, and returns what happened.
     pub async fn explain(&mut self, error: MonitorError) -> Problem {
-        if let (MonitorError::Ended, None) = (&error, &self.ended) {
-            self.ended = timeout(EXIT_LIMIT, self.child.wait()).await.ok();
+        if let (MonitorError::Ended, None) = (&error, &self.exit_status) {
+            self.exit_status = timeout(EXIT_LIMIT, self.child.wait()).await.ok();
         }
         if let MonitorError::Ended = error {
-            // The end of its log may still be in the pipe; a child process may hold that open.
-            let _ = timeout(EXIT_LIMIT, &mut self.following).await;
+            // The end of its log may still be in the pipe; a child process may keep it open.
+            let _ = timeout(EXIT_LIMIT, &mut self.log_task).await;
         }
-        let death = match (&error, &self.ended) {
-            (MonitorError::Ended, Some(Ok(status))) => self.log.death(*status, self.kills),
+        let death = match (&error, &self.exit_status) {
+            (MonitorError::Ended, Some(Ok(status))) => self.log.death(*status, self.kills_at_start),
             _ => Death::Other,
         };
-        let reason = match (error, &self.ended) {
+        let reason = match (error, &self.exit_status) {
             (MonitorError::Ended, Some(Ok(_))) if death == Death::OutOfMemory => WorkerReason::OutOfMemory,
             (MonitorError::Ended, Some(Ok(_))) if death == Death::Killed => WorkerReason::Killed,
-            (MonitorError::Ended, Some(status)) => WorkerReason::Exited { exit: exit(status) },
+            (MonitorError::Ended, Some(status)) => WorkerReason::Exited {
+                exit: worker_exit(status),
+            },
             (MonitorError::Ended, None) => WorkerReason::ClosedOutput,
             (MonitorError::Malformed(line), _) => WorkerReason::InvalidMessage { line },
             (MonitorError::Unreadable(error), _) => WorkerReason::OutputUnreadable {
                 detail: error.to_string(),
             },
-            (MonitorError::Unasked(request), _) => WorkerReason::UnaskedAnswer { request },
+            (MonitorError::Unexpected(request), _) => WorkerReason::UnaskedAnswer { request },
             (MonitorError::Unresponsive(limit), _) => WorkerReason::Silent {
                 seconds: whole_seconds(limit),
             },
         };
-        if !matches!(self.ended, Some(Ok(_))) {
+        if !matches!(self.exit_status, Some(Ok(_))) {
             // An error means that it has already exited.
             let _ = self.child.kill().await;
         }
@@ -179,12 +189,12 @@ impl Monitor {
             Death::OutOfMemory => ProblemCode::OutOfMemory,
             Death::Killed | Death::Other => ProblemCode::WorkerDied,
         };
-        logged(Problem::new(code, reason), self.log.last_line())
+        with_log_line(Problem::new(code, reason), self.log.last_line())
     }
 }
 
 /// The exit of the process.
-fn exit(status: &io::Result<ExitStatus>) -> WorkerExit {
+fn worker_exit(status: &io::Result<ExitStatus>) -> WorkerExit {
     let status = match status {
         Ok(status) => status,
         Err(error) => {

@@ -21,9 +21,9 @@ pub(super) struct OpenRequests {
 struct State {
     last_id: RequestId,
     streams: HashMap<RequestId, Arc<Stream>>,
-    /// When the last event arrived, of any request.
-    heard: Option<Instant>,
-    /// Why there will be no more events.
+    /// Arrival of the last event of any request.
+    last_event_at: Option<Instant>,
+    /// Why there are no more events. `None` means that the worker is alive.
     death: Option<Problem>,
 }
 
@@ -36,14 +36,14 @@ impl OpenRequests {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A new id, for a request that is not answered.
+    /// Returns a new id, for a request that is not answered.
     pub fn next_id(&self) -> RequestId {
         let mut state = self.state();
         state.last_id += 1;
         state.last_id
     }
 
-    /// A new request. If the worker is dead, it has failed already.
+    /// Adds a request. If the worker is dead, the request has failed already.
     pub fn add(&self) -> (RequestId, Arc<Stream>) {
         let id = self.next_id();
         let mut state = self.state();
@@ -60,13 +60,13 @@ impl OpenRequests {
         self.state().streams.contains_key(&id)
     }
 
-    /// When the worker sent its last event. `None` means that it has sent none to a request.
-    pub fn heard(&self) -> Option<Instant> {
-        self.state().heard
+    /// Arrival of the worker's last event. `None` means that no request has had an event.
+    pub fn last_event_at(&self) -> Option<Instant> {
+        self.state().last_event_at
     }
 
-    /// Fails one request. It stays open for the worker, whose further events of it are dropped.
-    pub fn give_up(&self, id: RequestId, problem: Problem) {
+    /// Fails one request. It stays open, so that further events of it are dropped.
+    pub fn fail(&self, id: RequestId, problem: Problem) {
         let stream = self.state().streams.get(&id).cloned();
         if let Some(stream) = stream {
             stream.end(Event::Failed(problem));
@@ -80,7 +80,7 @@ impl OpenRequests {
     pub fn deliver(&self, envelope: Envelope<Event>) -> Result<(), Unexpected> {
         let Envelope { id, message } = envelope;
         let mut state = self.state();
-        state.heard = Some(Instant::now());
+        state.last_event_at = Some(Instant::now());
         if message.is_last() {
             let stream = state.streams.remove(&id).ok_or(Unexpected)?;
             drop(state);
@@ -95,8 +95,8 @@ impl OpenRequests {
         stream.push(message)
     }
 
-    /// Whether all requests have failed.
-    pub fn have_failed(&self) -> bool {
+    /// Whether all requests fail, since the worker has ended.
+    pub fn is_closed(&self) -> bool {
         self.state().death.is_some()
     }
 
@@ -122,27 +122,35 @@ mod tests {
 
     #[test]
     fn events_of_no_open_request_are_refused() {
-        let open = OpenRequests::default();
-        let (first, _) = open.add();
-        let unanswered = open.next_id();
-        let (second, _) = open.add();
+        let open_requests = OpenRequests::default();
+        let (first, _) = open_requests.add();
+        let unanswered = open_requests.next_id();
+        let (second, _) = open_requests.add();
         assert!(first < unanswered && unanswered < second);
-        assert_eq!(open.deliver(event(second, Event::Done)), Ok(()), "out of order");
+        assert_eq!(
+            open_requests.deliver(event(second, Event::Done)),
+            Ok(()),
+            "out of order"
+        );
         for id in [0, unanswered, second, second + 1] {
-            assert_eq!(open.deliver(event(id, Event::Done)), Err(Unexpected), "{id}");
+            assert_eq!(open_requests.deliver(event(id, Event::Done)), Err(Unexpected), "{id}");
         }
-        assert_eq!(open.deliver(event(first, Event::Done)), Ok(()));
-        assert_eq!(open.deliver(event(first, Event::Done)), Err(Unexpected), "twice");
+        assert_eq!(open_requests.deliver(event(first, Event::Done)), Ok(()));
+        assert_eq!(
+            open_requests.deliver(event(first, Event::Done)),
+            Err(Unexpected),
+            "twice"
+        );
     }
 
     #[tokio::test]
     async fn a_request_to_a_dead_worker_fails_with_the_first_reason() {
-        let open = OpenRequests::default();
+        let open_requests = OpenRequests::default();
         let problem = |text: &str| Problem::detail(ProblemCode::WorkerDied, text);
-        let (_, before) = open.add();
-        open.fail_all(&problem("first"));
-        open.fail_all(&problem("second"));
-        let (_, after) = open.add();
+        let (_, before) = open_requests.add();
+        open_requests.fail_all(&problem("first"));
+        open_requests.fail_all(&problem("second"));
+        let (_, after) = open_requests.add();
         for stream in [before, after] {
             assert_eq!(stream.next().await, Some(Event::Failed(problem("first"))));
             assert_eq!(stream.next().await, None);

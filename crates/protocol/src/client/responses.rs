@@ -8,12 +8,12 @@ use std::{
 };
 use tokio::sync::Notify;
 
-/// Unread events from which on pieces of text are joined.
-const JOIN_FROM: usize = 64;
-/// Most unread events of a request, and most unread bytes of text in one: a run of a day reports
-/// fewer steps, and an answer is shorter.
+/// Number of unread events from which on pieces of text are joined.
+const JOIN_THRESHOLD: usize = 64;
+/// Maximum unread events of a request: a run of a day reports fewer steps.
 const MAX_EVENTS: usize = 1 << 17;
-const MAX_TEXT: usize = 16 << 20;
+/// Maximum bytes of text in an unread event: an answer is shorter.
+const MAX_TEXT_BYTES: usize = 16 << 20;
 
 /// The unread events of a request. It has one reader.
 #[derive(Debug, Default)]
@@ -26,7 +26,7 @@ pub(super) struct Stream {
 struct Events {
     unread: VecDeque<Event>,
     has_ended: bool,
-    /// The stream has no reader: events are dropped.
+    /// Whether the stream has no reader any more, so that events are dropped.
     is_abandoned: bool,
 }
 
@@ -45,23 +45,23 @@ impl Stream {
         if events.is_abandoned || events.has_ended {
             return Ok(());
         }
-        let is_crowded = events.unread.len() >= JOIN_FROM;
+        let is_crowded = events.unread.len() >= JOIN_THRESHOLD;
         match (events.unread.back_mut(), event) {
             (Some(last @ Event::Progress { .. }), event @ Event::Progress { .. })
             | (Some(last @ Event::Prefill { .. }), event @ Event::Prefill { .. }) => *last = event,
             (
                 Some(Event::Text { kind, text, tokens }),
                 Event::Text {
-                    kind: same,
-                    text: more,
-                    tokens: now,
+                    kind: new_kind,
+                    text: new_text,
+                    tokens: new_tokens,
                 },
-            ) if is_crowded && *kind == same => {
-                if text.len() + more.len() > MAX_TEXT {
+            ) if is_crowded && *kind == new_kind => {
+                if text.len() + new_text.len() > MAX_TEXT_BYTES {
                     return Err(Unexpected);
                 }
-                text.push_str(&more);
-                *tokens = now;
+                text.push_str(&new_text);
+                *tokens = new_tokens;
             }
             (_, event) => events.unread.push_back(event),
         }
@@ -145,7 +145,7 @@ impl Responses {
                 Some(Event::Failed(problem)) => return Err(problem),
                 Some(event) if event.is_last() => return Ok(event),
                 Some(_) => {}
-                None => return Err(super::ended()),
+                None => return Err(super::worker_ended()),
             }
         }
     }
@@ -192,37 +192,40 @@ mod tests {
         let stream = Stream::default();
         let pieces = 1000;
         for number in 1..=pieces {
-            stream.push(text("ab", number)).expect("room");
+            stream.push(text("ab", number)).expect("it is accepted");
         }
         stream.end(Event::Done);
         stream.end(Event::Done);
-        assert!(stream.events().unread.len() <= JOIN_FROM + 1);
-        let (mut whole, mut last) = (String::new(), 0);
+        assert!(stream.events().unread.len() <= JOIN_THRESHOLD + 1);
+        let (mut whole_text, mut last_tokens) = (String::new(), 0);
         while let Some(event) = stream.next().await {
             match event {
-                Event::Text { text, tokens, .. } => (whole, last) = (whole + &text, tokens),
+                Event::Text { text, tokens, .. } => (whole_text, last_tokens) = (whole_text + &text, tokens),
                 event => assert_eq!(event, Event::Done),
             }
         }
-        assert_eq!((whole.len(), last), (2 * pieces as usize, pieces));
+        assert_eq!((whole_text.len(), last_tokens), (2 * pieces as usize, pieces));
     }
 
     #[tokio::test]
-    async fn of_progress_the_newest_is_read() {
+    async fn only_the_newest_progress_is_read() {
         let stream = Stream::default();
         for done in 1..4 {
-            stream.push(Event::Prefill { done, total: 4 }).expect("room");
+            stream.push(Event::Prefill { done, total: 4 }).expect("it is accepted");
         }
-        stream.push(text("a", 1)).expect("room");
+        stream.push(text("a", 1)).expect("it is accepted");
         assert_eq!(stream.next().await, Some(Event::Prefill { done: 3, total: 4 }));
         assert_eq!(stream.next().await, Some(text("a", 1)));
     }
 
     #[test]
-    fn endless_text_that_nobody_reads_is_refused() {
+    fn endless_unread_text_is_refused() {
         let stream = Stream::default();
-        let long = "x".repeat(1 << 20);
-        let mut pushed = (0..100).map(|number| stream.push(text(&long, number)));
-        assert_eq!(pushed.position(|pushed| pushed.is_err()), Some(JOIN_FROM - 1 + 16));
+        let long_text = "x".repeat(1 << 20);
+        let mut results = (0..100).map(|number| stream.push(text(&long_text, number)));
+        assert_eq!(
+            results.position(|result| result.is_err()),
+            Some(JOIN_THRESHOLD - 1 + 16)
+        );
     }
 }

@@ -1,6 +1,6 @@
 //! Why a worker could not be started.
 
-use super::{log::logged, whole_seconds};
+use super::{log::with_log_line, whole_seconds};
 use crate::{Problem, ProblemCode, WorkerReason};
 use std::{error::Error, fmt, io, path::PathBuf, time::Duration};
 
@@ -41,23 +41,23 @@ pub enum StartError {
 
 impl From<&StartError> for Problem {
     fn from(error: &StartError) -> Self {
-        let died = |reason: WorkerReason| Self::new(ProblemCode::WorkerDied, reason);
+        let worker_died = |reason: WorkerReason| Self::new(ProblemCode::WorkerDied, reason);
         match error {
             StartError::Missing(path) => {
                 let path = path.display().to_string();
-                died(WorkerReason::Missing { path })
+                worker_died(WorkerReason::Missing { path })
             }
-            StartError::Refused { executable, source } => died(WorkerReason::NotStarted {
+            StartError::Refused { executable, source } => worker_died(WorkerReason::NotStarted {
                 path: executable.display().to_string(),
                 detail: source.to_string(),
             }),
             StartError::NotReady { within, log } => {
                 let seconds = whole_seconds(*within);
-                logged(died(WorkerReason::NotReady { seconds }), log.clone())
+                with_log_line(worker_died(WorkerReason::NotReady { seconds }), log.clone())
             }
             StartError::NotAWorker { executable, log } => {
                 let path = executable.display().to_string();
-                logged(died(WorkerReason::NotAWorker { path }), log.clone())
+                with_log_line(worker_died(WorkerReason::NotAWorker { path }), log.clone())
             }
             StartError::OtherVersion { version } => {
                 let version = version.clone();

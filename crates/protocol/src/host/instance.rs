@@ -3,7 +3,7 @@
 use super::{
     Inner, SHUTDOWN_LIMIT,
     ledger::{InstanceId, Kind},
-    model::{Entry, LoadError, ModelStatus, unloaded},
+    model::{Entry, LoadError, ModelStatus, model_unloaded},
 };
 use crate::{Event, LoadRequest, ModelInfo, Notice, Plan, Problem, Request, Stage, Worker};
 use std::{
@@ -20,8 +20,8 @@ const CPU: &str = "cpu";
 pub(super) struct Instance {
     pub id: InstanceId,
     phase: watch::Sender<Phase>,
-    /// Whether its end was requested.
-    end: watch::Sender<bool>,
+    /// Whether its exit was requested.
+    exit_requested: watch::Sender<bool>,
     worker: Mutex<Option<Worker>>,
 }
 
@@ -42,14 +42,14 @@ enum Exit {
 }
 
 impl Instance {
-    /// Begins an instance, in a separate task.
-    pub fn begin(entry: &Arc<Entry>) -> Arc<Self> {
+    /// Starts an instance, in a separate task.
+    pub fn start(entry: &Arc<Entry>) -> Arc<Self> {
         let host = entry.host.upgrade();
         let id = host.as_ref().map_or(0, |host| host.ledger.open(Kind::Model));
         let instance = Arc::new(Self {
             id,
             phase: watch::Sender::new(Phase::Loading),
-            end: watch::Sender::new(false),
+            exit_requested: watch::Sender::new(false),
             worker: Mutex::default(),
         });
         entry.show_progress(0.0, Stage::Starting);
@@ -62,10 +62,10 @@ impl Instance {
         matches!(*self.phase.borrow(), Phase::Ready(_))
     }
 
-    /// Whether a new user can wait for it: it neither ends nor has its worker died.
+    /// Whether a new user can wait for it: its exit was not requested, and its worker is alive.
     pub fn can_be_joined(&self) -> bool {
         let has_exited = matches!(*self.phase.borrow(), Phase::Exited(_));
-        !has_exited && !*self.end.borrow() && self.worker().is_none_or(|worker| worker.is_alive())
+        !has_exited && !*self.exit_requested.borrow() && self.worker().is_none_or(|worker| worker.is_alive())
     }
 
     /// The worker, once it is started.
@@ -73,9 +73,9 @@ impl Instance {
         self.worker.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Requests its end. It ends soon after.
+    /// Requests its exit, which follows soon.
     pub fn request_exit(&self) {
-        self.end.send_replace(true);
+        self.exit_requested.send_replace(true);
     }
 
     /// Waits until the model is loaded.
@@ -90,12 +90,12 @@ impl Instance {
                         return Ok((worker, info));
                     }
                 }
-                Phase::Exited(Exit::Unloaded) => return Err(LoadError::Failed(unloaded())),
+                Phase::Exited(Exit::Unloaded) => return Err(LoadError::Failed(model_unloaded())),
                 Phase::Exited(Exit::Failed(problem)) => return Err(LoadError::Failed(problem)),
                 Phase::Exited(Exit::Died(problem)) => return Err(LoadError::Died(problem)),
             }
             if phase.changed().await.is_err() {
-                return Err(LoadError::Failed(unloaded()));
+                return Err(LoadError::Failed(model_unloaded()));
             }
         }
     }
@@ -108,14 +108,14 @@ impl Instance {
     }
 
     async fn run(self: Arc<Self>, entry: Arc<Entry>) {
-        let mut end = self.end.subscribe();
+        let mut exit_requested = self.exit_requested.subscribe();
         let exit = tokio::select! {
             biased;
-            _ = end.wait_for(|end| *end) => Exit::Unloaded,
+            _ = exit_requested.wait_for(|is_requested| *is_requested) => Exit::Unloaded,
             exit = self.run_worker(&entry) => exit,
         };
         let was_ready = self.is_ready();
-        // From here on new users wait for the end.
+        // From here on, new users wait for the exit.
         self.request_exit();
         let worker = self.worker.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(worker) = worker {
@@ -129,15 +129,15 @@ impl Instance {
         if let Some(host) = entry.host.upgrade() {
             host.ledger.close(self.id);
         }
-        let failed = |problem: &Problem, has_died| ModelStatus::Failed {
+        let failed_status = |problem: &Problem, has_died| ModelStatus::Failed {
             problem: problem.clone(),
             has_died,
         };
-        entry.ended(match &exit {
+        entry.remove_instance(match &exit {
             Exit::Unloaded => ModelStatus::Unloaded,
-            Exit::Failed(problem) => failed(problem, false),
+            Exit::Failed(problem) => failed_status(problem, false),
             Exit::Died(problem) if was_ready => ModelStatus::Died(problem.clone()),
-            Exit::Died(problem) => failed(problem, true),
+            Exit::Died(problem) => failed_status(problem, true),
         });
         self.phase.send_replace(Phase::Exited(exit));
         if let Some(host) = entry.host.upgrade() {
@@ -145,13 +145,13 @@ impl Instance {
         }
     }
 
-    /// Loads the model and keeps it until it should end, or its worker does.
+    /// Loads the model. Returns once the load has failed, the model is unused, or the worker died.
     async fn run_worker(&self, entry: &Arc<Entry>) -> Exit {
         let Some(host) = entry.host.upgrade() else {
             return Exit::Unloaded;
         };
-        let (turn, plan) = match host.admit(entry).await {
-            Ok(admitted) => admitted,
+        let (load_guard, plan) = match host.admit(entry).await {
+            Ok(admission) => admission,
             Err(problem) => return Exit::Failed(problem),
         };
         let devices = plan.as_ref().map(|plan| plan.devices.clone()).unwrap_or_default();
@@ -164,20 +164,23 @@ impl Instance {
             Ok(worker) => worker,
             Err(error) => return Exit::Failed(error.into()),
         };
-        host.ledger.started(self.id, worker.process_id());
+        host.ledger.set_process(self.id, worker.process_id());
         *self.worker.lock().unwrap_or_else(PoisonError::into_inner) = Some(worker.clone());
-        if let Err(exit) = self.load(entry, &worker, planned(&entry.request, plan), &host).await {
+        if let Err(exit) = self
+            .load(entry, &worker, planned_request(&entry.request, plan), &host)
+            .await
+        {
             return exit;
         }
-        drop(turn);
+        drop(load_guard);
         let idle_unload = host.options.idle_unload;
-        // The worker ends with the host's last clone.
+        // The host, which owns the planner's worker, does not live as long as a loaded model.
         drop(host);
         loop {
-            let idle = async {
-                match (entry.idle(), idle_unload) {
+            let unload_due = async {
+                match (entry.idle_instance(), idle_unload) {
                     (Some(_), _) if entry.is_stale() => {}
-                    (Some((_, used)), Some(limit)) => sleep_until(used + limit).await,
+                    (Some((_, last_used)), Some(limit)) => sleep_until(last_used + limit).await,
                     _ => pending().await,
                 }
             };
@@ -188,7 +191,7 @@ impl Instance {
                         return exit;
                     }
                 }
-                () = idle => {
+                () = unload_due => {
                     if entry.exit_if_idle().is_some() {
                         return Exit::Unloaded;
                     }
@@ -201,8 +204,8 @@ impl Instance {
     async fn load(&self, entry: &Entry, worker: &Worker, request: LoadRequest, host: &Inner) -> Result<(), Exit> {
         let info = self.request_load(entry, worker, request).await?;
         host.ledger.reserve(self.id, info.placement.clone());
-        host.ledger.allocated(self.id);
-        self.loaded(entry, info);
+        host.ledger.set_allocated(self.id);
+        self.set_ready(entry, info);
         Ok(())
     }
 
@@ -219,9 +222,9 @@ impl Instance {
         if let Some(host) = entry.host.upgrade() {
             host.ledger.reserve(self.id, info.placement.clone());
         }
-        // All answers that it failed have ended: they arrive before the load does.
+        // All answers that the GPU failed have ended: their last events precede the load's.
         worker.clear_gpu_failure();
-        self.loaded(entry, info);
+        self.set_ready(entry, info);
         Ok(())
     }
 
@@ -239,12 +242,12 @@ impl Instance {
                     });
                 }
                 Some(_) => {}
-                None => return Err(Exit::Failed(super::unexpected())),
+                None => return Err(Exit::Failed(super::unexpected_answer())),
             }
         }
     }
 
-    fn loaded(&self, entry: &Entry, info: ModelInfo) {
+    fn set_ready(&self, entry: &Entry, info: ModelInfo) {
         let info = Arc::new(info);
         entry.status.send_replace(ModelStatus::Ready(Arc::clone(&info)));
         self.phase.send_replace(Phase::Ready(info));
@@ -258,8 +261,8 @@ impl Entry {
     }
 }
 
-/// The request for the worker that a plan chose.
-fn planned(request: &LoadRequest, plan: Option<Plan>) -> LoadRequest {
+/// The request for the worker, with the devices of the plan.
+fn planned_request(request: &LoadRequest, plan: Option<Plan>) -> LoadRequest {
     let device = plan.map(|plan| plan.device).filter(|device| !device.is_empty());
     LoadRequest {
         device: device.or_else(|| request.device.clone()),

@@ -15,7 +15,7 @@ pub(super) struct Ledger(Mutex<Entries>);
 
 #[derive(Debug, Default)]
 struct Entries {
-    last: InstanceId,
+    last_id: InstanceId,
     reservations: BTreeMap<InstanceId, (Kind, Reservation)>,
 }
 
@@ -33,11 +33,11 @@ impl Ledger {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A new reservation, of nothing yet.
+    /// Opens a reservation, of no memory yet.
     pub fn open(&self, kind: Kind) -> InstanceId {
         let mut entries = self.entries();
-        entries.last += 1;
-        let id = entries.last;
+        entries.last_id += 1;
+        let id = entries.last_id;
         entries.reservations.insert(id, (kind, Reservation::default()));
         id
     }
@@ -47,17 +47,17 @@ impl Ledger {
         self.change(id, |reservation| reservation.devices = devices);
     }
 
-    /// The worker of a reservation was started.
-    pub fn started(&self, id: InstanceId, process: Option<u32>) {
+    /// Sets the process id of a reservation's worker.
+    pub fn set_process(&self, id: InstanceId, process: Option<u32>) {
         self.change(id, |reservation| reservation.process = process);
     }
 
-    /// The worker has allocated what it has reserved on GPUs.
-    pub fn allocated(&self, id: InstanceId) {
+    /// Marks the GPU memory of a reservation as allocated.
+    pub fn set_allocated(&self, id: InstanceId) {
         self.change(id, |reservation| reservation.is_allocated = true);
     }
 
-    /// The worker has ended.
+    /// Removes a reservation, whose worker has ended.
     pub fn close(&self, id: InstanceId) {
         self.entries().reservations.remove(&id);
     }
@@ -75,9 +75,10 @@ impl Ledger {
     pub fn reservations(&self, models: impl Iterator<Item = InstanceId>) -> Vec<Reservation> {
         let models: Vec<InstanceId> = models.collect();
         let entries = self.entries();
-        let counts = |(id, (kind, _)): &(&InstanceId, &(Kind, Reservation))| *kind == Kind::Run || models.contains(id);
-        let counted = entries.reservations.iter().filter(counts);
-        counted.map(|(_, (_, reservation))| reservation.clone()).collect()
+        let is_included =
+            |(id, (kind, _)): &(&InstanceId, &(Kind, Reservation))| *kind == Kind::Run || models.contains(id);
+        let included = entries.reservations.iter().filter(is_included);
+        included.map(|(_, (_, reservation))| reservation.clone()).collect()
     }
 
     fn change(&self, id: InstanceId, change: impl FnOnce(&mut Reservation)) {

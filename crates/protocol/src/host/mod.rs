@@ -1,8 +1,8 @@
-//! The host of all models: it knows the machine, chooses the build and the devices of each model
-//! before its worker is started, and owns the workers, one per model.
+//! The host of all models: it chooses the build and the devices of each model before its worker is
+//! started, and owns the workers, one per model.
 //!
-//! It needs no store and no engine: a worker without a model, the planner, answers what the machine
-//! is and what would fit. `docs/decisions/0013` has the reasons.
+//! It needs no store and no engine: a worker without a model, the planner, reports the devices and
+//! computes plans. `docs/decisions/0013` has the reasons.
 
 mod admission;
 mod instance;
@@ -58,8 +58,8 @@ struct Inner {
     /// The models that are loaded, being loaded, or known to a client.
     pool: Mutex<Vec<Arc<Entry>>>,
     ledger: Ledger,
-    /// Locked while a model waits for memory and loads: one at a time.
-    loading: AsyncMutex<()>,
+    /// Locked while a model is planned and loads: one at a time.
+    load_lock: AsyncMutex<()>,
     /// Changes when memory may have become free.
     memory_freed: watch::Sender<()>,
     one_shots: OneShots,
@@ -74,7 +74,7 @@ impl ModelHost {
             planner,
             pool: Mutex::default(),
             ledger: Ledger::default(),
-            loading: AsyncMutex::default(),
+            load_lock: AsyncMutex::default(),
             memory_freed: watch::Sender::default(),
             one_shots: OneShots::default(),
         }))))
@@ -92,8 +92,8 @@ impl ModelHost {
         self.inner().planner.devices().await
     }
 
-    /// Runs the device check, which may take minutes. One that is running answers all that ask for
-    /// it. Returns all devices.
+    /// Runs the device check, which may take minutes. Concurrent calls for one device share a
+    /// check. Returns all devices.
     ///
     /// # Errors
     /// There is no such device, or the planner cannot be started, or died.
@@ -101,8 +101,9 @@ impl ModelHost {
         self.inner().planner.check(device).await
     }
 
-    /// Plans a model's placement, with unused models replaced by it. One at a time; a newer plan of
-    /// the same model replaces one that waits, which fails with [`ProblemCode::Superseded`].
+    /// Plans a model's placement, with unused models replaced by it. One plan is computed at a
+    /// time; a newer plan of the same model replaces one that waits, which fails with
+    /// [`ProblemCode::Superseded`].
     ///
     /// # Errors
     /// The file or the settings are invalid, a newer request replaced this one, or the planner
@@ -127,11 +128,11 @@ impl ModelHost {
     /// the same file with other settings is unloaded once it is unused.
     pub fn model(&self, request: LoadRequest) -> Model {
         let mut pool = self.inner().pool();
-        let known = pool.iter().find(|entry| entry.is_for(&request)).map(Arc::clone);
+        let existing = pool.iter().find(|entry| entry.is_for(&request)).map(Arc::clone);
         for other in pool.iter().filter(|entry| entry.request.path == request.path) {
-            other.set_stale(!known.as_ref().is_some_and(|known| Arc::ptr_eq(known, other)));
+            other.set_stale(!existing.as_ref().is_some_and(|existing| Arc::ptr_eq(existing, other)));
         }
-        let entry = known.unwrap_or_else(|| {
+        let entry = existing.unwrap_or_else(|| {
             pool.retain(|entry| entry.is_live() || Arc::strong_count(entry) > 1);
             let entry = Arc::new(Entry::new(request, Arc::downgrade(self.inner())));
             pool.push(Arc::clone(&entry));
@@ -142,23 +143,23 @@ impl ModelHost {
 
     /// The models that are loaded or being loaded.
     pub fn live_models(&self) -> Vec<Model> {
-        let live = self.inner().live();
-        live.into_iter().map(Model).collect()
+        let entries = self.inner().live_entries();
+        entries.into_iter().map(Model).collect()
     }
 
     /// Unloads every model that uses a file, also as a draft, at once, and waits until its workers
     /// have exited. Requests in progress fail.
     pub async fn unload(&self, path: &Path) {
-        for entry in self.inner().live() {
+        for entry in self.inner().live_entries() {
             if entry.request.uses(path) {
-                entry.end().await;
+                entry.exit().await;
             }
         }
     }
 
     /// Unloads every unused model, and waits until their workers have exited.
     pub async fn unload_idle(&self) {
-        for entry in self.inner().live() {
+        for entry in self.inner().live_entries() {
             if let Some(instance) = entry.exit_if_idle() {
                 instance.exited().await;
             }
@@ -167,7 +168,7 @@ impl ModelHost {
 
     /// Sends a request to every worker with a model, and drops its answers.
     pub fn broadcast(&self, request: &Request) {
-        for entry in self.inner().live() {
+        for entry in self.inner().live_entries() {
             if let Some(worker) = entry.worker() {
                 drop(worker.request(request.clone()));
             }
@@ -179,10 +180,10 @@ impl ModelHost {
         Run::start(Arc::clone(self.inner()), request)
     }
 
-    /// Reads a dataset as a run would, in a separate worker. A newer inspection cancels it.
+    /// Reads a dataset like a run, in a separate worker. A newer inspection cancels it.
     ///
     /// # Errors
-    /// The dataset or the model cannot be read, or a newer inspection was asked for.
+    /// The dataset or the model cannot be read, or a newer inspection was requested.
     pub async fn inspect(&self, number: u64, request: InspectRequest) -> Result<Inspection, Problem> {
         let Inner { one_shots, options, .. } = &**self.inner();
         one_shots.inspect(number, &options.worker, request).await
@@ -207,15 +208,15 @@ impl ModelHost {
 
     /// Unloads all models and ends all workers except the workers of runs. The host remains usable.
     pub async fn shut_down(&self) {
-        let ends: Vec<_> = self
+        let exits: Vec<_> = self
             .inner()
-            .live()
+            .live_entries()
             .into_iter()
-            .map(|entry| async move { entry.end().await })
+            .map(|entry| async move { entry.exit().await })
             .collect();
-        for end in ends.into_iter().map(tokio::spawn) {
+        for exit in exits.into_iter().map(tokio::spawn) {
             // A task that panicked has killed its worker.
-            let _ = end.await;
+            let _ = exit.await;
         }
         self.inner().planner.shut_down().await;
     }
@@ -227,7 +228,7 @@ impl Inner {
     }
 
     /// The models that are loaded or being loaded.
-    fn live(&self) -> Vec<Arc<Entry>> {
+    fn live_entries(&self) -> Vec<Arc<Entry>> {
         self.pool()
             .iter()
             .filter(|entry| entry.is_live())
@@ -245,6 +246,6 @@ impl Drop for Handle {
 }
 
 /// The problem of an answer of the wrong kind.
-fn unexpected() -> Problem {
+fn unexpected_answer() -> Problem {
     Problem::new(ProblemCode::Internal, WorkerReason::UnexpectedAnswer)
 }

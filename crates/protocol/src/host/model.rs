@@ -73,7 +73,7 @@ impl Model {
 
     /// Begins to load it, unless it is loaded or being loaded.
     pub fn load(&self) {
-        // A model that is ending is loaded again once a caller waits for it.
+        // A model that is exiting is loaded again once a caller waits for it.
         drop(self.0.join(0));
     }
 
@@ -93,15 +93,15 @@ impl Model {
                         _user: user,
                     });
                 }
-                // Its memory is free after that.
-                Err(ending) => ending.exited().await,
+                // The memory is free once the old instance has exited.
+                Err(instance) => instance.exited().await,
             }
         }
     }
 
     /// Unloads it at once, and waits until its worker has exited. Requests in progress fail.
     pub async fn unload(&self) {
-        self.0.end().await;
+        self.0.exit().await;
     }
 }
 
@@ -164,20 +164,21 @@ pub(super) struct Entry {
 struct State {
     /// Its worker, from the request to load it until the worker has exited.
     instance: Option<Arc<Instance>>,
-    /// Leases, and those who wait for one.
+    /// Number of leases, and of callers that wait for one.
     users: usize,
-    /// When it was used last.
-    used: Instant,
-    /// The settings have changed: it ends once it is idle.
+    /// The end of the last use.
+    last_used: Instant,
+    /// Whether the settings have changed, so that it is unloaded once it is idle.
     is_stale: bool,
     /// The file when it was loaded.
-    stamp: Option<Stamp>,
+    stamp: Option<FileStamp>,
 }
 
-/// Size and time of a file: it has changed if they have.
-type Stamp = (u64, Option<SystemTime>);
+/// Size and modification time of a file.
+type FileStamp = (u64, Option<SystemTime>);
 
-fn stamp(path: &Path) -> Option<Stamp> {
+/// `None` means that the file cannot be read.
+fn file_stamp(path: &Path) -> Option<FileStamp> {
     let metadata = fs::metadata(path).ok()?;
     Some((metadata.len(), metadata.modified().ok()))
 }
@@ -192,7 +193,7 @@ impl Entry {
             state: Mutex::new(State {
                 instance: None,
                 users: 0,
-                used: Instant::now(),
+                last_used: Instant::now(),
                 is_stale: false,
                 stamp: None,
             }),
@@ -206,17 +207,17 @@ impl Entry {
     /// Whether a request is for this file and these settings. The limit of the prompt cache is not
     /// one of them: it can be changed while the model is loaded.
     pub fn is_for(&self, request: &LoadRequest) -> bool {
-        let essential = |request: &LoadRequest| {
+        let without_cache_limit = |request: &LoadRequest| {
             let mut request = request.clone();
             if let Some(folder) = &mut request.prompt_cache {
                 folder.max_bytes = 0;
             }
             request
         };
-        essential(&self.request) == essential(request)
+        without_cache_limit(&self.request) == without_cache_limit(request)
     }
 
-    /// Whether it is loaded, being loaded or ending.
+    /// Whether it is loaded, being loaded or being unloaded.
     pub fn is_live(&self) -> bool {
         self.state().instance.is_some()
     }
@@ -232,17 +233,17 @@ impl Entry {
         instance.worker()
     }
 
-    /// The instance for a new user, which starts now if there is none. `Err` with one that is
-    /// ending. `own` is 1 if the new user is counted already.
-    pub fn join(self: &Arc<Self>, own: usize) -> Result<Arc<Instance>, Arc<Instance>> {
+    /// Returns the instance for a new user, and starts one if there is none. `Err` has an instance
+    /// that is exiting. `caller_users` is 1 if the new user is counted already, else 0.
+    pub fn join(self: &Arc<Self>, caller_users: usize) -> Result<Arc<Instance>, Arc<Instance>> {
         let mut state = self.state();
         if let Some(instance) = &state.instance {
             let has_changed = || {
-                let stamp = stamp(&self.request.path);
+                let stamp = file_stamp(&self.request.path);
                 // A model whose file is gone stays loaded.
                 stamp.is_some() && stamp != state.stamp
             };
-            if instance.is_ready() && state.users == own && has_changed() {
+            if instance.is_ready() && state.users == caller_users && has_changed() {
                 instance.request_exit();
             }
             return if instance.can_be_joined() {
@@ -251,41 +252,41 @@ impl Entry {
                 Err(Arc::clone(instance))
             };
         }
-        let instance = Instance::begin(self);
+        let instance = Instance::start(self);
         state.instance = Some(Arc::clone(&instance));
-        state.stamp = stamp(&self.request.path);
-        state.used = Instant::now();
+        state.stamp = file_stamp(&self.request.path);
+        state.last_used = Instant::now();
         drop(state);
         Ok(instance)
     }
 
-    /// The instance has ended, with its worker.
-    pub fn ended(&self, status: ModelStatus) {
+    /// Removes the instance, whose worker has exited, and sets the status.
+    pub fn remove_instance(&self, status: ModelStatus) {
         let mut state = self.state();
         state.instance = None;
         // Under the lock: the next instance sets its own status.
         self.status.send_replace(status);
     }
 
-    /// The current instance and since when it is idle. `None` if it is not loaded, or in use.
-    pub fn idle(&self) -> Option<(Arc<Instance>, Instant)> {
+    /// The current instance and the end of its last use. `None` if it is not loaded, or in use.
+    pub fn idle_instance(&self) -> Option<(Arc<Instance>, Instant)> {
         let state = self.state();
         let instance = state
             .instance
             .clone()
             .filter(|instance| state.users == 0 && instance.is_ready())?;
-        Some((instance, state.used))
+        Some((instance, state.last_used))
     }
 
     /// The current instance, once it is loaded, and whether it is unused.
-    pub fn loaded(&self) -> Option<(Arc<Instance>, bool)> {
+    pub fn loaded_instance(&self) -> Option<(Arc<Instance>, bool)> {
         let state = self.state();
         let instance = state.instance.clone().filter(|instance| instance.is_ready())?;
         Some((instance, state.users == 0))
     }
 
-    /// Ends the current instance unless it is in use. A new caller waits for its end and loads the
-    /// model again. `None` if it does not end.
+    /// Ends the current instance unless it is in use. A new caller waits for its exit and loads the
+    /// model again. `None` means that there is none, or that it is in use.
     pub fn exit_if_idle(&self) -> Option<Arc<Instance>> {
         let state = self.state();
         let instance = state.instance.clone().filter(|_| state.users == 0)?;
@@ -293,12 +294,12 @@ impl Entry {
         Some(instance)
     }
 
-    /// When it was used last.
-    pub fn used(&self) -> Instant {
-        self.state().used
+    /// The end of the last use.
+    pub fn last_used(&self) -> Instant {
+        self.state().last_used
     }
 
-    /// Whether it should be unloaded once it is idle.
+    /// Whether it is unloaded once it is idle, since its settings have changed.
     pub fn is_stale(&self) -> bool {
         self.state().is_stale
     }
@@ -311,7 +312,7 @@ impl Entry {
     }
 
     /// Ends the current instance at once and waits until its worker has exited.
-    pub async fn end(&self) {
+    pub async fn exit(&self) {
         let instance = self.state().instance.clone();
         if let Some(instance) = instance {
             instance.request_exit();
@@ -335,7 +336,7 @@ impl Drop for User {
     fn drop(&mut self) {
         let mut state = self.0.state();
         state.users -= 1;
-        state.used = Instant::now();
+        state.last_used = Instant::now();
         drop(state);
         self.0.released.notify_one();
         if let Some(host) = self.0.host.upgrade() {
@@ -344,7 +345,7 @@ impl Drop for User {
     }
 }
 
-/// The problem of those who waited for a model that was unloaded.
-pub(super) fn unloaded() -> Problem {
+/// The problem of callers that waited for a model that was unloaded.
+pub(super) fn model_unloaded() -> Problem {
     Problem::new(ProblemCode::Cancelled, WorkerReason::ModelUnloaded)
 }

@@ -1,7 +1,7 @@
 //! Workers for one request: inspecting a dataset, exporting an adapter. Each has its own worker, so
 //! that a file that crashes it affects no run and no model.
 
-use super::unexpected;
+use super::unexpected_answer;
 use crate::{
     Event, ExportRequest, Exported, InspectRequest, Inspection, Problem, ProblemCode, Request, Worker, WorkerCommand,
     WorkerReason,
@@ -11,20 +11,20 @@ use tokio::sync::{Mutex, watch};
 /// Limits workers for one request to one per kind.
 #[derive(Debug, Default)]
 pub(super) struct OneShots {
-    /// Held while an adapter is exported.
-    exporting: Mutex<()>,
-    /// Held while a dataset is inspected.
-    inspecting: Mutex<()>,
+    /// Locked while an adapter is exported.
+    export_lock: Mutex<()>,
+    /// Locked while a dataset is inspected.
+    inspection_lock: Mutex<()>,
     /// Number of the newest inspection.
-    newest: watch::Sender<u64>,
+    newest_inspection: watch::Sender<u64>,
 }
 
 impl OneShots {
     pub async fn export(&self, command: &WorkerCommand, request: ExportRequest) -> Result<Exported, Problem> {
-        let _one_at_a_time = self.exporting.lock().await;
+        let _one_at_a_time = self.export_lock.lock().await;
         match call(command, Request::Export(request)).await? {
             Event::Exported(exported) => Ok(exported),
-            _ => Err(unexpected()),
+            _ => Err(unexpected_answer()),
         }
     }
 
@@ -32,27 +32,27 @@ impl OneShots {
     /// new one.
     pub fn new_inspection(&self) -> u64 {
         let mut number = 0;
-        self.newest.send_modify(|newest| {
+        self.newest_inspection.send_modify(|newest| {
             *newest += 1;
             number = *newest;
         });
         number
     }
 
-    /// Inspects a dataset, unless [`Self::new_inspection`] has cancelled this `number`. One at a
-    /// time; dropping the future kills the worker.
+    /// Inspects a dataset, unless [`Self::new_inspection`] has cancelled this `number`. One
+    /// inspection runs at a time; dropping the future kills the worker.
     pub async fn inspect(
         &self,
         number: u64,
         command: &WorkerCommand,
         request: InspectRequest,
     ) -> Result<Inspection, Problem> {
-        let mut newest = self.newest.subscribe();
+        let mut newest = self.newest_inspection.subscribe();
         let inspection = async {
-            let _one_at_a_time = self.inspecting.lock().await;
+            let _one_at_a_time = self.inspection_lock.lock().await;
             match call(command, Request::Inspect(request)).await? {
                 Event::Inspected(inspection) => Ok(*inspection),
-                _ => Err(unexpected()),
+                _ => Err(unexpected_answer()),
             }
         };
         tokio::select! {
@@ -61,12 +61,12 @@ impl OneShots {
             _ = newest.wait_for(|newest| *newest != number) => {
                 Err(Problem::new(ProblemCode::Cancelled, WorkerReason::InspectionReplaced))
             }
-            inspected = inspection => inspected,
+            result = inspection => result,
         }
     }
 }
 
-/// Starts a worker for one request and waits for the end of its answer.
+/// Starts a worker for one request and waits for the last event of its answer.
 async fn call(command: &WorkerCommand, request: Request) -> Result<Event, Problem> {
     Worker::start(command).await?.call(request).await
 }
@@ -78,8 +78,8 @@ mod tests {
 
     #[tokio::test]
     async fn the_order_of_requests_decides_which_inspection_is_newer() {
-        let shots = OneShots::default();
-        let [older, newer] = [(); 2].map(|()| shots.new_inspection());
+        let one_shots = OneShots::default();
+        let [older, newer] = [(); 2].map(|()| one_shots.new_inspection());
         let inspect = async |number| {
             let request = InspectRequest {
                 model: "a model".into(),
@@ -93,8 +93,8 @@ mod tests {
                 previews: 0,
             };
             let worker = WorkerCommand::new("no-such-worker");
-            let ended = shots.inspect(number, &worker, request).await;
-            ended.expect_err("there is no worker").code
+            let result = one_shots.inspect(number, &worker, request).await;
+            result.expect_err("there is no worker").code
         };
         // The newer one was prepared first, and starts a worker.
         assert_eq!(inspect(newer).await, ProblemCode::WorkerDied);

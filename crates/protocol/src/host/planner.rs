@@ -1,7 +1,7 @@
 //! The planner: a worker without a model, which reports the devices and computes plans. It waits
 //! for no load, ends with no model, and exits after a period without queries.
 
-use super::{SHUTDOWN_LIMIT, unexpected};
+use super::{SHUTDOWN_LIMIT, unexpected_answer};
 use crate::{
     DeviceInfo, Event, Plan, PlanRequest, Problem, ProblemCode, Request, Responses, Stage, Worker, WorkerCommand,
     WorkerReason, client::whole_seconds,
@@ -18,8 +18,8 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-/// Time for which the worker stays alive after the last query: a new worker's first query asks the
-/// graphics drivers, which is slow.
+/// Time for which the worker stays alive after the last query: the first query of a new worker
+/// queries the graphics drivers, which is slow.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Time limit for a silent worker. Its calls into drivers have shorter limits.
@@ -29,7 +29,7 @@ const RESPONSE_LIMIT: Duration = Duration::from_secs(60);
 /// limits.
 const CHECK_LIMIT: Duration = Duration::from_secs(60 * 60);
 
-/// The answer to a device check, which all that asked for it get.
+/// The result of a device check, which concurrent callers share.
 type Check = Arc<OnceCell<Result<Vec<DeviceInfo>, Problem>>>;
 
 /// The worker of queries, started on demand, and the queries in progress.
@@ -37,13 +37,20 @@ type Check = Arc<OnceCell<Result<Vec<DeviceInfo>, Problem>>>;
 pub(super) struct Planner {
     command: WorkerCommand,
     worker: Mutex<Option<Worker>>,
-    /// Number of queries up to now, and of those in progress.
-    count: SyncMutex<(u64, usize)>,
-    /// One plan at a time, so that a moving slider never lags.
-    planning: Semaphore,
+    query_count: SyncMutex<QueryCount>,
+    /// One permit, so that plans for a moving slider do not pile up.
+    plan_permit: Semaphore,
     /// The number of the newest plan of each model.
-    newest: SyncMutex<HashMap<PathBuf, u64>>,
+    newest_plans: SyncMutex<HashMap<PathBuf, u64>>,
     checks: SyncMutex<HashMap<String, Check>>,
+}
+
+/// Numbers of queries.
+#[derive(Debug, Clone, Copy, Default)]
+struct QueryCount {
+    /// Up to now.
+    total: u64,
+    in_progress: usize,
 }
 
 impl Planner {
@@ -51,9 +58,9 @@ impl Planner {
         Self {
             command,
             worker: Mutex::default(),
-            count: SyncMutex::default(),
-            planning: Semaphore::new(1),
-            newest: SyncMutex::default(),
+            query_count: SyncMutex::default(),
+            plan_permit: Semaphore::new(1),
+            newest_plans: SyncMutex::default(),
             checks: SyncMutex::default(),
         }
     }
@@ -61,21 +68,21 @@ impl Planner {
     /// The devices, with their present state.
     pub async fn devices(self: &Arc<Self>) -> Result<Vec<DeviceInfo>, Problem> {
         let _query = Query::begin(self);
-        devices(self.request(Request::Devices).await?).await
+        read_devices(self.request(Request::Devices).await?).await
     }
 
-    /// Runs the device check. One that is running answers all that ask for it.
+    /// Runs the device check. Concurrent calls for one device share a check.
     pub async fn check(self: &Arc<Self>, device: String) -> Result<Vec<DeviceInfo>, Problem> {
         let check = Check::clone(lock(&self.checks).entry(device.clone()).or_default());
-        let run = async {
+        let run_check = async {
             let _query = Query::begin(self);
             let device = device.clone();
             match self.request(Request::Check { device }).await?.last().await? {
                 Event::Devices { devices } => Ok(devices),
-                _ => Err(unexpected()),
+                _ => Err(unexpected_answer()),
             }
         };
-        let devices = check.get_or_init(|| run).await.clone();
+        let devices = check.get_or_init(|| run_check).await.clone();
         let mut checks = lock(&self.checks);
         if checks.get(&device).is_some_and(|running| Arc::ptr_eq(running, &check)) {
             checks.remove(&device);
@@ -83,26 +90,26 @@ impl Planner {
         devices
     }
 
-    /// Plans a model. One at a time; a newer plan of the same model replaces one that waits, which
-    /// fails with [`ProblemCode::Superseded`].
+    /// Plans a model. One plan is computed at a time; a newer plan of the same model replaces one
+    /// that waits, which fails with [`ProblemCode::Superseded`].
     pub async fn plan(self: &Arc<Self>, request: PlanRequest) -> Result<Plan, Problem> {
         let path = request.path.clone();
         let number = {
-            let mut newest = lock(&self.newest);
-            let newest = newest.entry(path.clone()).or_default();
+            let mut newest_plans = lock(&self.newest_plans);
+            let newest = newest_plans.entry(path.clone()).or_default();
             *newest += 1;
             *newest
         };
-        // It is never closed.
-        let _turn = self.planning.acquire().await;
-        if lock(&self.newest).get(&path) != Some(&number) {
+        // The semaphore is never closed.
+        let _permit = self.plan_permit.acquire().await;
+        if lock(&self.newest_plans).get(&path) != Some(&number) {
             return Err(Problem::new(ProblemCode::Superseded, WorkerReason::PlanReplaced));
         }
         self.choose(request, &mut |_, _| {}).await
     }
 
-    /// Plans a model, at once. `progress` receives the device checks that this needs, if the
-    /// request allows them.
+    /// Plans a model, at once. `progress` receives the progress of device checks, which the request
+    /// may allow.
     pub async fn choose(
         self: &Arc<Self>,
         request: PlanRequest,
@@ -119,8 +126,8 @@ impl Planner {
                 }
                 Ok(Some(Event::Planned(plan))) => return Ok(plan),
                 Ok(Some(Event::Failed(problem))) => return Err(problem),
-                Ok(_) => return Err(unexpected()),
-                Err(_) => return Err(silent()),
+                Ok(_) => return Err(unexpected_answer()),
+                Err(_) => return Err(no_response()),
             }
         }
     }
@@ -133,18 +140,20 @@ impl Planner {
     }
 
     async fn request(&self, request: Request) -> Result<Responses, Problem> {
-        let mut worker = self.worker.lock().await;
-        if let Some(alive) = worker.as_ref().filter(|worker| worker.is_alive()) {
-            return Ok(alive.request(request));
+        let mut current = self.worker.lock().await;
+        if let Some(worker) = current.as_ref().filter(|worker| worker.is_alive()) {
+            return Ok(worker.request(request));
         }
-        let started = worker.insert(Worker::start(&self.command).await?);
-        Ok(started.request(request))
+        let worker = current.insert(Worker::start(&self.command).await?);
+        Ok(worker.request(request))
     }
 
-    /// Ends the worker if there was no query since this number.
-    async fn exit_if_idle(&self, since: u64) {
+    /// Ends the worker if no query is in progress and their total is still the same.
+    async fn exit_if_idle(&self, total: u64) {
         let mut worker = self.worker.lock().await;
-        if *lock(&self.count) == (since, 0)
+        let count = *lock(&self.query_count);
+        if count.total == total
+            && count.in_progress == 0
             && let Some(worker) = worker.take()
         {
             worker.shut_down(SHUTDOWN_LIMIT).await;
@@ -152,12 +161,12 @@ impl Planner {
     }
 }
 
-async fn devices(events: Responses) -> Result<Vec<DeviceInfo>, Problem> {
+async fn read_devices(events: Responses) -> Result<Vec<DeviceInfo>, Problem> {
     match timeout(RESPONSE_LIMIT, events.last()).await {
         Ok(Ok(Event::Devices { devices })) => Ok(devices),
-        Ok(Ok(_)) => Err(unexpected()),
+        Ok(Ok(_)) => Err(unexpected_answer()),
         Ok(Err(problem)) => Err(problem),
-        Err(_) => Err(silent()),
+        Err(_) => Err(no_response()),
     }
 }
 
@@ -166,8 +175,9 @@ struct Query(Arc<Planner>);
 
 impl Query {
     fn begin(planner: &Arc<Planner>) -> Self {
-        let mut count = lock(&planner.count);
-        *count = (count.0 + 1, count.1 + 1);
+        let mut count = lock(&planner.query_count);
+        count.total += 1;
+        count.in_progress += 1;
         drop(count);
         Self(Arc::clone(planner))
     }
@@ -175,9 +185,9 @@ impl Query {
 
 impl Drop for Query {
     fn drop(&mut self) {
-        let mut count = lock(&self.0.count);
-        count.1 -= 1;
-        let (since, in_progress) = *count;
+        let mut count = lock(&self.0.query_count);
+        count.in_progress -= 1;
+        let QueryCount { total, in_progress } = *count;
         drop(count);
         // Without a runtime the process is being shut down.
         if let (0, Ok(runtime)) = (in_progress, Handle::try_current()) {
@@ -185,7 +195,7 @@ impl Drop for Query {
             runtime.spawn(async move {
                 sleep(IDLE_TIMEOUT).await;
                 if let Some(planner) = planner.upgrade() {
-                    planner.exit_if_idle(since).await;
+                    planner.exit_if_idle(total).await;
                 }
             });
         }
@@ -197,7 +207,7 @@ fn lock<T>(mutex: &SyncMutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// The problem of a worker that does not answer.
-fn silent() -> Problem {
+fn no_response() -> Problem {
     let seconds = whole_seconds(RESPONSE_LIMIT);
     Problem::new(ProblemCode::Busy, WorkerReason::NoResponse { seconds })
 }

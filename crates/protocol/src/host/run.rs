@@ -3,7 +3,7 @@
 use super::{
     Inner, SHUTDOWN_LIMIT,
     ledger::{InstanceId, Kind},
-    unexpected,
+    unexpected_answer,
 };
 use crate::{
     Event, PlanRequest, PlannedDevice, Problem, Request, Responses, RunCommand, TrainRequest, TrainingEvent, Worker,
@@ -20,13 +20,13 @@ pub enum RunEvent {
     /// The worker's event. [`TrainingEvent::Finished`] and [`TrainingEvent::Suspended`] are the
     /// last of a run.
     Training(TrainingEvent),
-    /// The run cannot be made; the last event.
+    /// The run failed; the last event.
     Failed(Problem),
     /// The worker died; the last event. The run can be resumed from its last checkpoint.
     Interrupted(Problem),
 }
 
-/// A run of fine-tuning. Dropping it kills its worker.
+/// A fine-tuning run. Dropping it kills its worker.
 #[derive(Debug)]
 pub struct Run {
     commands: mpsc::UnboundedSender<RunCommand>,
@@ -36,18 +36,18 @@ pub struct Run {
 
 impl Run {
     pub(super) fn start(host: Arc<Inner>, request: TrainRequest) -> Self {
-        let (commands, commanded) = mpsc::unbounded_channel();
-        let (emit, events) = mpsc::unbounded_channel();
+        let (commands, command_receiver) = mpsc::unbounded_channel();
+        let (event_sender, events) = mpsc::unbounded_channel();
         let has_started = Arc::<AtomicBool>::default();
-        let running = Running {
-            reservation: Reserved {
+        let task = RunTask {
+            reservation: RunReservation {
                 id: host.ledger.open(Kind::Run),
                 host,
             },
             has_started: Arc::clone(&has_started),
-            emit,
+            event_sender,
         };
-        tokio::spawn(running.run(request, commanded));
+        tokio::spawn(task.run(request, command_receiver));
         Self {
             commands,
             events,
@@ -60,25 +60,25 @@ impl Run {
         self.events.recv().await
     }
 
-    /// Controls the run; a command to a run that is not started yet waits for that.
+    /// Controls the run. A command to a run that has not started yet waits for its start.
     pub fn control(&self, command: RunCommand) {
         // A run that has ended needs no control.
         let _ = self.commands.send(command);
     }
 
-    /// Whether its worker has the request, so that it may have made steps.
+    /// Whether its worker has the request, so that it may have done steps.
     pub fn has_started(&self) -> bool {
         self.has_started.load(Ordering::Acquire)
     }
 }
 
 /// A run's memory in the ledger.
-struct Reserved {
+struct RunReservation {
     host: Arc<Inner>,
     id: InstanceId,
 }
 
-impl Drop for Reserved {
+impl Drop for RunReservation {
     fn drop(&mut self) {
         self.host.ledger.close(self.id);
         self.host.memory_freed.send_replace(());
@@ -86,49 +86,54 @@ impl Drop for Reserved {
 }
 
 /// A run's task.
-struct Running {
-    reservation: Reserved,
+struct RunTask {
+    reservation: RunReservation,
     has_started: Arc<AtomicBool>,
-    emit: mpsc::UnboundedSender<RunEvent>,
+    event_sender: mpsc::UnboundedSender<RunEvent>,
 }
 
-impl Running {
-    fn say(&self, event: RunEvent) {
-        // The receiver may have been dropped: the run ends then.
-        let _ = self.emit.send(event);
+impl RunTask {
+    fn send(&self, event: RunEvent) {
+        // The receiver may have been dropped, which ends the run.
+        let _ = self.event_sender.send(event);
     }
 
     async fn run(self, request: TrainRequest, commands: mpsc::UnboundedReceiver<RunCommand>) {
         let worker = tokio::select! {
             // The worker is dropped, which kills it.
-            () = self.emit.closed() => None,
-            worker = self.work(&request, commands) => worker,
+            () = self.event_sender.closed() => None,
+            worker = self.run_worker(&request, commands) => worker,
         };
         if let Some(worker) = worker {
             worker.shut_down(SHUTDOWN_LIMIT).await;
         }
     }
 
-    /// Makes the run, up to its last event. Returns its worker.
-    async fn work(&self, request: &TrainRequest, commands: mpsc::UnboundedReceiver<RunCommand>) -> Option<Worker> {
+    /// Runs up to the last event. Returns the worker; `None` means that it was not started.
+    async fn run_worker(
+        &self,
+        request: &TrainRequest,
+        commands: mpsc::UnboundedReceiver<RunCommand>,
+    ) -> Option<Worker> {
         let (worker, request) = match self.start(request).await {
-            Ok(started) => started,
+            Ok(start) => start,
             Err(problem) => {
-                self.say(RunEvent::Failed(problem));
+                self.send(RunEvent::Failed(problem));
                 return None;
             }
         };
         let events = worker.request(Request::Train(Box::new(request)));
         self.has_started.store(true, Ordering::Release);
-        self.follow(&worker, events, commands).await;
+        self.forward(&worker, events, commands).await;
         Some(worker)
     }
 
-    /// Starts the worker of the best build, and completes its request.
+    /// Plans the run and starts a worker of the planned build. Returns it with its request, which
+    /// has the devices of the plan.
     async fn start(&self, request: &TrainRequest) -> Result<(Worker, TrainRequest), Problem> {
-        let Reserved { host, id } = &self.reservation;
+        let RunReservation { host, id } = &self.reservation;
         let others: Vec<InstanceId> = host.others(None).iter().map(|other| other.instance).collect();
-        let plan = PlanRequest {
+        let plan_request = PlanRequest {
             path: request.model.clone(),
             context: request.settings.sequence,
             device: request.device.clone(),
@@ -138,12 +143,12 @@ impl Running {
             check: true,
             ..PlanRequest::default()
         };
-        let mut show = |fraction, stage| {
-            self.say(RunEvent::Training(TrainingEvent::Preparing { fraction, stage }));
+        let mut show_progress = |fraction, stage| {
+            self.send(RunEvent::Training(TrainingEvent::Preparing { fraction, stage }));
         };
-        let plan = host.planner.choose(plan, &mut show).await?;
+        let plan = host.planner.choose(plan_request, &mut show_progress).await?;
         let worker = Worker::start(&host.options.worker.for_build(plan.program)).await?;
-        host.ledger.started(*id, worker.process_id());
+        host.ledger.set_process(*id, worker.process_id());
         let device = Some(plan.device).filter(|device| !device.is_empty());
         let request = TrainRequest {
             device: device.or_else(|| request.device.clone()),
@@ -152,8 +157,8 @@ impl Running {
         Ok((worker, request))
     }
 
-    /// Passes events and commands on, up to the last event.
-    async fn follow(&self, worker: &Worker, mut events: Responses, mut commands: mpsc::UnboundedReceiver<RunCommand>) {
+    /// Forwards events and commands, up to the last event.
+    async fn forward(&self, worker: &Worker, mut events: Responses, mut commands: mpsc::UnboundedReceiver<RunCommand>) {
         let run = events.id();
         loop {
             let event = tokio::select! {
@@ -164,7 +169,7 @@ impl Running {
                 event = events.next() => event,
             };
             let is_last = event.as_ref().is_none_or(Event::is_last);
-            self.say(match event {
+            self.send(match event {
                 Some(Event::Training { event }) => {
                     self.reserve(&event);
                     RunEvent::Training(event)
@@ -172,7 +177,7 @@ impl Running {
                 Some(Event::Failed(problem)) if worker.is_alive() => RunEvent::Failed(problem),
                 Some(Event::Failed(problem)) => RunEvent::Interrupted(problem),
                 Some(event) if !event.is_last() => continue,
-                Some(_) | None => RunEvent::Failed(unexpected()),
+                Some(_) | None => RunEvent::Failed(unexpected_answer()),
             });
             if is_last {
                 return;
@@ -180,10 +185,10 @@ impl Running {
         }
     }
 
-    /// Reserves what the run has measured to need; its GPU memory is allocated by then.
+    /// Reserves the memory that the dry run has measured; the GPU memory is allocated by then.
     fn reserve(&self, event: &TrainingEvent) {
         if let TrainingEvent::Planned(plan) = event {
-            let Reserved { host, id } = &self.reservation;
+            let RunReservation { host, id } = &self.reservation;
             host.ledger.reserve(
                 *id,
                 vec![PlannedDevice {
@@ -192,7 +197,7 @@ impl Running {
                     ..PlannedDevice::default()
                 }],
             );
-            host.ledger.allocated(*id);
+            host.ledger.set_allocated(*id);
         }
     }
 }

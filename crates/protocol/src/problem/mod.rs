@@ -1,7 +1,8 @@
 //! Errors for the user: a code for programs, and a reason with its data.
 //!
-//! No sentence comes over the wire. The window makes it in its language, and the `Display` of
-//! [`Problem`] in English, both from `ui/messages/LOCALE/problems.json`; see [`crate::sentence`].
+//! Sentences are not sent over the wire. The window formats them in its language, and the
+//! `Display` of [`Problem`] in English, both from `ui/messages/LOCALE/problems.json`; see
+//! [`crate::sentence`].
 
 mod chat;
 mod data;
@@ -28,7 +29,7 @@ pub use worker::{WorkerExit, WorkerReason};
 /// An error. Its `Display` is an English message that names the file or device and the remedy.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "ts", derive(ts_rs::TS))]
-#[serde(rename_all = "camelCase", from = "Written")]
+#[serde(rename_all = "camelCase", from = "ProblemJson")]
 pub struct Problem {
     /// For programs.
     #[cfg_attr(feature = "ts", ts(type = "string"))]
@@ -52,7 +53,7 @@ impl Problem {
         Self::new(code, Reason::Detail { detail })
     }
 
-    /// JSON to store, with the English sentence for a version that does not know the reason.
+    /// Formats JSON to store, with the English sentence for versions that do not know the reason.
     pub fn to_stored(&self) -> String {
         json!({ "code": self.code, "reason": self.reason, "message": self.to_string() }).to_string()
     }
@@ -69,7 +70,7 @@ impl std::error::Error for Problem {}
 /// A problem as JSON: of this version, of an earlier one, which stored an English sentence, or of a
 /// later one, whose code or reason is unknown here.
 #[derive(Deserialize)]
-struct Written {
+struct ProblemJson {
     code: Value,
     #[serde(default)]
     reason: Value,
@@ -77,13 +78,13 @@ struct Written {
     message: Option<String>,
 }
 
-impl From<Written> for Problem {
-    fn from(written: Written) -> Self {
-        let code = serde_json::from_value(written.code).unwrap_or(ProblemCode::Internal);
-        let unknown = written.message.unwrap_or_else(|| written.reason.to_string());
-        match serde_json::from_value::<Reason>(written.reason) {
+impl From<ProblemJson> for Problem {
+    fn from(json: ProblemJson) -> Self {
+        let code = serde_json::from_value(json.code).unwrap_or(ProblemCode::Internal);
+        let fallback = json.message.unwrap_or_else(|| json.reason.to_string());
+        match serde_json::from_value::<Reason>(json.reason) {
             Ok(reason) => Self::new(code, reason),
-            Err(_) => Self::detail(code, unknown),
+            Err(_) => Self::detail(code, fallback),
         }
     }
 }
@@ -116,7 +117,7 @@ pub enum Reason {
     Tune(TuneReason),
 }
 
-/// Conversions of each area's reasons.
+/// Implements the conversion of each area's reasons.
 macro_rules! from_area {
     ($($area:ident($reason:ident)),*) => { $(
         impl From<$reason> for Reason {
@@ -154,7 +155,7 @@ pub enum ProblemCode {
     DataInvalid,
     /// An adapter is corrupt or belongs to another model.
     AdapterInvalid,
-    /// A file is an adapter, but a model was asked for. An app's, never a worker's.
+    /// A file is an adapter, but a model was requested. Set by an app, never by a worker.
     IsAdapter,
     /// A draft model cannot be loaded, or cannot draft for its target.
     DraftInvalid,
@@ -185,8 +186,8 @@ pub enum ProblemCode {
     WorkerDied,
     /// Hearth was updated while it ran: the worker is of another version. Set by the client.
     Updated,
-    /// There is no such conversation, message, model, dataset, run or adapter. This and the next
-    /// are an app's, never a worker's.
+    /// There is no such conversation, message, model, dataset, run or adapter. This code and the
+    /// next six are set by an app, never by a worker.
     NotFound,
     /// The store could not be read or written.
     Store,
@@ -227,8 +228,8 @@ mod tests {
 
     #[test]
     fn an_unknown_reason_is_read_as_its_sentence() {
-        let later = r#"{"code":"ofTomorrow","reason":{"area":"chat","type":"ofTomorrow"},"message":"It rains."}"#;
-        let problem: Problem = serde_json::from_str(later).expect("it is read");
+        let json = r#"{"code":"ofTomorrow","reason":{"area":"chat","type":"ofTomorrow"},"message":"It rains."}"#;
+        let problem: Problem = serde_json::from_str(json).expect("it is read");
         assert_eq!(problem, Problem::detail(ProblemCode::Internal, "It rains."));
         let stored = Problem::new(ProblemCode::NoDevice, LoadReason::NoDevice).to_stored();
         assert!(stored.contains("There is no device to run the model on."), "{stored}");
@@ -252,8 +253,8 @@ mod tests {
 
     #[test]
     fn a_stored_sentence_is_read() {
-        let old = r#"{"code":"fileUnreadable","message":"a.gguf: gone."}"#;
-        let problem: Problem = serde_json::from_str(old).expect("it is read");
+        let json = r#"{"code":"fileUnreadable","message":"a.gguf: gone."}"#;
+        let problem: Problem = serde_json::from_str(json).expect("it is read");
         assert_eq!(problem, Problem::detail(ProblemCode::FileUnreadable, "a.gguf: gone."));
         assert_eq!(problem.to_string(), "a.gguf: gone.");
     }

@@ -1,6 +1,6 @@
 //! Generations, controlled by the first word of the last message: the order.
 
-use super::{Control, PAUSE, fail, is_cancelled, say, wait_for_kill};
+use super::{Control, PAUSE, fail, is_cancelled, send, wait_for_kill};
 use hearth_protocol::{
     DraftKind, DraftStats, DroppedTurns, Event, FinishReason, GenerateRequest, Message, Part, ProblemCode, Prompt,
     RequestId, Summary, TextKind, text_of,
@@ -19,15 +19,15 @@ struct Generation {
     id: RequestId,
     tokens: u32,
     /// Tokens of a continued answer.
-    begun: usize,
+    continued_tokens: usize,
     draft: Option<DraftStats>,
 }
 
-/// Answers that were cancelled, once their last event is out.
-static CANCELLED: AtomicU32 = AtomicU32::new(0);
+/// Number of cancelled answers whose last event was sent.
+static CANCELLED_COUNT: AtomicU32 = AtomicU32::new(0);
 
 /// The statistics of the order `draft`.
-const DRAFTED: DraftStats = DraftStats {
+const DRAFT_STATS: DraftStats = DraftStats {
     kind: DraftKind::Model,
     drafted: 40,
     accepted: 25,
@@ -47,7 +47,7 @@ fn without_last_character(parts: &[Part]) -> Vec<Part> {
 
 /// Generates an answer. An unknown order is answered with the rest of the message.
 pub fn generate(id: RequestId, request: &GenerateRequest, controls: &Receiver<Control>) {
-    let (messages, begun) = match &request.prompt {
+    let (messages, continued) = match &request.prompt {
         Prompt::Chat(messages) => (messages.as_slice(), None),
         Prompt::Continue { messages, ids } => {
             let (answer, before) = messages.split_last().expect("an answer");
@@ -58,18 +58,18 @@ pub fn generate(id: RequestId, request: &GenerateRequest, controls: &Receiver<Co
     let last = messages.last().map(Message::text).unwrap_or_default();
     let (order, rest) = last.split_once(' ').unwrap_or((&last, ""));
     let mut generation = Generation::new(id);
-    generation.begun = begun.map_or(0, |(_, ids)| ids.len());
+    generation.continued_tokens = continued.map_or(0, |(_, ids)| ids.len());
     // The last character of an answer with known tokens counts as held back.
-    let so_far = begun.and_then(|(answer, ids)| (!ids.is_empty()).then(|| without_last_character(&answer.parts)));
+    let so_far = continued.and_then(|(answer, ids)| (!ids.is_empty()).then(|| without_last_character(&answer.parts)));
     generation.start(order, so_far.clone());
     match order {
         // The other half.
-        "cut" | "slow" | "die" if begun.is_some() => {
-            if let (Some((answer, _)), Some(so_far)) = (begun, &so_far) {
-                let held = answer.text().split_off(text_of(so_far).len());
-                generation.piece(&held);
+        "cut" | "slow" | "die" if continued.is_some() => {
+            if let (Some((answer, _)), Some(so_far)) = (continued, &so_far) {
+                let held_back = answer.text().split_off(text_of(so_far).len());
+                generation.send_piece(&held_back);
             }
-            generation.piece(", and its end");
+            generation.send_piece(", and its end");
             generation.finish(FinishReason::Stop);
         }
         "die" | "starve" | "babble" | "fail" | "fault" | "stray" | "huge" => generation.fail(order),
@@ -77,7 +77,7 @@ pub fn generate(id: RequestId, request: &GenerateRequest, controls: &Receiver<Co
         "count" => generation.count(rest.parse().unwrap_or(0), controls),
         "flood" => generation.repeat(&"word ".repeat(400), controls),
         "deaf" => loop {
-            generation.piece("word ");
+            generation.send_piece("word ");
             thread::sleep(PAUSE);
         },
         // An answer that ends twice.
@@ -88,42 +88,42 @@ pub fn generate(id: RequestId, request: &GenerateRequest, controls: &Receiver<Co
         // No answer, also if it is cancelled.
         "mute" => wait_for_kill(),
         "cut" => {
-            generation.piece("Half an answer");
+            generation.send_piece("Half an answer");
             generation.finish(FinishReason::Length);
         }
         "think" => {
-            generation.thought("Let me ");
-            generation.thought("see.");
-            generation.piece(rest);
+            generation.send_thought("Let me ");
+            generation.send_thought("see.");
+            generation.send_piece(rest);
             generation.finish(FinishReason::Stop);
         }
         // A thought that is known as one once it has ended.
         "fold" => {
-            generation.piece("Let me ");
-            generation.piece("see. ");
-            say(id, Event::Folded);
-            generation.piece(rest);
+            generation.send_piece("Let me ");
+            generation.send_piece("see. ");
+            send(id, Event::Folded);
+            generation.send_piece(rest);
             generation.finish(FinishReason::Stop);
         }
         // The rest of the message, drafted.
         "draft" => {
-            generation.piece(rest);
-            generation.draft = Some(DRAFTED);
+            generation.send_piece(rest);
+            generation.draft = Some(DRAFT_STATS);
             generation.finish(FinishReason::Stop);
         }
-        // How many answers were cancelled.
+        // The number of cancelled answers.
         "cancelled" => {
-            generation.piece(&CANCELLED.load(Ordering::SeqCst).to_string());
+            generation.send_piece(&CANCELLED_COUNT.load(Ordering::SeqCst).to_string());
             generation.finish(FinishReason::Stop);
         }
         // The request itself, for the test to inspect.
         "show" => {
-            generation.piece(&serde_json::to_string(request).expect("a request"));
+            generation.send_piece(&serde_json::to_string(request).expect("a request"));
             generation.finish(FinishReason::Stop);
         }
         _ => {
             for word in rest.split_inclusive(' ') {
-                generation.piece(word);
+                generation.send_piece(word);
             }
             generation.finish(FinishReason::Stop);
         }
@@ -135,7 +135,7 @@ impl Generation {
         Self {
             id,
             tokens: 0,
-            begun: 0,
+            continued_tokens: 0,
             draft: None,
         }
     }
@@ -145,7 +145,7 @@ impl Generation {
             messages: 2,
             tokens: 300,
         });
-        say(
+        send(
             self.id,
             Event::Started {
                 prompt_tokens: 10,
@@ -154,20 +154,20 @@ impl Generation {
                 so_far,
             },
         );
-        say(self.id, Event::Prefill { done: 10, total: 10 });
+        send(self.id, Event::Prefill { done: 10, total: 10 });
     }
 
-    fn piece(&mut self, text: &str) {
-        self.say(TextKind::Text, text);
+    fn send_piece(&mut self, text: &str) {
+        self.send_text(TextKind::Text, text);
     }
 
-    fn thought(&mut self, text: &str) {
-        self.say(TextKind::Thinking, text);
+    fn send_thought(&mut self, text: &str) {
+        self.send_text(TextKind::Thinking, text);
     }
 
-    fn say(&mut self, kind: TextKind, text: &str) {
+    fn send_text(&mut self, kind: TextKind, text: &str) {
         self.tokens += 1;
-        say(
+        send(
             self.id,
             Event::Text {
                 kind,
@@ -177,12 +177,12 @@ impl Generation {
         );
     }
 
-    /// Half an answer, then a failure.
+    /// Sends half an answer, then fails.
     fn fail(mut self, order: &str) {
-        self.piece("Half an ");
+        self.send_piece("Half an ");
         match order {
             "die" => {
-                self.piece("answer");
+                self.send_piece("answer");
                 exit(5);
             }
             // As the standard library does after a failed allocation.
@@ -196,7 +196,7 @@ impl Generation {
             }
             // An event of a request that was never made.
             "stray" => {
-                say(self.id + 1000, Event::Done);
+                send(self.id + 1000, Event::Done);
                 wait_for_kill();
             }
             // A line longer than any message.
@@ -209,20 +209,20 @@ impl Generation {
         }
     }
 
-    /// Pieces until it is cancelled.
+    /// Sends pieces until it is cancelled.
     fn repeat(mut self, text: &str, controls: &Receiver<Control>) {
         loop {
-            self.piece(text);
+            self.send_piece(text);
             if is_cancelled(controls) {
                 return self.finish(FinishReason::Cancelled);
             }
         }
     }
 
-    /// The numbers from 1 to `last`, a pause after each, unless it is cancelled.
+    /// Sends the numbers from 1 to `last`, with a pause after each, unless it is cancelled.
     fn count(mut self, last: u32, controls: &Receiver<Control>) {
         for number in 1..=last {
-            self.piece(&format!("{number} "));
+            self.send_piece(&format!("{number} "));
             if is_cancelled(controls) {
                 return self.finish(FinishReason::Cancelled);
             }
@@ -235,7 +235,7 @@ impl Generation {
             finish_reason: reason,
             prompt_tokens: 10,
             tokens: self.tokens,
-            ids: vec![1; self.begun + self.tokens as usize],
+            ids: vec![1; self.continued_tokens + self.tokens as usize],
             prompt_tokens_per_second: 100.0,
             tokens_per_second: 50.0,
             first_token_seconds: 0.1,
@@ -243,9 +243,9 @@ impl Generation {
             context: 8192,
             draft: self.draft,
         };
-        say(self.id, Event::Finished(summary));
+        send(self.id, Event::Finished(summary));
         if reason == FinishReason::Cancelled {
-            CANCELLED.fetch_add(1, Ordering::SeqCst);
+            CANCELLED_COUNT.fetch_add(1, Ordering::SeqCst);
         }
     }
 }

@@ -2,7 +2,7 @@
 //! 500. A model whose name contains `big` fits only if nothing else is reserved; a requested build
 //! is a copy of this program.
 
-use super::{fail, say};
+use super::{fail, send};
 use hearth_protocol::{
     Event, GpuLayers, LoadRequest, Notice, Plan, PlanRequest, PlannedDevice, ProblemCode, RequestId, Verdict,
 };
@@ -17,8 +17,8 @@ use std::{
 /// Layers of every model.
 pub const LAYERS: u32 = 31;
 
-/// Layers on the GPU, which fits ten.
-pub fn placed(layers: GpuLayers) -> u32 {
+/// Number of layers on the GPU, in which ten fit.
+pub fn count_gpu_layers(layers: GpuLayers) -> u32 {
     match layers {
         GpuLayers::Auto => 10,
         GpuLayers::All => LAYERS,
@@ -28,7 +28,7 @@ pub fn placed(layers: GpuLayers) -> u32 {
 
 /// The plan of a request.
 pub fn plan(request: &PlanRequest) -> Plan {
-    let gpu_layers = placed(request.gpu_layers);
+    let gpu_layers = count_gpu_layers(request.gpu_layers);
     let is_crowded = request.path.to_string_lossy().contains("big") && !request.reserved.is_empty();
     let fits = gpu_layers <= 10 && !is_crowded;
     let context = request.context.unwrap_or(LoadRequest::DEFAULT_CONTEXT);
@@ -64,7 +64,7 @@ pub fn plan(request: &PlanRequest) -> Plan {
             device("gpu0", gpu_layers, fits),
         ],
         build: request.build.clone().unwrap_or_else(|| "portable".to_owned()),
-        program: request.build.as_ref().map(|_| copy_of_this()),
+        program: request.build.as_ref().map(|_| copy_program()),
         device: request.device.clone().unwrap_or_else(|| "gpu0".to_owned()),
         turn_seconds: None,
         tokens_per_second: None,
@@ -79,17 +79,21 @@ pub fn answer_plan(id: RequestId, request: &PlanRequest) {
     if request.path.to_string_lossy().contains("invalid") {
         return fail(id, ProblemCode::FileInvalid, "The file is not a model.");
     }
-    say(id, Event::Planned(plan(request)));
+    send(id, Event::Planned(plan(request)));
 }
 
 /// The beginning of the name of a copy.
-const COPY: &str = "fake-worker-copy";
+const COPY_PREFIX: &str = "fake-worker-copy";
 
-/// A copy of this program under another name.
-fn copy_of_this() -> PathBuf {
+/// Copies this program under another name.
+fn copy_program() -> PathBuf {
     static COPIES: AtomicU32 = AtomicU32::new(0);
     let number = COPIES.fetch_add(1, Ordering::Relaxed);
-    let name = format!("{COPY}-{}-{number}{}", std::process::id(), std::env::consts::EXE_SUFFIX);
+    let name = format!(
+        "{COPY_PREFIX}-{}-{number}{}",
+        std::process::id(),
+        std::env::consts::EXE_SUFFIX
+    );
     let copy = std::env::temp_dir().join(name);
     std::fs::copy(std::env::current_exe().expect("a program"), &copy).expect("a copy");
     copy
@@ -101,7 +105,7 @@ pub fn is_copy() -> bool {
     *IS_COPY.get_or_init(|| {
         let program = PathBuf::from(std::env::args_os().next().unwrap_or_default());
         let name = program.file_name().unwrap_or_default().to_string_lossy();
-        let is_copy = name.starts_with(COPY);
+        let is_copy = name.starts_with(COPY_PREFIX);
         if is_copy {
             let _ = std::fs::remove_file(&program);
         }

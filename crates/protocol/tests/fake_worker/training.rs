@@ -5,7 +5,7 @@
 //! in which the run is suspended. The inspection of `endless ADDRESS` connects to the address and
 //! never ends.
 
-use super::{Control, PAUSE, fail, notices, say, wait_for_kill};
+use super::{Control, PAUSE, fail, notices, send, wait_for_kill};
 use hearth_protocol::{
     Checkpointing, Container, EndReason, Event, ExampleShape, ExportRequest, Exported, Finding, FindingKind,
     InspectRequest, Inspection, Outcome, Piece, Precision, Preview, Problem, ProblemCode, RequestId, RunCommand,
@@ -29,12 +29,12 @@ pub fn inspect(id: RequestId, request: &InspectRequest) {
         Ok(words) => Event::Inspected(Box::new(inspection(request, &words))),
         Err(problem) => Event::Failed(problem),
     };
-    say(id, answer);
+    send(id, answer);
 }
 
 /// Trains.
 pub fn train(id: RequestId, request: TrainRequest, controls: &Receiver<Control>) {
-    Run::new(id, request).play(controls);
+    Run::new(id, request).run(controls);
 }
 
 fn words(path: &Path) -> Result<Vec<String>, Problem> {
@@ -102,7 +102,7 @@ pub fn export(id: RequestId, request: &ExportRequest) {
         }),
         notices: Vec::new(),
     };
-    say(id, Event::Exported(exported));
+    send(id, Event::Exported(exported));
 }
 
 struct Run {
@@ -110,9 +110,9 @@ struct Run {
     request: TrainRequest,
     step: u32,
     steps: u32,
-    held: bool,
-    stopped: bool,
-    suspended: bool,
+    is_paused: bool,
+    is_stopped: bool,
+    is_suspended: bool,
 }
 
 impl Run {
@@ -122,56 +122,56 @@ impl Run {
             request,
             step: 0,
             steps: 0,
-            held: false,
-            stopped: false,
-            suspended: false,
+            is_paused: false,
+            is_stopped: false,
+            is_suspended: false,
         }
     }
 
-    fn tell(&self, event: TrainingEvent) {
-        say(self.id, Event::Training { event });
+    fn send(&self, event: TrainingEvent) {
+        send(self.id, Event::Training { event });
     }
 
-    fn play(mut self, controls: &Receiver<Control>) {
-        self.tell(TrainingEvent::Preparing {
+    fn run(mut self, controls: &Receiver<Control>) {
+        self.send(TrainingEvent::Preparing {
             fraction: 0.5,
             stage: Stage::ReadingData,
         });
         let words = match words(&self.request.data.path) {
             Ok(words) => words,
-            Err(problem) => return say(self.id, Event::Failed(problem)),
+            Err(problem) => return send(self.id, Event::Failed(problem)),
         };
-        let number = |at: usize| words.get(at).and_then(|word| word.parse().ok()).unwrap_or(0);
+        let number = |index: usize| words.get(index).and_then(|word| word.parse().ok()).unwrap_or(0);
         self.steps = number(1);
-        let (order, at) = (words.get(2).map_or("", String::as_str), number(3));
+        let (order, order_step) = (words.get(2).map_or("", String::as_str), number(3));
         fs::create_dir_all(&self.request.out).expect("a folder");
         let checkpoint = self.request.out.join("checkpoint");
         if self.request.resume {
             // Without a checkpoint the run restarts.
-            let text = fs::read_to_string(&checkpoint).unwrap_or("0".to_owned());
-            self.step = text.parse().expect("a step");
+            let step = fs::read_to_string(&checkpoint).unwrap_or("0".to_owned());
+            self.step = step.parse().expect("a step");
         }
-        self.tell(TrainingEvent::Planned(self.plan()));
+        self.send(TrainingEvent::Planned(self.plan()));
         if self.step == 0 {
-            self.evaluated(0);
+            self.send_evaluation(0);
         }
-        while self.step < self.steps && !self.stopped {
+        while self.step < self.steps && !self.is_stopped {
             self.listen(controls);
-            if self.stopped {
+            if self.is_stopped {
                 break;
             }
             self.step += 1;
-            self.tell(TrainingEvent::Step(self.report()));
-            if self.step.is_multiple_of(2) || self.suspended {
+            self.send(TrainingEvent::Step(self.report()));
+            if self.step.is_multiple_of(2) || self.is_suspended {
                 fs::write(&checkpoint, self.step.to_string()).expect("a checkpoint");
-                self.tell(TrainingEvent::Checkpointed { step: self.step });
+                self.send(TrainingEvent::Checkpointed { step: self.step });
             }
-            if self.suspended {
-                return self.tell(TrainingEvent::Suspended);
+            if self.is_suspended {
+                return self.send(TrainingEvent::Suspended);
             }
             // A failure happens once, not again in a resumed run.
             match order {
-                _ if self.step != at || self.request.resume => {}
+                _ if self.step != order_step || self.request.resume => {}
                 "die" => exit(6),
                 "fail" => {
                     let message = "The disk is full. Free some space, then resume.";
@@ -179,7 +179,7 @@ impl Run {
                 }
                 // Until it is stopped, suspended or killed.
                 "wait" => {
-                    while !self.stopped && !self.suspended {
+                    while !self.is_stopped && !self.is_suspended {
                         self.listen(controls);
                     }
                 }
@@ -187,42 +187,43 @@ impl Run {
                 _ => {}
             }
         }
-        self.evaluated(self.step);
+        self.send_evaluation(self.step);
         let adapter = self.request.out.join("adapter");
         fs::write(&adapter, "adapter").expect("an adapter");
-        self.tell(TrainingEvent::Finished(Box::new(self.outcome(adapter))));
+        self.send(TrainingEvent::Finished(Box::new(self.outcome(adapter))));
     }
 
-    /// Receives requests for a pause, and then until it is no longer held.
+    /// Receives requests until [`PAUSE`] passes without one; while the run is paused, until it ends
+    /// or continues.
     fn listen(&mut self, controls: &Receiver<Control>) {
         loop {
             match controls.recv_timeout(PAUSE) {
                 Ok(Control::Run(RunCommand::Pause)) => {
-                    self.held = true;
-                    self.tell(TrainingEvent::Paused { step: self.step });
+                    self.is_paused = true;
+                    self.send(TrainingEvent::Paused { step: self.step });
                 }
                 Ok(Control::Run(RunCommand::Resume)) => {
-                    self.held = false;
-                    return self.tell(TrainingEvent::Resumed);
+                    self.is_paused = false;
+                    return self.send(TrainingEvent::Resumed);
                 }
                 Ok(Control::Run(RunCommand::Stop)) => {
-                    self.stopped = true;
+                    self.is_stopped = true;
                     return;
                 }
                 Ok(Control::Run(RunCommand::Suspend)) => {
-                    self.suspended = true;
+                    self.is_suspended = true;
                     return;
                 }
                 Err(RecvTimeoutError::Disconnected) => exit(0),
                 Ok(Control::Cancel) => {}
-                Err(RecvTimeoutError::Timeout) if self.held => {}
+                Err(RecvTimeoutError::Timeout) if self.is_paused => {}
                 Err(RecvTimeoutError::Timeout) => return,
             }
         }
     }
 
-    fn evaluated(&self, step: u32) {
-        self.tell(TrainingEvent::Evaluated {
+    fn send_evaluation(&self, step: u32) {
+        self.send(TrainingEvent::Evaluated {
             step,
             loss: Some(3.0 / f64::from(step + 1)),
             best: true,
@@ -266,7 +267,7 @@ impl Run {
 
     fn outcome(&self, adapter: std::path::PathBuf) -> Outcome {
         Outcome {
-            reason: if self.stopped {
+            reason: if self.is_stopped {
                 EndReason::Stopped
             } else {
                 EndReason::Completed

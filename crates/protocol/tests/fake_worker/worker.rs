@@ -14,7 +14,7 @@ use hearth_protocol::{
     Notice, PROTOCOL_VERSION, PlanRequest, Problem, ProblemCode, Request, RequestId, RunCommand, Stage,
     ThinkingSupport,
 };
-use plan::{LAYERS, answer_plan, is_copy, placed, plan};
+use plan::{LAYERS, answer_plan, count_gpu_layers, is_copy, plan};
 use std::{
     collections::HashMap,
     io::{BufRead, Write},
@@ -45,7 +45,7 @@ fn main() {
             eprintln!("no such instruction");
             exit(3);
         }
-        other => panic!("no start is called {other:?}"),
+        other => panic!("there is no start {other:?}"),
     }
     let requests = listen();
     let mut worker = Worker::default();
@@ -56,7 +56,7 @@ fn main() {
 
 fn ready(protocol: u32, version: &str) {
     let version = version.to_owned();
-    say(0, Event::Ready { protocol, version });
+    send(0, Event::Ready { protocol, version });
 }
 
 /// A message to a request in progress.
@@ -68,7 +68,7 @@ enum Control {
 #[derive(Default)]
 struct Worker {
     /// Whether measurements run until they are cancelled.
-    endless: bool,
+    is_endless: bool,
     /// Requests in progress, each in a separate thread.
     controls: HashMap<RequestId, Sender<Control>>,
 }
@@ -77,20 +77,20 @@ impl Worker {
     fn handle(&mut self, id: RequestId, request: Request) {
         match request {
             Request::Load(request) => {
-                self.endless = request.kv == KvType::Q8_0;
+                self.is_endless = request.kv == KvType::Q8_0;
                 self.spawn(id, move |_| load(id, &request));
             }
             Request::Unload | Request::RemovePromptCache { .. } | Request::SetPromptCacheLimit { .. } => {
-                say(id, Event::Done);
+                send(id, Event::Done);
             }
             Request::Generate(request) => self.spawn(id, move |controls| generate(id, &request, &controls)),
             Request::Cancel { request } => self.control(request, Control::Cancel),
-            Request::Count { .. } => say(id, Event::Counted { tokens: 1 }),
-            Request::Devices | Request::Check { .. } => say(id, Event::Devices { devices: vec![cpu()] }),
+            Request::Count { .. } => send(id, Event::Counted { tokens: 1 }),
+            Request::Devices | Request::Check { .. } => send(id, Event::Devices { devices: vec![cpu()] }),
             Request::Plan(request) => answer_plan(id, &request),
             Request::Measure => {
-                let endless = self.endless;
-                self.spawn(id, move |controls| measure(id, endless, &controls));
+                let is_endless = self.is_endless;
+                self.spawn(id, move |controls| measure(id, is_endless, &controls));
             }
             Request::Inspect(request) => self.spawn(id, move |_| training::inspect(id, &request)),
             Request::Train(request) => self.spawn(id, move |controls| training::train(id, *request, &controls)),
@@ -101,14 +101,14 @@ impl Worker {
     }
 
     fn spawn(&mut self, id: RequestId, work: impl FnOnce(Receiver<Control>) + Send + 'static) {
-        let (send, controls) = channel();
-        self.controls.insert(id, send);
+        let (sender, controls) = channel();
+        self.controls.insert(id, sender);
         thread::spawn(move || work(controls));
     }
 
     fn control(&self, id: RequestId, control: Control) {
         if let Some(controls) = self.controls.get(&id) {
-            // It may have ended.
+            // The request may have ended.
             let _ = controls.send(control);
         }
     }
@@ -116,12 +116,12 @@ impl Worker {
 
 /// The requests of standard input. The process exits when it is closed.
 fn listen() -> Receiver<Envelope<Request>> {
-    let (send, requests) = channel();
+    let (sender, requests) = channel();
     thread::spawn(move || {
         for line in std::io::stdin().lock().lines() {
             let Ok(line) = line else { break };
             let request = serde_json::from_str(&line).expect("a request");
-            if send.send(request).is_err() {
+            if sender.send(request).is_err() {
                 break;
             }
         }
@@ -138,7 +138,7 @@ fn wait_for_kill() -> ! {
 }
 
 /// Prints an event.
-fn say(id: RequestId, message: Event) {
+fn send(id: RequestId, message: Event) {
     let line = serde_json::to_string(&Envelope { id, message }).expect("an event");
     println!("{line}");
     std::io::stdout().flush().expect("a listener");
@@ -146,19 +146,24 @@ fn say(id: RequestId, message: Event) {
 
 /// Ends a request with a failure.
 fn fail(id: RequestId, code: ProblemCode, message: &str) {
-    say(id, Event::Failed(Problem::detail(code, message)));
+    send(id, Event::Failed(Problem::detail(code, message)));
 }
 
-fn load(id: RequestId, load: &LoadRequest) {
-    let name = load.path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+fn load(id: RequestId, request: &LoadRequest) {
+    let name = request
+        .path
+        .file_stem()
+        .unwrap_or_default()
+        .to_string_lossy()
+        .into_owned();
     let progress = |fraction| {
         let stage = Stage::ReadingWeights;
-        say(id, Event::Progress { fraction, stage });
+        send(id, Event::Progress { fraction, stage });
     };
-    if !load.path.exists() {
+    if !request.path.exists() {
         return fail(id, ProblemCode::FileUnreadable, "The model's file is gone.");
     }
-    if load.draft.path().is_some_and(|draft| !draft.exists()) {
+    if request.draft.path().is_some_and(|draft| !draft.exists()) {
         return fail(id, ProblemCode::FileUnreadable, "The draft's file is gone.");
     }
     if name.contains("refuse") {
@@ -172,34 +177,38 @@ fn load(id: RequestId, load: &LoadRequest) {
         wait_for_kill();
     }
     progress(0.5);
-    let request = PlanRequest {
-        path: load.path.clone(),
-        context: load.context,
-        gpu_layers: load.gpu_layers,
-        kv: load.kv,
-        draft: load.draft.clone(),
+    let plan_request = PlanRequest {
+        path: request.path.clone(),
+        context: request.context,
+        gpu_layers: request.gpu_layers,
+        kv: request.kv,
+        draft: request.draft.clone(),
         ..PlanRequest::default()
     };
-    let on_cpu = load.device.as_deref() == Some("cpu");
+    let is_on_cpu = request.device.as_deref() == Some("cpu");
     let info = ModelInfo {
-        path: load.path.clone(),
+        path: request.path.clone(),
         name,
         architecture: "llama".into(),
         quantization: "Q4_1".into(),
         parameters: 1,
         file_size: 1,
         layers: 1,
-        context: load.context.unwrap_or(LoadRequest::DEFAULT_CONTEXT),
+        context: request.context.unwrap_or(LoadRequest::DEFAULT_CONTEXT),
         context_trained: 8192,
         device: "cpu".into(),
-        threads: load.threads.unwrap_or(2),
+        threads: request.threads.unwrap_or(2),
         load_seconds: 0.0,
         notices: notices(),
-        gpu_layers: if on_cpu { 0 } else { placed(load.gpu_layers) },
+        gpu_layers: if is_on_cpu {
+            0
+        } else {
+            count_gpu_layers(request.gpu_layers)
+        },
         layers_total: LAYERS,
-        kv: load.kv,
-        placement: plan(&request).devices,
-        draft: match load.draft {
+        kv: request.kv,
+        placement: plan(&plan_request).devices,
+        draft: match request.draft {
             DraftChoice::None => None,
             DraftChoice::Auto | DraftChoice::Ngram => Some(DraftKind::Ngram),
             DraftChoice::FirstLayers { .. } => Some(DraftKind::FirstLayers),
@@ -210,7 +219,7 @@ fn load(id: RequestId, load: &LoadRequest) {
             effort: true,
         },
     };
-    say(id, Event::Loaded(info));
+    send(id, Event::Loaded(info));
 }
 
 /// The notices of a model or run: one in another build.
@@ -220,10 +229,10 @@ fn notices() -> Vec<Notice> {
 }
 
 /// Answers with a measurement. A model with a q8_0 cache measures until it is cancelled.
-fn measure(id: RequestId, endless: bool, controls: &Receiver<Control>) {
+fn measure(id: RequestId, is_endless: bool, controls: &Receiver<Control>) {
     let stage = Stage::Measuring;
-    say(id, Event::Progress { fraction: 0.5, stage });
-    if endless {
+    send(id, Event::Progress { fraction: 0.5, stage });
+    if is_endless {
         while !is_cancelled(controls) {}
         return fail(id, ProblemCode::Cancelled, "It was cancelled.");
     }
@@ -233,7 +242,7 @@ fn measure(id: RequestId, endless: bool, controls: &Receiver<Control>) {
         prompt_tokens: 512,
         tokens: 128,
     };
-    say(id, Event::Measured(measured));
+    send(id, Event::Measured(measured));
 }
 
 /// Whether the request is cancelled within a pause.

@@ -15,11 +15,11 @@ fn command(argument: &str) -> WorkerCommand {
     }
 }
 
-async fn started() -> Worker {
+async fn start_worker() -> Worker {
     Worker::start(&command("worker")).await.expect("a good start")
 }
 
-async fn refused(command: &WorkerCommand) -> StartError {
+async fn start_error(command: &WorkerCommand) -> StartError {
     match Worker::start(command).await {
         Ok(_) => panic!("a good start"),
         Err(error) => error,
@@ -32,15 +32,15 @@ fn chat(worker: &Worker, text: &str) -> Responses {
     ]))))
 }
 
-/// The text of a generation, and how it ended.
+/// The text of a generation, and its summary or problem.
 async fn answer(mut events: Responses) -> (String, Result<Summary, Problem>) {
-    let mut whole = String::new();
+    let mut whole_text = String::new();
     loop {
-        match events.next().await.expect("an end") {
-            Event::Text { text, .. } => whole += &text,
+        match events.next().await.expect("a last event") {
+            Event::Text { text, .. } => whole_text += &text,
             Event::Started { .. } | Event::Prefill { .. } => {}
-            Event::Finished(summary) => return (whole, Ok(summary)),
-            Event::Failed(problem) => return (whole, Err(problem)),
+            Event::Finished(summary) => return (whole_text, Ok(summary)),
+            Event::Failed(problem) => return (whole_text, Err(problem)),
             event => panic!("{event:?}"),
         }
     }
@@ -55,10 +55,11 @@ async fn piece(events: &mut Responses) -> String {
     }
 }
 
-/// The text before a death, and its message, which the worker has, too.
-async fn death(worker: &Worker, events: Responses) -> (String, String) {
-    let (text, end) = answer(events).await;
-    let problem = end.expect_err("a death");
+/// Waits for a worker's death. Returns the text before it and its message, the same for the answer
+/// and the worker.
+async fn wait_for_death(worker: &Worker, events: Responses) -> (String, String) {
+    let (text, result) = answer(events).await;
+    let problem = result.expect_err("a death");
     assert_eq!(problem.code, ProblemCode::WorkerDied);
     assert_eq!(worker.died().await, problem);
     assert!(!worker.is_alive());
@@ -67,7 +68,7 @@ async fn death(worker: &Worker, events: Responses) -> (String, String) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn answers() {
-    let worker = started().await;
+    let worker = start_worker().await;
     let mut load = worker.request(Request::Load(LoadRequest {
         path: std::env::current_exe().unwrap(),
         context: Some(512),
@@ -76,14 +77,14 @@ async fn answers() {
     assert!(matches!(load.next().await, Some(Event::Progress { .. })));
     assert!(matches!(load.next().await, Some(Event::Loaded(info)) if info.context == 512));
     assert_eq!(load.next().await, None);
-    let (text, end) = answer(chat(&worker, "say line one\nand \u{2028} \u{0} two")).await;
+    let (text, result) = answer(chat(&worker, "say line one\nand \u{2028} \u{0} two")).await;
     assert_eq!(text, "line one\nand \u{2028} \u{0} two");
-    assert_eq!(end.map(|summary| summary.finish_reason), Ok(FinishReason::Stop));
+    assert_eq!(result.map(|summary| summary.finish_reason), Ok(FinishReason::Stop));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn several_requests_are_in_progress_at_a_time() {
-    let worker = started().await;
+    let worker = start_worker().await;
     let mut slow = chat(&worker, "slow");
     piece(&mut slow).await;
     let (text, _) = answer(chat(&worker, "say something else")).await;
@@ -93,14 +94,14 @@ async fn several_requests_are_in_progress_at_a_time() {
     piece(&mut other).await;
     slow.cancel();
     slow.cancel();
-    let (_, end) = answer(slow).await;
-    assert_eq!(end.map(|summary| summary.finish_reason), Ok(FinishReason::Cancelled));
+    let (_, result) = answer(slow).await;
+    assert_eq!(result.map(|summary| summary.finish_reason), Ok(FinishReason::Cancelled));
     // The other one continues.
     piece(&mut other).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_request_that_nobody_waits_for_is_cancelled() {
+async fn a_dropped_request_is_cancelled() {
     let command = WorkerCommand {
         cancelled_within: Duration::from_secs(1),
         ..command("worker")
@@ -109,18 +110,18 @@ async fn a_request_that_nobody_waits_for_is_cancelled() {
     let mut slow = chat(&worker, "slow");
     piece(&mut slow).await;
     drop(slow);
-    // It would be killed then if it did not answer.
-    let limit = sleep(command.cancelled_within + Duration::from_millis(200));
+    // A request without an answer would have failed by then.
+    let cancel_limit = sleep(command.cancelled_within + Duration::from_millis(200));
     while answer(chat(&worker, "cancelled")).await.0 != "1" {
         sleep(Duration::from_millis(10)).await;
     }
-    limit.await;
+    cancel_limit.await;
     assert!(worker.is_alive());
     assert_eq!(answer(chat(&worker, "say yes")).await.0, "yes");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_cancel_that_is_not_answered_fails_only_its_own_request() {
+async fn an_unanswered_cancel_fails_only_its_request() {
     let command = WorkerCommand {
         cancelled_within: Duration::from_millis(200),
         silent_within: Duration::from_millis(600),
@@ -130,15 +131,15 @@ async fn a_cancel_that_is_not_answered_fails_only_its_own_request() {
         let worker = Worker::start(&command).await.expect("a good start");
         let mut other = chat(&worker, "slow");
         piece(&mut other).await;
-        let mut stopped = chat(&worker, order);
-        assert!(matches!(stopped.next().await, Some(Event::Started { .. })));
-        stopped.cancel();
-        let problem = answer(stopped).await.1.expect_err("it was cancelled");
+        let mut cancelled = chat(&worker, order);
+        assert!(matches!(cancelled.next().await, Some(Event::Started { .. })));
+        cancelled.cancel();
+        let problem = answer(cancelled).await.1.expect_err("it was cancelled");
         assert_eq!(problem.code, ProblemCode::Cancelled);
         assert!(problem.to_string().contains("did not confirm it"), "{problem}");
-        // The other one goes on, beyond the time after which a silent worker is killed.
-        let until = Instant::now() + 2 * command.silent_within;
-        while Instant::now() < until {
+        // The other one continues beyond the time after which a silent worker is killed.
+        let deadline = Instant::now() + 2 * command.silent_within;
+        while Instant::now() < deadline {
             piece(&mut other).await;
         }
         assert!(worker.is_alive());
@@ -169,70 +170,70 @@ async fn a_worker_that_sends_nothing_after_a_cancel_is_killed() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn dies_mid_answer() {
-    let worker = started().await;
+    let worker = start_worker().await;
     let other = chat(&worker, "slow");
-    let (text, message) = death(&worker, chat(&worker, "die")).await;
+    let (text, message) = wait_for_death(&worker, chat(&worker, "die")).await;
     assert_eq!(text, "Half an answer", "output before the death is delivered");
     assert!(message.contains("exit code 5"), "{message}");
-    let (_, end) = answer(other).await;
-    assert_eq!(end.expect_err("it died").to_string(), message);
-    let (_, end) = answer(chat(&worker, "say anything")).await;
-    assert_eq!(end.expect_err("it is dead").to_string(), message);
+    let (_, result) = answer(other).await;
+    assert_eq!(result.expect_err("it died").to_string(), message);
+    let (_, result) = answer(chat(&worker, "say anything")).await;
+    assert_eq!(result.expect_err("it is dead").to_string(), message);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn killed_from_outside() {
-    let worker = started().await;
+    let worker = start_worker().await;
     let mut events = chat(&worker, "deaf");
     piece(&mut events).await;
     let id = worker.process_id().expect("a running process").to_string();
-    let kill = if cfg!(windows) {
+    let status = if cfg!(windows) {
         std::process::Command::new("taskkill")
             .args(["/F", "/PID", &id])
             .status()
     } else {
         std::process::Command::new("kill").args(["-KILL", &id]).status()
     };
-    assert!(kill.unwrap().success());
+    assert!(status.unwrap().success());
     let expected = if cfg!(windows) {
         "exited unexpectedly"
     } else {
         "was killed"
     };
-    let (_, message) = death(&worker, events).await;
+    let (_, message) = wait_for_death(&worker, events).await;
     assert!(message.contains(expected), "{message}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn out_of_memory_is_distinguished_from_a_crash() {
-    let worker = started().await;
-    let (text, end) = answer(chat(&worker, "starve")).await;
+    let worker = start_worker().await;
+    let (text, result) = answer(chat(&worker, "starve")).await;
     assert_eq!(text, "Half an ");
-    let problem = end.expect_err("a death");
+    let problem = result.expect_err("a death");
     assert_eq!(problem.code, ProblemCode::OutOfMemory);
     assert!(problem.to_string().contains("ran out of memory"), "{problem}");
 }
 
-/// A worker that sends this is killed, and says why.
-async fn is_killed(order: &str, text: &str, expected: &str) {
-    let worker = started().await;
-    let actual = death(&worker, chat(&worker, order)).await;
-    assert_eq!(actual.0, text, "{order}");
-    assert!(actual.1.contains(expected), "{order}: {}", actual.1);
+/// Asserts that a worker is killed after this order, with this text and message.
+async fn assert_is_killed(order: &str, expected_text: &str, expected_message: &str) {
+    let worker = start_worker().await;
+    let (text, message) = wait_for_death(&worker, chat(&worker, order)).await;
+    assert_eq!(text, expected_text, "{order}");
+    assert!(message.contains(expected_message), "{order}: {message}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn killed_after_an_invalid_message() {
-    is_killed("babble", "Half an ", "not a message").await;
-    is_killed("stray", "Half an ", "was not asked for").await;
-    is_killed("huge", "Half an ", "a line without an end").await;
+    assert_is_killed("babble", "Half an ", "not a message").await;
+    assert_is_killed("stray", "Half an ", "was not asked for").await;
+    assert_is_killed("huge", "Half an ", "a line without an end").await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn killed_after_it_answered_twice() {
-    let worker = started().await;
-    let (_, end) = answer(chat(&worker, "twice")).await;
-    assert!(end.is_ok(), "the first answer is whole");
+    let worker = start_worker().await;
+    let (_, result) = answer(chat(&worker, "twice")).await;
+    assert!(result.is_ok(), "the first answer is whole");
     assert!(worker.died().await.to_string().contains("was not asked for"));
 }
 
@@ -240,20 +241,20 @@ async fn killed_after_it_answered_twice() {
 async fn silent_at_start() {
     let mut command = command("silent");
     command.ready_within = Duration::from_millis(300);
-    assert!(matches!(refused(&command).await, StartError::NotReady { .. }));
+    assert!(matches!(start_error(&command).await, StartError::NotReady { .. }));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn garbage_at_start() {
     assert!(matches!(
-        refused(&command("garbage")).await,
+        start_error(&command("garbage")).await,
         StartError::NotAWorker { .. }
     ));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn other_version() {
-    let error = refused(&command("old")).await;
+    let error = start_error(&command("old")).await;
     assert!(matches!(&error, StartError::OtherVersion { version } if version == "0.0.1"));
     let problem = Problem::from(error);
     assert_eq!(problem.code, ProblemCode::Updated);
@@ -262,21 +263,21 @@ async fn other_version() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn exits_at_start() {
-    let error = refused(&command("fall")).await;
+    let error = start_error(&command("fall")).await;
     assert!(matches!(error, StartError::Died(_)));
     assert!(error.to_string().contains("exit code 3"), "{error}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn missing_executable() {
-    let error = refused(&WorkerCommand::new(PathBuf::from("no-such-folder/hearth"))).await;
+    let error = start_error(&WorkerCommand::new(PathBuf::from("no-such-folder/hearth"))).await;
     assert!(matches!(error, StartError::Missing(_)));
     assert!(error.to_string().contains("no-such-folder"));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_killed_worker_fails_its_requests() {
-    let worker = started().await;
+    let worker = start_worker().await;
     let mut slow = chat(&worker, "slow");
     piece(&mut slow).await;
     worker.kill();
@@ -290,17 +291,17 @@ async fn a_killed_worker_fails_its_requests() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn shuts_down_when_asked() {
-    let worker = started().await;
+    let worker = start_worker().await;
     worker.shut_down(Duration::from_secs(60)).await;
     assert!(worker.died().await.to_string().contains("exit code 0"));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn ends_when_dropped() {
-    let worker = started().await;
+    let worker = start_worker().await;
     let mut events = chat(&worker, "deaf");
     piece(&mut events).await;
     drop(worker);
-    let (_, end) = answer(events).await;
-    assert_eq!(end.expect_err("it ended").code, ProblemCode::WorkerDied);
+    let (_, result) = answer(events).await;
+    assert_eq!(result.expect_err("it ended").code, ProblemCode::WorkerDied);
 }

@@ -10,7 +10,7 @@ use tempfile::TempDir;
 use tokio::time::timeout;
 
 /// Time limit of every wait, which only a hang exceeds.
-const PATIENCE: Duration = Duration::from_secs(60);
+const MAX_WAIT: Duration = Duration::from_secs(60);
 
 /// A host with a folder of models.
 struct Harness {
@@ -25,10 +25,10 @@ impl Harness {
 
     fn with_idle_unload(idle_unload: Option<Duration>) -> Self {
         let worker = WorkerCommand::new(env!("CARGO_BIN_EXE_fake-worker"));
-        Self::with(HostOptions { worker, idle_unload })
+        Self::with_options(HostOptions { worker, idle_unload })
     }
 
-    fn with(options: HostOptions) -> Self {
+    fn with_options(options: HostOptions) -> Self {
         Self {
             host: ModelHost::new(options),
             folder: tempfile::tempdir().expect("a folder"),
@@ -53,8 +53,8 @@ impl Harness {
 
     /// The names of the loaded models, in order.
     fn loaded(&self) -> Vec<String> {
-        let live = self.host.live_models();
-        let mut names: Vec<String> = live.iter().map(name).collect();
+        let models = self.host.live_models();
+        let mut names: Vec<String> = models.iter().map(name).collect();
         names.sort_unstable();
         names
     }
@@ -66,24 +66,24 @@ fn name(model: &Model) -> String {
 }
 
 async fn in_time<T>(future: impl Future<Output = T>) -> T {
-    timeout(PATIENCE, future).await.expect("in time")
+    timeout(MAX_WAIT, future).await.expect("in time")
 }
 
 async fn ready(model: &Model) -> Lease {
     in_time(model.ready()).await.expect("it is loaded")
 }
 
-async fn refused(model: &Model) -> LoadError {
+async fn load_error(model: &Model) -> LoadError {
     in_time(model.ready()).await.expect_err("it is not loaded")
 }
 
-async fn until(model: &Model, wanted: impl FnMut(&ModelStatus) -> bool) {
+async fn wait_until(model: &Model, is_wanted: impl FnMut(&ModelStatus) -> bool) {
     let mut status = model.status();
-    in_time(status.wait_for(wanted)).await.expect("a model");
+    in_time(status.wait_for(is_wanted)).await.expect("a model");
 }
 
 /// Waits until a load waits for the memory of another model.
-async fn until_waiting(model: &Model) {
+async fn wait_until_waiting_for_memory(model: &Model) {
     let is_waiting = |status: &ModelStatus| {
         matches!(
             status,
@@ -93,7 +93,7 @@ async fn until_waiting(model: &Model) {
             }
         )
     };
-    until(model, is_waiting).await;
+    wait_until(model, is_waiting).await;
 }
 
 fn generation(text: &str) -> Request {
@@ -106,11 +106,11 @@ fn generation(text: &str) -> Request {
 /// The text of an answer, or its problem.
 async fn answer(lease: &Lease, text: &str) -> Result<String, ProblemCode> {
     let mut events = lease.request(generation(text));
-    let mut whole = String::new();
+    let mut whole_text = String::new();
     loop {
-        match in_time(events.next()).await.expect("an end") {
-            Event::Text { text, .. } => whole += &text,
-            Event::Finished(_) => return Ok(whole),
+        match in_time(events.next()).await.expect("a last event") {
+            Event::Text { text, .. } => whole_text += &text,
+            Event::Finished(_) => return Ok(whole_text),
             Event::Failed(problem) => return Err(problem.code),
             _ => {}
         }
@@ -145,51 +145,51 @@ async fn two_models_are_loaded_once_each_and_answer_at_once() {
 async fn the_build_is_chosen_before_a_worker_is_started() {
     let harness = Harness::new();
     let mut request = harness.request("one");
-    for (build, is_other) in [(None, false), (Some("cuda"), true)] {
+    for (build, expected) in [(None, false), (Some("cuda"), true)] {
         request.build = build.map(str::to_owned);
         let lease = ready(&harness.host.model(request.clone())).await;
         let notices = &lease.info().notices;
-        let named = |notice: &Notice| notice.to_string() == "Another build of Hearth.";
-        assert_eq!(notices.iter().any(named), is_other);
+        let is_other_build = |notice: &Notice| notice.to_string() == "Another build of Hearth.";
+        assert_eq!(notices.iter().any(is_other_build), expected);
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_least_recently_used_model_makes_room() {
+async fn the_least_recently_used_model_is_unloaded_for_another_one() {
     let harness = Harness::new();
     let (one, two) = (harness.model("one"), harness.model("two"));
-    let used = ready(&one).await;
+    let lease_of_one = ready(&one).await;
     drop(ready(&two).await);
     // It fits only alone.
     let big = harness.model("big");
-    let waiting = tokio::spawn({
+    let load = tokio::spawn({
         let big = big.clone();
         async move { big.ready().await.map(drop) }
     });
-    until_waiting(&big).await;
+    wait_until_waiting_for_memory(&big).await;
     assert_eq!(harness.loaded(), ["big", "one"], "the unused one is unloaded");
     assert_eq!(
-        answer(&used, "say still").await.as_deref(),
+        answer(&lease_of_one, "say still").await.as_deref(),
         Ok("still"),
-        "one in use stays"
+        "the other one is in use"
     );
-    drop(used);
-    in_time(waiting).await.expect("a task").expect("it is loaded");
+    drop(lease_of_one);
+    in_time(load).await.expect("a task").expect("it is loaded");
     assert_eq!(harness.loaded(), ["big"]);
     ready(&two).await;
     assert_eq!(harness.loaded(), ["big", "two"], "a small one fits beside it");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_load_that_waits_for_memory_does_not_hold_up_a_smaller_one() {
+async fn a_load_that_waits_for_memory_does_not_delay_a_smaller_one() {
     let harness = Harness::new();
-    let used = ready(&harness.model("one")).await;
+    let lease = ready(&harness.model("one")).await;
     let big = harness.model("big");
     big.load();
-    until_waiting(&big).await;
-    let small = ready(&harness.model("two")).await;
-    assert_eq!(answer(&small, "say two").await.as_deref(), Ok("two"));
-    drop((used, small));
+    wait_until_waiting_for_memory(&big).await;
+    let small_lease = ready(&harness.model("two")).await;
+    assert_eq!(answer(&small_lease, "say two").await.as_deref(), Ok("two"));
+    drop((lease, small_lease));
     ready(&big).await;
     assert_eq!(harness.loaded(), ["big"]);
 }
@@ -197,31 +197,31 @@ async fn a_load_that_waits_for_memory_does_not_hold_up_a_smaller_one() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_load_that_waits_for_memory_can_be_cancelled() {
     let harness = Harness::new();
-    let used = ready(&harness.model("one")).await;
+    let lease = ready(&harness.model("one")).await;
     let big = harness.model("big");
     big.load();
-    until_waiting(&big).await;
+    wait_until_waiting_for_memory(&big).await;
     in_time(big.unload()).await;
     assert_eq!(*big.status().borrow(), ModelStatus::Unloaded);
     ready(&harness.model("two")).await;
-    assert_eq!(answer(&used, "say still").await.as_deref(), Ok("still"));
+    assert_eq!(answer(&lease, "say still").await.as_deref(), Ok("still"));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_slow_load_is_cancelled_and_holds_up_nothing_after_that() {
+async fn a_cancelled_slow_load_does_not_delay_another_one() {
     let harness = Harness::new();
     let slow = harness.model("slow");
-    let waiting = tokio::spawn({
+    let load = tokio::spawn({
         let slow = slow.clone();
         async move { slow.ready().await.map(drop) }
     });
-    until(
+    wait_until(
         &slow,
         |status| matches!(status, ModelStatus::Loading { fraction, .. } if *fraction > 0.0),
     )
     .await;
     in_time(slow.unload()).await;
-    let error = in_time(waiting).await.expect("a task").expect_err("it was unloaded");
+    let error = in_time(load).await.expect("a task").expect_err("it was unloaded");
     assert!(
         matches!(&error, LoadError::Failed(problem) if problem.code == ProblemCode::Cancelled),
         "{error:?}"
@@ -237,7 +237,7 @@ async fn an_unused_model_is_unloaded_after_a_while() {
     tokio::time::sleep(Duration::from_millis(200)).await;
     assert_eq!(answer(&lease, "say here").await.as_deref(), Ok("here"), "it is in use");
     drop(lease);
-    until(&one, |status| *status == ModelStatus::Unloaded).await;
+    wait_until(&one, |status| *status == ModelStatus::Unloaded).await;
     assert_eq!(answer(&ready(&one).await, "say back").await.as_deref(), Ok("back"));
 }
 
@@ -255,7 +255,7 @@ async fn other_settings_replace_a_model_once_it_is_unused() {
     assert_eq!((next.info().context, next.info().gpu_layers), (512, 3));
     assert_eq!(answer(&lease, "say old").await.as_deref(), Ok("old"), "it is in use");
     drop(lease);
-    until(&old, |status| *status == ModelStatus::Unloaded).await;
+    wait_until(&old, |status| *status == ModelStatus::Unloaded).await;
     assert_eq!(answer(&next, "say new").await.as_deref(), Ok("new"));
 }
 
@@ -276,7 +276,7 @@ async fn a_file_that_grew_is_loaded_again_and_one_that_is_gone_stays() {
     assert_eq!(answer(&ready(&one).await, "say here").await.as_deref(), Ok("here"));
     assert!(!status.has_changed().expect("a model"));
     in_time(one.unload()).await;
-    let error = refused(&one).await;
+    let error = load_error(&one).await;
     assert!(matches!(error, LoadError::Failed(problem) if problem.code == ProblemCode::FileUnreadable));
 }
 
@@ -313,27 +313,27 @@ async fn a_model_whose_gpu_failed_continues_on_the_cpu() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn models_that_cannot_be_loaded_are_reported() {
     let harness = Harness::new();
-    for (name, code, died) in [
+    for (name, expected_code, expected_has_died) in [
         ("refuse", ProblemCode::OutOfMemory, false),
         ("invalid", ProblemCode::FileInvalid, false),
         ("fatal", ProblemCode::WorkerDied, true),
     ] {
         let model = harness.model(name);
         for _ in 0..2 {
-            let (problem, has_died) = match refused(&model).await {
+            let (problem, has_died) = match load_error(&model).await {
                 LoadError::Failed(problem) => (problem, false),
                 LoadError::Died(problem) => (problem, true),
             };
-            assert_eq!((problem.code, has_died), (code, died), "{name}");
-            let failed = ModelStatus::Failed { problem, has_died };
-            assert_eq!(*model.status().borrow(), failed);
+            assert_eq!((problem.code, has_died), (expected_code, expected_has_died), "{name}");
+            let expected = ModelStatus::Failed { problem, has_died };
+            assert_eq!(*model.status().borrow(), expected);
         }
     }
-    let missing = Harness::with(HostOptions {
+    let without_worker = Harness::with_options(HostOptions {
         worker: WorkerCommand::new(PathBuf::from("no-such-folder/hearth")),
         idle_unload: None,
     });
-    let error = refused(&missing.model("one")).await;
+    let error = load_error(&without_worker.model("one")).await;
     assert!(error.to_string().contains("no-such-folder"), "{error}");
 }
 
@@ -344,14 +344,14 @@ async fn twenty_loads_and_unloads_at_once_leave_nothing_stuck() {
     for number in 0..20 {
         let model = harness.model(["one", "two", "big"][number % 3]);
         tasks.push(tokio::spawn(async move {
-            let answered = match model.ready().await {
+            let is_answered = match model.ready().await {
                 Ok(lease) => answer(&lease, "say here").await.is_ok(),
                 Err(_) => false,
             };
             if number % 4 == 0 {
                 model.unload().await;
             }
-            answered
+            is_answered
         }));
     }
     for task in tasks {

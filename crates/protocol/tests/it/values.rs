@@ -12,19 +12,19 @@ fn a_device_is_named_by_its_id_or_its_identity() {
         identity: identity.to_owned(),
         ..DeviceInfo::default()
     };
-    for (identity, name, is) in [
+    for (identity, name, expected) in [
         ("pci:1", "gpu0", true),
         ("pci:1", "pci:1", true),
         ("pci:1", "gpu1", false),
         ("", "", false),
     ] {
-        assert_eq!(device(identity).is(name), is, "{name}");
+        assert_eq!(device(identity).is(name), expected, "{name}");
     }
     assert_eq!(device_names("gpu0, pci:1 ").collect::<Vec<_>>(), ["gpu0", "pci:1"]);
 }
 
 #[test]
-fn a_mismatch_is_that_of_the_check() {
+fn a_mismatch_comes_from_the_check() {
     let option = |check| BackendOption {
         check,
         ..BackendOption::default()
@@ -37,24 +37,27 @@ fn a_mismatch_is_that_of_the_check() {
     };
     assert_eq!(option(None).mismatch(), None);
     assert_eq!(option(Some(check(None))).mismatch(), None);
-    let found = option(Some(check(Some("Wrong."))));
-    assert_eq!(found.mismatch().map(ToString::to_string).as_deref(), Some("Wrong."));
+    let option_with_mismatch = option(Some(check(Some("Wrong."))));
+    assert_eq!(
+        option_with_mismatch.mismatch().map(ToString::to_string).as_deref(),
+        Some("Wrong.")
+    );
 }
 
 #[test]
 fn a_check_with_a_negative_or_infinite_measurement_is_not_sound() {
     assert!(DeviceCheck::ASSUMED_CPU.is_sound());
-    for bad in [f64::NAN, f64::INFINITY, -1.0] {
-        let set: [fn(&mut DeviceCheck) -> &mut f64; 5] = [
+    for invalid in [f64::NAN, f64::INFINITY, -1.0] {
+        let fields: [fn(&mut DeviceCheck) -> &mut f64; 5] = [
             |check| &mut check.bytes_per_second,
             |check| &mut check.step_seconds,
             |check| &mut check.layer_seconds,
             |check| &mut check.macs_per_second,
             |check| &mut check.seconds,
         ];
-        for field in set {
+        for field in fields {
             let mut check = DeviceCheck::ASSUMED_CPU;
-            *field(&mut check) = bad;
+            *field(&mut check) = invalid;
             assert!(!check.is_sound(), "{check:?}");
         }
     }
@@ -70,8 +73,8 @@ fn a_turn_is_512_tokens_of_prefill_and_128_of_decode() {
         ..DeviceCheck::ASSUMED_CPU
     };
     assert_eq!(check.decode_seconds(300.0, 4.0), 4.0 * 0.5 + 3.0);
-    let turn = 512.0 * 10.0 / 50.0 + 128.0 * (2.0 + 5.0);
-    assert_eq!(check.turn_seconds_of(10.0, 300.0, 4.0), turn);
+    let turn_seconds = 512.0 * 10.0 / 50.0 + 128.0 * (2.0 + 5.0);
+    assert_eq!(check.turn_seconds_of(10.0, 300.0, 4.0), turn_seconds);
     // A billion weights in 18 bytes per 32, and 16 layers.
     assert_eq!(check.turn_seconds(), check.turn_seconds_of(1e9, 1e9 * 0.5625, 16.0));
 }
@@ -80,11 +83,11 @@ fn a_turn_is_512_tokens_of_prefill_and_128_of_decode() {
 fn a_schema_is_a_json_object_of_at_most_64_kilobytes() {
     let schema = parse_json_schema(r#"{"type": "object"}"#).expect("a schema");
     assert_eq!(schema["type"], "object");
-    let long = format!(r#"{{"title": "{}"}}"#, "a".repeat(64 << 10));
+    let too_long = format!(r#"{{"title": "{}"}}"#, "a".repeat(64 << 10));
     for (text, expected) in [
         ("{", "not valid JSON"),
         ("[]", "not a JSON object"),
-        (&long, "at most 65536"),
+        (&too_long, "at most 65536"),
     ] {
         let problem = parse_json_schema(text).expect_err(expected);
         assert!(problem.to_string().contains(expected), "{problem}");
@@ -92,7 +95,7 @@ fn a_schema_is_a_json_object_of_at_most_64_kilobytes() {
 }
 
 #[test]
-fn names_are_those_of_chat_templates() {
+fn names_match_chat_templates() {
     assert_eq!(
         [Role::System, Role::User, Role::Assistant].map(Role::name),
         ["system", "user", "assistant"]
@@ -112,17 +115,17 @@ fn a_file_is_read_only_for_a_draft_model() {
 
 #[test]
 fn long_requests_are_cancellable_and_others_are_not() {
-    let yes = [
+    let cancellable = [
         Request::Load(LoadRequest::default()),
         Request::Generate(GenerateRequest::new(Prompt::Raw("a".to_owned()))),
         Request::Measure,
     ];
-    assert!(yes.iter().all(Request::is_cancellable));
-    let no = [
+    assert!(cancellable.iter().all(Request::is_cancellable));
+    let others = [
         Request::Unload,
         Request::Devices,
         Request::Shutdown,
         Request::Cancel { request: 1 },
     ];
-    assert!(!no.iter().any(Request::is_cancellable));
+    assert!(!others.iter().any(Request::is_cancellable));
 }
