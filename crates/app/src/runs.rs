@@ -135,7 +135,7 @@ impl App {
         Ok(())
     }
 
-    /// Removes the files of deleted runs and adapters after [`tune::UNDO_FOR`].
+    /// Removes the files of deleted runs and adapters after [`tune::UNDO_TIME`].
     pub(crate) fn purge_later(&self) {
         // If the app closes earlier, the next start removes them.
         let shared = Arc::downgrade(&self.shared);
@@ -143,7 +143,7 @@ impl App {
         // change meanwhile.
         let before = now() + 1;
         tokio::spawn(async move {
-            tokio::time::sleep(tune::UNDO_FOR).await;
+            tokio::time::sleep(tune::UNDO_TIME).await;
             let Some(shared) = shared.upgrade() else { return };
             if let Err(problem) = shared.blocking(move |shared| tune::purge(shared, before)).await {
                 tracing::warn!(%problem, "deleted runs and adapters could not be removed yet");
@@ -219,9 +219,9 @@ fn create(shared: &Shared, new: &NewRun) -> Result<(Run, TrainRequest), Problem>
         .map(|id| adapters::path(shared, &model.id, id))
         .transpose()?;
     // Runs of a store that was set aside may have left folders, whose numbers are not reused.
-    let last_folder = tune::last_folder(shared);
+    let max_run_number = tune::max_run_number(shared);
     let create = |t: &Transaction<'_>| {
-        run::skip_to(t, last_folder)?;
+        run::skip_to(t, max_run_number)?;
         run::create(t, &row).and_then(|id| run::get(t, id))
     };
     let row = shared.store.write(create)?.ok_or_else(no_run)?;

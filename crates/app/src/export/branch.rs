@@ -12,13 +12,13 @@ pub(super) fn branch(conversation: &Conversation) -> Vec<&Message> {
         .iter()
         .map(|message| (message.id, message))
         .collect();
-    let last = conversation.messages.last().map(|message| message.id);
-    let mut at = conversation.leaf.or(last);
+    let last_id = conversation.messages.last().map(|message| message.id);
+    let mut next_id = conversation.leaf.or(last_id);
     let mut branch = Vec::new();
-    while let Some(message) = at.and_then(|id| by_id.get(&id)) {
+    while let Some(message) = next_id.and_then(|id| by_id.get(&id)) {
         branch.push(*message);
-        // A parent is older than its children, so that this ends.
-        at = message.parent.filter(|parent| *parent < message.id);
+        // A parent has a smaller id than its children; a cycle would never end.
+        next_id = message.parent.filter(|parent| *parent < message.id);
     }
     branch.reverse();
     branch
@@ -33,8 +33,8 @@ pub(super) fn author(message: &Message) -> &str {
     }
 }
 
-/// A time in readable form, in UTC.
-pub(super) fn time(milliseconds: i64) -> String {
+/// Formats a time in UTC. Empty if it is out of range.
+pub(super) fn format_time(milliseconds: i64) -> String {
     Timestamp::from_millisecond(milliseconds).map_or_else(
         |_| String::new(),
         |time| time.strftime("%Y-%m-%d %H:%M UTC").to_string(),

@@ -1,7 +1,7 @@
 //! HTML: one page without scripts, links or pictures. Every text is escaped, and a content security
 //! policy allows nothing but the style of the page.
 
-use super::branch::{author, branch, time};
+use super::branch::{author, branch, format_time};
 use crate::wire::Conversation;
 use hearth_protocol::{Part, Role};
 use std::io::{self, Write};
@@ -38,13 +38,13 @@ pub(super) fn begin(out: &mut impl Write, title: &str) -> io::Result<()> {
 
 pub(super) fn write(out: &mut impl Write, conversation: &Conversation) -> io::Result<()> {
     writeln!(out, "<section>\n<h1>{}</h1>", Escaped(&conversation.title))?;
-    writeln!(out, "<p class=\"about\">{}</p>", time(conversation.created_at))?;
+    writeln!(out, "<p class=\"about\">{}</p>", format_time(conversation.created_at))?;
     if let Some(prompt) = conversation
         .system_prompt
         .as_deref()
         .filter(|prompt| !prompt.is_empty())
     {
-        folded(out, "System prompt", prompt)?;
+        write_details(out, "System prompt", prompt)?;
     }
     for message in branch(conversation) {
         let class = match message.role {
@@ -69,15 +69,17 @@ pub(super) fn end(out: &mut impl Write) -> io::Result<()> {
 fn write_part(out: &mut impl Write, part: &Part) -> io::Result<()> {
     match part {
         Part::Text { text } => writeln!(out, "<div class=\"text\">{}</div>", Escaped(text)),
-        Part::Thinking { text } => folded(out, "Thought", text),
-        Part::ToolCall { name, arguments, .. } => folded(out, &format!("Call of {name}"), &format!("{arguments:#}")),
-        Part::ToolResult { name, text, .. } => folded(out, &format!("Result of {name}"), text),
+        Part::Thinking { text } => write_details(out, "Thought", text),
+        Part::ToolCall { name, arguments, .. } => {
+            write_details(out, &format!("Call of {name}"), &format!("{arguments:#}"))
+        }
+        Part::ToolResult { name, text, .. } => write_details(out, &format!("Result of {name}"), text),
         Part::Image { name, .. } => writeln!(out, "<div class=\"text\">[Image: {}]</div>", Escaped(name)),
-        Part::File { name, text, .. } => folded(out, name, text),
+        Part::File { name, text, .. } => write_details(out, name, text),
     }
 }
 
-fn folded(out: &mut impl Write, summary: &str, text: &str) -> io::Result<()> {
+fn write_details(out: &mut impl Write, summary: &str, text: &str) -> io::Result<()> {
     let (summary, text) = (Escaped(summary), Escaped(text));
     writeln!(out, "<details><summary>{summary}</summary><pre>{text}</pre></details>")
 }
@@ -88,16 +90,16 @@ struct Escaped<'a>(&'a str);
 impl std::fmt::Display for Escaped<'_> {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         use std::fmt::Write;
-        self.0.chars().try_for_each(|c| match c {
+        self.0.chars().try_for_each(|character| match character {
             '&' => out.write_str("&amp;"),
             '<' => out.write_str("&lt;"),
             '>' => out.write_str("&gt;"),
             '"' => out.write_str("&quot;"),
             '\'' => out.write_str("&#39;"),
-            '\n' | '\t' => out.write_char(c),
+            '\n' | '\t' => out.write_char(character),
             '\r' => Ok(()),
-            c if c.is_control() => out.write_char('\u{fffd}'),
-            c => out.write_char(c),
+            _ if character.is_control() => out.write_char('\u{fffd}'),
+            _ => out.write_char(character),
         })
     }
 }

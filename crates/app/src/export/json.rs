@@ -1,4 +1,4 @@
-//! JSON: a list with an object for each conversation, one a line.
+//! JSON: a list with an object for each conversation, one per line.
 //!
 //! `hearthConversation` is the version, `id` identifies the conversation in every import, `leaf` is
 //! the id of the last message of the selected branch, `settings` are the settings of new answers
@@ -17,7 +17,7 @@ use std::io::{self, Write};
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Exported<'a> {
+struct ConversationJson<'a> {
     hearth_conversation: u32,
     id: &'a str,
     title: &'a str,
@@ -38,7 +38,7 @@ pub(super) fn write(out: &mut impl Write, origin: &str, conversation: &Conversat
     if !is_first {
         out.write_all(b",\n")?;
     }
-    let exported = Exported {
+    let json = ConversationJson {
         hearth_conversation: VERSION,
         id: origin,
         title: &conversation.title,
@@ -50,7 +50,7 @@ pub(super) fn write(out: &mut impl Write, origin: &str, conversation: &Conversat
         leaf: conversation.leaf,
         messages: &conversation.messages,
     };
-    Ok(serde_json::to_writer(&mut *out, &exported)?)
+    Ok(serde_json::to_writer(&mut *out, &json)?)
 }
 
 pub(super) fn end(out: &mut impl Write) -> io::Result<()> {

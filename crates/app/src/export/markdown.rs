@@ -1,6 +1,6 @@
-//! Markdown: a heading for each conversation and each message. Texts are written as they are.
+//! Markdown: a heading for each conversation and each message. Texts are not escaped.
 
-use super::branch::{author, branch, time};
+use super::branch::{author, branch, format_time};
 use crate::wire::Conversation;
 use hearth_formats::fence;
 use hearth_protocol::Part;
@@ -11,14 +11,14 @@ pub(super) fn write(out: &mut impl Write, conversation: &Conversation, is_first:
         writeln!(out, "\n---\n")?;
     }
     writeln!(out, "# {}\n", one_line(&conversation.title))?;
-    writeln!(out, "*{}*", time(conversation.created_at))?;
+    writeln!(out, "*{}*", format_time(conversation.created_at))?;
     if let Some(prompt) = conversation
         .system_prompt
         .as_deref()
         .filter(|prompt| !prompt.is_empty())
     {
         writeln!(out, "\nSystem prompt:\n")?;
-        quote(out, prompt)?;
+        write_quote(out, prompt)?;
     }
     for message in branch(conversation) {
         writeln!(out, "\n## {}", one_line(author(message)))?;
@@ -35,29 +35,29 @@ fn write_part(out: &mut impl Write, part: &Part) -> io::Result<()> {
         Part::Text { text } => writeln!(out, "{text}"),
         Part::Thinking { text } => {
             writeln!(out, "> Thought:\n>")?;
-            quote(out, text)
+            write_quote(out, text)
         }
         Part::ToolCall { name, arguments, .. } => {
             writeln!(out, "Call of `{}`:\n", one_line(name))?;
-            code(out, "json", &format!("{arguments:#}"))
+            write_code(out, "json", &format!("{arguments:#}"))
         }
         Part::ToolResult { name, text, .. } => {
             writeln!(out, "Result of `{}`:\n", one_line(name))?;
-            code(out, "", text)
+            write_code(out, "", text)
         }
         Part::Image { name, .. } => writeln!(out, "[Image: {}]", one_line(name)),
         Part::File { name, text, .. } => {
             writeln!(out, "File `{}`:\n", one_line(name))?;
-            code(out, "", text)
+            write_code(out, "", text)
         }
     }
 }
 
-fn quote(out: &mut impl Write, text: &str) -> io::Result<()> {
+fn write_quote(out: &mut impl Write, text: &str) -> io::Result<()> {
     text.lines().try_for_each(|line| writeln!(out, "> {line}"))
 }
 
-fn code(out: &mut impl Write, language: &str, text: &str) -> io::Result<()> {
+fn write_code(out: &mut impl Write, language: &str, text: &str) -> io::Result<()> {
     let fence = fence::around(text);
     writeln!(out, "{fence}{language}\n{text}\n{fence}")
 }

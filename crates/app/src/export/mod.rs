@@ -73,7 +73,7 @@ fn export(
 fn write_all(
     shared: &Shared,
     ids: &[i64],
-    is_one: bool,
+    is_single: bool,
     format: ChatFormat,
     out: &mut BufWriter<File>,
 ) -> Result<u32, Failure> {
@@ -81,11 +81,11 @@ fn write_all(
     let mut has_begun = false;
     for id in ids {
         let conversation = match conversations::open(shared, *id) {
-            Err(problem) if problem.code == ProblemCode::NotFound && !is_one => continue,
+            Err(problem) if problem.code == ProblemCode::NotFound && !is_single => continue,
             result => result?,
         };
         if !has_begun {
-            let title = if is_one {
+            let title = if is_single {
                 conversation.title.as_str()
             } else {
                 "Conversations"
@@ -117,8 +117,7 @@ fn begin(format: ChatFormat, title: &str, out: &mut impl Write) -> io::Result<()
     }
 }
 
-/// The origin, which identifies a conversation in every import. It is created with the first
-/// export.
+/// The origin, which identifies a conversation in every import. The first export creates it.
 fn origin(shared: &Shared, id: i64) -> Result<String, Problem> {
     let origin = shared.store.write(|t| conversation::origin(t, id))?;
     origin.ok_or_else(conversations::no_conversation)
@@ -126,17 +125,16 @@ fn origin(shared: &Shared, id: i64) -> Result<String, Problem> {
 
 /// The suggested file name of an export: the title without characters that file systems refuse.
 pub fn file_name(title: &str) -> String {
-    /// Most characters, so that every file system accepts the name with an extension.
-    const MAX_LEN: usize = 60;
-    let mapped = title.chars().map(|c| match c {
+    /// Maximum characters, so that every file system accepts the name with an extension.
+    const MAX_CHARS: usize = 60;
+    let characters = title.chars().map(|character| match character {
         '/' | '\\' | ':' | '*' | '?' | '"' | '<' | '>' | '|' => ' ',
-        c if c.is_control() || c.is_whitespace() => ' ',
-        c => c,
+        _ if character.is_control() || character.is_whitespace() => ' ',
+        _ => character,
     });
-    let mapped = mapped.filter(|c| !is_hidden(*c) || is_joiner(*c));
-    let name: String = mapped.collect();
+    let name: String = characters.filter(|c| !is_hidden(*c) || is_joiner(*c)).collect();
     let words: Vec<&str> = name.split_whitespace().collect();
-    let name: String = words.join(" ").chars().take(MAX_LEN).collect();
+    let name: String = words.join(" ").chars().take(MAX_CHARS).collect();
     let name = name.trim_matches(['.', ' ']);
     if name.is_empty() || is_device_name(name) {
         "Conversation".to_owned()
@@ -193,7 +191,7 @@ mod tests {
 
     #[test]
     fn a_title_becomes_a_file_name() {
-        for (title, name) in [
+        for (title, expected) in [
             ("Plans: A/B", "Plans A B"),
             ("../../x", "x"),
             ("CON", "Conversation"),
@@ -204,7 +202,7 @@ mod tests {
             ("COM\u{b9}", "Conversation"),
             ("\u{1f642} a\tb", "\u{1f642} a b"),
         ] {
-            assert_eq!(file_name(title), name);
+            assert_eq!(file_name(title), expected);
         }
         assert_eq!(file_name(&"x".repeat(300)).len(), 60);
     }

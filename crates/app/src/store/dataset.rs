@@ -33,7 +33,7 @@ pub struct Dataset {
 
 const COLUMNS: &str = "id, path, name, added_at, examples";
 
-fn row(row: &Row<'_>) -> rusqlite::Result<Dataset> {
+fn read_row(row: &Row<'_>) -> rusqlite::Result<Dataset> {
     Ok(Dataset {
         id: row.get(0)?,
         path: PathBuf::from(row.get::<_, String>(1)?),
@@ -49,17 +49,17 @@ pub fn list(connection: &Connection) -> rusqlite::Result<Vec<Dataset>> {
         .prepare_cached(&format!(
             "SELECT {COLUMNS} FROM dataset WHERE deleted_at IS NULL ORDER BY added_at DESC, id DESC"
         ))?
-        .query_map([], row)?
+        .query_map([], read_row)?
         .collect()
 }
 
-/// Returns one that is not deleted.
+/// The row of an id, unless it is deleted.
 pub fn get(connection: &Connection, id: i64) -> rusqlite::Result<Option<Dataset>> {
     connection
         .prepare_cached(&format!(
             "SELECT {COLUMNS} FROM dataset WHERE id = ?1 AND deleted_at IS NULL"
         ))?
-        .query_row(params![id], row)
+        .query_row(params![id], read_row)
         .optional()
 }
 
@@ -79,7 +79,7 @@ pub fn rename(connection: &Connection, id: i64, name: &str) -> rusqlite::Result<
     changed(connection, sql, params![id, name])
 }
 
-/// Sets the number of examples. Returns `false` if it does not exist.
+/// Sets the number of examples. Returns `false` if the row does not exist.
 pub fn set_examples(connection: &Connection, id: i64, examples: u32) -> rusqlite::Result<bool> {
     let sql = "UPDATE dataset SET examples = ?2 WHERE id = ?1";
     changed(connection, sql, params![id, examples])

@@ -60,7 +60,7 @@ pub struct Measurement {
     pub measured_at: i64,
 }
 
-fn row(row: &Row<'_>) -> rusqlite::Result<Measurement> {
+fn read_row(row: &Row<'_>) -> rusqlite::Result<Measurement> {
     Ok(Measurement {
         model: row.get(0)?,
         model_name: row.get(1)?,
@@ -77,37 +77,37 @@ fn row(row: &Row<'_>) -> rusqlite::Result<Measurement> {
     })
 }
 
-/// The newest measurements, newest first.
-pub fn list(connection: &Connection, most: u32) -> rusqlite::Result<Vec<Measurement>> {
+/// The newest measurements, at most `max_count`, newest first.
+pub fn list(connection: &Connection, max_count: u32) -> rusqlite::Result<Vec<Measurement>> {
     connection
         .prepare_cached(
             "SELECT model, model_name, device, gpu_layers, layers_total, kv, threads, prompt_tokens_per_second,
                 tokens_per_second, prompt_tokens, tokens, measured_at
             FROM measurement ORDER BY measured_at DESC, model, device, gpu_layers, kv, threads LIMIT ?1",
         )?
-        .query_map(params![most], row)?
+        .query_map(params![max_count], read_row)?
         .collect()
 }
 
 /// Saves a measurement, in place of an earlier one with the same settings.
-pub fn save(connection: &Connection, m: &Measurement) -> rusqlite::Result<()> {
+pub fn save(connection: &Connection, measurement: &Measurement) -> rusqlite::Result<()> {
     connection
         .prepare_cached(
             "INSERT OR REPLACE INTO measurement VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)",
         )?
         .execute(params![
-            m.model,
-            m.model_name,
-            m.device,
-            m.gpu_layers,
-            m.layers_total,
-            m.kv,
-            m.threads,
-            or_zero(m.prompt_tokens_per_second),
-            or_zero(m.tokens_per_second),
-            m.prompt_tokens,
-            m.tokens,
-            m.measured_at,
+            measurement.model,
+            measurement.model_name,
+            measurement.device,
+            measurement.gpu_layers,
+            measurement.layers_total,
+            measurement.kv,
+            measurement.threads,
+            or_zero(measurement.prompt_tokens_per_second),
+            or_zero(measurement.tokens_per_second),
+            measurement.prompt_tokens,
+            measurement.tokens,
+            measurement.measured_at,
         ])?;
     Ok(())
 }

@@ -81,12 +81,13 @@ pub(super) fn check(connection: &Connection, path: &Path) -> Result<(), StoreErr
     if id != APPLICATION_ID && tables > 0 {
         return Err(StoreError::OtherProgram { path: path.to_owned() });
     }
-    let (found, known) = (version(connection)?, MIGRATIONS.len() as i64);
-    if found > known {
+    let version = version(connection)?;
+    let newest_version = MIGRATIONS.len() as i64;
+    if version > newest_version {
         return Err(StoreError::Newer {
             path: path.to_owned(),
-            found,
-            known,
+            found: version,
+            known: newest_version,
         });
     }
     Ok(())
@@ -95,10 +96,10 @@ pub(super) fn check(connection: &Connection, path: &Path) -> Result<(), StoreErr
 /// Applies the missing migrations, all or nothing.
 pub(super) fn run(connection: &mut Connection) -> rusqlite::Result<()> {
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-    let applied = usize::try_from(version(&transaction)?).unwrap_or(0);
-    if applied < MIGRATIONS.len() {
+    let applied_count = usize::try_from(version(&transaction)?).unwrap_or(0);
+    if applied_count < MIGRATIONS.len() {
         transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
-        for migration in &MIGRATIONS[applied..] {
+        for migration in &MIGRATIONS[applied_count..] {
             transaction.execute_batch(migration)?;
         }
         transaction.pragma_update(None, "user_version", MIGRATIONS.len() as i64)?;
@@ -112,7 +113,7 @@ mod tests {
     use hearth_formats::hex;
     use sha2::{Digest, Sha256};
 
-    /// Released migrations are on people's disks: this list may only grow.
+    /// Stores on users' disks have the released migrations: this list may only grow.
     #[test]
     fn released_migrations_never_change() {
         let released = [
@@ -145,9 +146,9 @@ mod tests {
             released.len(),
             "add the new migration's digest to this list"
         );
-        for (place, (migration, released)) in MIGRATIONS.iter().zip(released).enumerate() {
+        for (index, (migration, expected)) in MIGRATIONS.iter().zip(released).enumerate() {
             let digest = Sha256::digest(migration.as_bytes());
-            assert_eq!(hex(&digest[..8]), released, "migration {} was changed", place + 1);
+            assert_eq!(hex(&digest[..8]), expected, "migration {} was changed", index + 1);
         }
     }
 }

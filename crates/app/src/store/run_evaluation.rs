@@ -26,7 +26,7 @@ pub struct RunEvaluation {
     pub best: bool,
 }
 
-/// All of a run, in order.
+/// All evaluations of a run, in order.
 pub fn of_run(connection: &Connection, run: i64) -> rusqlite::Result<Vec<RunEvaluation>> {
     connection
         .prepare_cached("SELECT step, loss, best FROM run_evaluation WHERE run = ?1 ORDER BY step")?
@@ -40,7 +40,7 @@ pub fn of_run(connection: &Connection, run: i64) -> rusqlite::Result<Vec<RunEval
         .collect()
 }
 
-/// Removes the evaluations after a step: a run that was resumed from an earlier step has ended
+/// Removes the evaluations after `step`: the run was resumed from an earlier step and has ended
 /// before them.
 pub fn remove_after(connection: &Connection, run: i64, step: u32) -> rusqlite::Result<()> {
     connection

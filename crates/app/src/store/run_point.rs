@@ -44,8 +44,8 @@ pub struct RunPoint {
 
 const COLUMNS: &str = "step, epoch, loss, learning_rate, gradient_norm, tokens_per_second, memory, seconds_left";
 
-// SQLite stores NaN as NULL.
-fn row(row: &Row<'_>) -> rusqlite::Result<RunPoint> {
+/// Reads a row. SQLite stores NaN as NULL.
+fn read_row(row: &Row<'_>) -> rusqlite::Result<RunPoint> {
     Ok(RunPoint {
         step: row.get(0)?,
         epoch: row.get(1)?,
@@ -58,25 +58,26 @@ fn row(row: &Row<'_>) -> rusqlite::Result<RunPoint> {
     })
 }
 
-/// All of a run, in order.
+/// All points of a run, in order.
 pub fn of_run(connection: &Connection, run: i64) -> rusqlite::Result<Vec<RunPoint>> {
     connection
         .prepare_cached(&format!("SELECT {COLUMNS} FROM run_point WHERE run = ?1 ORDER BY step"))?
-        .query_map(params![run], row)?
+        .query_map(params![run], read_row)?
         .collect()
 }
 
-/// The last of a run.
+/// The last point of a run.
 pub fn last(connection: &Connection, run: i64) -> rusqlite::Result<Option<RunPoint>> {
     connection
         .prepare_cached(&format!(
             "SELECT {COLUMNS} FROM run_point WHERE run = ?1 ORDER BY step DESC LIMIT 1"
         ))?
-        .query_row(params![run], row)
+        .query_row(params![run], read_row)
         .optional()
 }
 
-/// Removes the steps after one: a run that was resumed from an earlier step has ended before them.
+/// Removes the steps after `step`: the run was resumed from an earlier step and has ended before
+/// them.
 pub fn remove_after(connection: &Connection, run: i64, step: u32) -> rusqlite::Result<()> {
     connection
         .prepare_cached("DELETE FROM run_point WHERE run = ?1 AND step > ?2")?

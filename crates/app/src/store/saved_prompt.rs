@@ -22,7 +22,7 @@ pub struct SavedPrompt {
     pub text: String,
 }
 
-/// All rows by name.
+/// All rows, ordered by name.
 pub fn list(connection: &Connection) -> rusqlite::Result<Vec<SavedPrompt>> {
     connection
         .prepare_cached("SELECT id, name, text FROM saved_prompt ORDER BY name")?

@@ -1,4 +1,4 @@
-//! Settings: one row a key, the value as JSON.
+//! Settings: one row per key, the value as JSON.
 
 use rusqlite::{Connection, OptionalExtension, params};
 

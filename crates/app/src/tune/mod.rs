@@ -8,7 +8,7 @@
 mod current;
 mod purge;
 
-pub(crate) use purge::{UNDO_FOR, last_folder, purge, runs_folder};
+pub(crate) use purge::{UNDO_TIME, max_run_number, purge, runs_folder};
 
 use crate::{
     power::Supply,
