@@ -1,10 +1,12 @@
+// The build of the page, its development server, and its tests.
+
 import { svelte } from "@sveltejs/vite-plugin-svelte";
 import { fileURLToPath } from "node:url";
 import type { Plugin } from "vite";
 import { defineConfig } from "vitest/config";
 import { BaseSequencer, type TestSpecification } from "vitest/node";
 
-/** Every web view reads WOFF2, so that KaTeX's older formats are left out. */
+/** Removes the WOFF and TTF fonts of KaTeX from its CSS, since every web view reads WOFF2. */
 const woff2Only: Plugin = {
   name: "woff2-only",
   enforce: "pre",
@@ -13,8 +15,8 @@ const woff2Only: Plugin = {
 };
 
 /**
- * Runs the longest files first, so that both workers are busy to the end. The files of axe take
- * longest, although their source is short.
+ * Runs the longest test files first, so that both workers are busy to the end. The axe tests take
+ * longest, although their files are short.
  */
 class LongestFirst extends BaseSequencer {
   override async sort(files: TestSpecification[]): Promise<TestSpecification[]> {
@@ -26,20 +28,20 @@ class LongestFirst extends BaseSequencer {
 
 export default defineConfig({
   plugins: [svelte(), woff2Only],
-  // The messages, which scripts/messages.mjs compiles.
+  // The messages, compiled by scripts/messages.mjs.
   resolve: {
     alias: {
       $messages: fileURLToPath(new URL(".messages/messages.js", import.meta.url)),
       "$messages-runtime": fileURLToPath(new URL(".messages/runtime.js", import.meta.url)),
     },
   },
-  // Relative paths: the window serves the page from its own address.
+  // Relative paths work under the custom protocol through which the app serves the page.
   base: "./",
   clearScreen: false,
   server: { port: 5173, strictPort: true },
   build: { target: "es2022", assetsInlineLimit: 0, modulePreload: { polyfill: false } },
   test: {
-    // A test waits for what it needs, never for a time, so that two at once are only slower.
+    // Tests wait for conditions, not for fixed times: two at once are slower, but do not fail.
     maxWorkers: 2,
     sequence: { sequencer: LongestFirst },
     projects: [
@@ -53,7 +55,7 @@ export default defineConfig({
           name: "browser",
           include: ["tests/browser/**/*.test.ts"],
           environment: "node",
-          // Listing the tests needs no page.
+          // `vitest list` opens no page.
           globalSetup: process.argv[2] === "list" ? [] : ["tests/browser/serve.ts"],
           testTimeout: 180_000,
           hookTimeout: 180_000,

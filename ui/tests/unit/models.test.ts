@@ -7,9 +7,9 @@ import { App } from "../../src/lib/stores/app.svelte";
 import { Updates } from "../../src/lib/stores/updates.svelte";
 import { unmatchedText } from "../../src/lib/text/adapters";
 import {
-  compact,
+  compactCount,
+  downloadedFraction,
   expectedSpeed,
-  fractionOf,
   progressText,
   removalText,
   shortProgress,
@@ -98,9 +98,9 @@ describe("labels", () => {
 
   test("of a fraction stay between 0 and 1", () => {
     expect([
-      fractionOf(download({ done: 3, total: 2 })),
-      fractionOf(download({ total: 0 })),
-      fractionOf(download()),
+      downloadedFraction(download({ done: 3, total: 2 })),
+      downloadedFraction(download({ total: 0 })),
+      downloadedFraction(download()),
     ]).toEqual([1, null, null]);
   });
 
@@ -124,7 +124,7 @@ describe("labels", () => {
   });
 
   test("of numbers are short", () => {
-    expect([compact(0), compact(999), compact(412_803), compact(1_200_000)]).toEqual(["0", "999", "413k", "1.2M"]);
+    expect([0, 999, 412_803, 1_200_000].map(compactCount)).toEqual(["0", "999", "413k", "1.2M"]);
   });
 });
 

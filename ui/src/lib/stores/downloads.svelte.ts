@@ -1,7 +1,7 @@
 // Owns the downloads of models.
 
 import type { Download, Host, HostEvent, Announced } from "../host";
-import { isUnderWay } from "../text/models";
+import { isActive } from "../text/models";
 import { Reading } from "./reading";
 
 export class Downloads {
@@ -11,7 +11,7 @@ export class Downloads {
   private starting: readonly string[] = $state.raw([]);
 
   /** Downloads that are queued, running or being checked. */
-  readonly active: readonly Download[] = $derived(this.all.filter(isUnderWay));
+  readonly active: readonly Download[] = $derived(this.all.filter(isActive));
   /** Progress of the active downloads, from 0 to 1; `null` if no total is known. */
   readonly fraction: number | null = $derived.by(() => {
     const sized = this.active.filter(({ total }) => total !== null && total > 0);

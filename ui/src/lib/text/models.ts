@@ -1,53 +1,43 @@
-// Labels of models and downloads: source, expected speed, and progress.
+// Texts on models and downloads: sources, sort orders, expected speed, removal and progress.
 
 import { m } from "$messages";
 import type { Download, Expectation, HubSort, Model, Source } from "../host";
 import { count, duration, fileSize, percent, scaled, speed } from "./format";
 
-const sources: Record<Source, () => string> = {
+const sourceLabels: Record<Source, () => string> = {
   bundled: m.text_model_source_bundled,
   catalog: m.text_model_source_catalog,
   file: m.text_model_source_file,
   folder: m.text_model_source_folder,
   huggingFace: m.text_model_source_hugging_face,
-  lmStudio: () => "LM Studio", // not text: a name, like those that follow
-  ollama: () => "Ollama", // not text: a name
-  jan: () => "Jan", // not text: a name
+  // Names of programs are not translated (not text).
+  lmStudio: () => "LM Studio",
+  ollama: () => "Ollama",
+  jan: () => "Jan",
   llamaCpp: () => "llama.cpp",
 };
 
+/** The origin of a model's file: `Added folder`, `Ollama`. */
 export function sourceLabel(source: Source): string {
-  return sources[source]();
+  return sourceLabels[source]();
 }
 
-export const sorts: readonly { value: HubSort; readonly label: string }[] = [
-  {
-    value: "trending",
-    get label() {
-      return m.text_model_sort_trending();
-    },
-  },
-  {
-    value: "downloads",
-    get label() {
-      return m.text_model_sort_downloads();
-    },
-  },
-  {
-    value: "likes",
-    get label() {
-      return m.text_model_sort_likes();
-    },
-  },
-  {
-    value: "updated",
-    get label() {
-      return m.text_model_sort_updated();
-    },
-  },
-];
+const hubSortLabels: Record<HubSort, () => string> = {
+  trending: m.text_model_sort_trending,
+  downloads: m.text_model_sort_downloads,
+  likes: m.text_model_sort_likes,
+  updated: m.text_model_sort_updated,
+};
 
-/** The effect of removing a model, for the confirmation. */
+/** Sort orders of a search of the hub, in the order of their menu. */
+export const hubSorts: readonly HubSort[] = Object.keys(hubSortLabels) as HubSort[];
+
+/** The name of a sort order: `Most downloads`. */
+export function hubSortLabel(sort: HubSort): string {
+  return hubSortLabels[sort]();
+}
+
+/** The effect of a model's removal, for the confirmation: the file is deleted, or stays. */
 export function removalText({ source, isDeletable, fileSize: bytes }: Model): string {
   if (isDeletable) return m.text_model_removal_deletes({ size: fileSize(bytes) });
   switch (source) {
@@ -63,7 +53,7 @@ export function removalText({ source, isDeletable, fileSize: bytes }: Model): st
   }
 }
 
-/** `about 30 tokens/s`; `null` if it does not fit. */
+/** The expected decode speed: `about 30 tokens/s`. `null` if the model does not fit. */
 export function expectedSpeed({ tokensPerSecond }: Expectation): string | null {
   if (tokensPerSecond === null || !(tokensPerSecond > 0)) return null;
   return m.text_model_about_speed({ speed: speed(Number(tokensPerSecond.toPrecision(2))) });
@@ -74,31 +64,28 @@ export function fitsHere(expectation: Expectation | null): boolean {
   return expectation !== null && expectation.verdict.type !== "wontFit";
 }
 
-/** Whether a download is waiting, in progress or being checked. */
-export function isUnderWay({ state }: Download): boolean {
+/** Whether a download is queued, running or being checked. */
+export function isActive({ state }: Download): boolean {
   return state.type === "queued" || state.type === "running" || state.type === "checking";
 }
 
-/** Progress from 0 to 1; `null` if the total is not known yet. */
-export function fractionOf({ done, total }: Download): number | null {
+/** The downloaded fraction, from 0 to 1. `null` if the size is not known yet. */
+export function downloadedFraction({ done, total }: Download): number | null {
   return total === null || total <= 0 ? null : Math.min(1, done / total);
 }
 
-/**
- * `1.2 of 2.4 GB, 12 MB/s, 1 min 40 s left`, or the reason for which the download does not
- * continue.
- */
-export function progressText(download: Download): string {
-  const { done, total, bytesPerSecond, state } = download;
-  /** Of the whole file, or of what there is. */
-  const all = fileSize(total ?? done);
-  const size = total === null ? all : m.text_download_of({ done: fileSize(done), total: all });
+/** The progress of a download: `1.2 GB of 2.4 GB, 12 MB/s, 1 min 40 s left`, `1.2 GB, paused`. */
+export function progressText({ done, total, bytesPerSecond, state }: Download): string {
+  const isUnstarted = total === null && done === 0;
+  // The downloaded part, as long as the size of the file is not known.
+  const wholeSize = fileSize(total ?? done);
+  const size = total === null ? wholeSize : m.text_download_of({ done: fileSize(done), total: wholeSize });
   switch (state.type) {
     case "queued":
-      if (total === null && done === 0) return m.text_download_queued();
-      return m.text_download_queued_size({ size: done > 0 ? size : all });
+      if (isUnstarted) return m.text_download_queued();
+      return m.text_download_queued_size({ size: done > 0 ? size : wholeSize });
     case "running":
-      if (total === null && done === 0) return m.text_download_asking();
+      if (isUnstarted) return m.text_download_asking();
       if (!(bytesPerSecond > 0)) return m.text_download_server({ size });
       if (total === null) return m.text_download_running({ size, speed: fileSize(bytesPerSecond) });
       return m.text_download_running_left({
@@ -107,20 +94,21 @@ export function progressText(download: Download): string {
         time: duration((total - done) / bytesPerSecond),
       });
     case "checking":
-      return m.text_download_checking_file({ size: all });
+      return m.text_download_checking_file({ size: wholeSize });
     case "paused":
       return m.text_download_paused({ size });
     case "failed":
-      return total === null && done === 0 ? m.text_download_not_started() : m.text_download_stopped({ size });
+      return isUnstarted ? m.text_download_not_started() : m.text_download_stopped({ size });
     case "done":
-      if (state.adapter !== null) return m.text_download_done_adapter({ size: all });
-      return state.model === null ? m.text_download_done_other({ size: all }) : m.text_download_done({ size: all });
+      if (state.adapter !== null) return m.text_download_done_adapter({ size: wholeSize });
+      if (state.model === null) return m.text_download_done_other({ size: wholeSize });
+      return m.text_download_done({ size: wholeSize });
   }
 }
 
-/** A download in a word or two: `43 %`, `Waiting`. */
+/** The progress of a download in a word or a number: `43 %`, `Waiting`. */
 export function shortProgress(download: Download): string {
-  const fraction = fractionOf(download);
+  const fraction = downloadedFraction(download);
   switch (download.state.type) {
     case "queued":
       return m.text_download_waiting();
@@ -131,7 +119,7 @@ export function shortProgress(download: Download): string {
   }
 }
 
-/** `413k`, `1.2M` */
-export function compact(n: number): string {
+/** A count with at most three digits: `412`, `413k`, `1.2M`. */
+export function compactCount(n: number): string {
   return n < 1000 ? count(n) : scaled(n).replace(" ", "");
 }
