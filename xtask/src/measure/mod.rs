@@ -1,12 +1,12 @@
 //! Runs `hearth` and programs of llama.cpp, and reads what they measured.
 
-mod finished;
 mod guard;
 mod hearth;
 pub mod landed;
 mod llama_completion;
 mod llama_cpp;
 mod pairs;
+mod process_run;
 mod reports;
 mod samples;
 mod stats;

@@ -1,9 +1,9 @@
 //! `cargo xtask measure`: one measurement on the CPU, for `bench/compare.py` and `bench/train.py`.
 
-use super::finished::finish;
 use super::hearth::{Bench, Hearth};
 use super::llama_completion::{LlamaCompletion, decode_speed};
 use super::llama_cpp::LlamaBench;
+use super::process_run::run_measured;
 use super::reports::{BenchReport, LlamaResult, TrainReport, parse};
 use super::stats::median;
 use crate::process::Outcome;
@@ -76,8 +76,8 @@ fn train(executable: &Path, model: &Path, arguments: &[String]) -> Outcome {
     };
     let options: Vec<&str> = options.iter().map(String::as_str).collect();
     let mut command = Hearth::new(executable).train(model, Path::new(data), Path::new(out), &options);
-    let finished = finish(&mut command)?;
-    let report: TrainReport = parse("hearth train", finished.output.last_line())?;
+    let run = run_measured(&mut command)?;
+    let report: TrainReport = parse("hearth train", run.output.last_line())?;
     println!("{}", json(&report)?);
     Ok(())
 }
@@ -183,8 +183,8 @@ fn hearth(hearth: &Hearth, model: &Path, request: &Request) -> Outcome<Vec<Sampl
             device: "cpu",
             ..Bench::default()
         };
-        let finished = finish(&mut hearth.bench(model, &bench))?;
-        let report: BenchReport = parse("hearth bench", finished.output.last_line())?;
+        let run = run_measured(&mut hearth.bench(model, &bench))?;
+        let report: BenchReport = parse("hearth bench", run.output.last_line())?;
         let speed = if request.prefill > 0 {
             report.prompt_tok_s
         } else {
@@ -218,8 +218,8 @@ fn llama_cpp(llama: &LlamaBench, model: &Path, request: &Request) -> Outcome<Vec
     // Decode at depth is repeated as well, because the tokens before it are processed only once.
     let repetitions = if *decode > 0 { 3 } else { request.repetitions() };
     let kv = kv.as_deref().unwrap_or("f16");
-    let finished = finish(&mut llama.on_cpu(model, [*prefill, *decode, *depth, repetitions], kv, threads))?;
-    let lines = finished.output.stdout.lines().filter(|line| line.starts_with('{'));
+    let run = run_measured(&mut llama.on_cpu(model, [*prefill, *decode, *depth, repetitions], kv, threads))?;
+    let lines = run.output.stdout.lines().filter(|line| line.starts_with('{'));
     let results = lines
         .map(|line| parse("llama-bench", line))
         .collect::<Outcome<Vec<LlamaResult>>>()?;
@@ -250,7 +250,7 @@ fn llama_completion(program: &LlamaCompletion, model: &Path, request: &Request) 
             let mut command = program.decode(model, request.decode, threads);
             command.args(request.adapter.iter().flat_map(|path| ["--lora", path]));
             command.args((request.repack.as_deref() == Some("0")).then_some("--no-repack"));
-            decode_speed(&finish(&mut command)?.output.stderr)
+            decode_speed(&run_measured(&mut command)?.output.stderr)
         });
         let value = median(&speeds.collect::<Outcome<Vec<f64>>>()?).ok_or("Nothing was measured.")?;
         let what = What::Speed;
@@ -261,9 +261,9 @@ fn llama_completion(program: &LlamaCompletion, model: &Path, request: &Request) 
 
 /// Measures the start time and peak memory of a process.
 fn started(command: &mut std::process::Command, threads: usize) -> Outcome<Vec<Sample>> {
-    let finished = finish(command)?;
-    let start = (What::Start, Some(finished.seconds));
-    let values = [start, (What::Memory, finished.peak_mb)].into_iter();
+    let run = run_measured(command)?;
+    let start = (What::Start, Some(run.seconds));
+    let values = [start, (What::Memory, run.peak_mb)].into_iter();
     Ok(values
         .filter_map(|(what, value)| value.map(|value| Sample { what, threads, value }))
         .collect())
