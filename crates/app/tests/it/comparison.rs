@@ -2,13 +2,13 @@
 //! workers. The fake worker obeys the prompt: `show` answers the request as JSON, `say X` answers
 //! X, `slow` streams until it is stopped, `cut` ends at the limit.
 
-use crate::harness::{Harness, failure, ids, under_way};
+use crate::harness::{Harness, failure, ids, request_of, under_way};
 use crate::support;
 use hearth_app::wire::{
     AnswerOverrides, ChatFormat, Compared, ComparedAnswer, Conversation, Event, Folder, Message, MessageState,
     ModelState, NewConversation, Preset, PresetValues, Problem, ProblemCode, SamplingOverrides, Thumb,
 };
-use hearth_protocol::{GenerateRequest, Prompt};
+use hearth_protocol::Prompt;
 
 /// A harness with the models `tiny` and `other`, whose name is "Another model".
 fn two_models() -> Harness {
@@ -57,11 +57,6 @@ async fn compare(harness: &Harness, text: &str, answers: Vec<ComparedAnswer>) ->
     harness
         .compare(None, None, text.into(), Vec::new(), answers, NewConversation::default())
         .await
-}
-
-/// The request, from an answer to `show`.
-fn request_of(answer: &Message) -> GenerateRequest {
-    serde_json::from_str(&answer.text()).expect("the request, shown")
 }
 
 fn first_message(answer: &Message) -> String {

@@ -1,12 +1,17 @@
 //! Tests of this crate's public API, in one executable: linking takes longer than most of them.
 
+mod adapter_answers;
 mod adapters;
 mod announcing;
-mod app;
+mod answers;
 mod archive;
+mod caches;
 mod chat;
 mod comparison;
+mod conversations;
 mod data_harness;
+mod datasets;
+mod devices;
 mod downloads;
 mod harness;
 mod hostile_archive;
@@ -18,23 +23,32 @@ mod import_bounds;
 mod import_ids;
 mod import_names;
 mod library;
+mod loading;
+mod model_drafts;
 mod organizing;
 mod presets;
 mod probe;
 mod ranges;
+mod released_stores;
 mod relocation;
+mod run_adapters;
+mod run_pauses;
+mod run_recovery;
+mod runs;
+mod settings;
 mod slow_models;
 mod store;
 #[path = "../support/mod.rs"]
 mod support;
-mod tune;
 mod unsent;
+mod unwritable_store;
 mod updates;
 mod versions;
 mod wire;
 mod wire_sentences;
 mod wire_strings;
 mod wire_types;
+mod worker_failures;
 
 #[test]
 fn every_test_file_is_compiled() {

@@ -1,11 +1,17 @@
 //! An app with a temporary folder and a fake worker, driven by a test.
 
+pub mod runs;
+
 use crate::support;
 use hearth_app::{
     App, Options,
     wire::{Compared, Conversation, Event, Message, MessageState, ModelState, NewConversation, Problem, Sent},
 };
-use std::time::Duration;
+use hearth_protocol::GenerateRequest;
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
 use tempfile::TempDir;
 use tokio::{sync::mpsc, time::timeout};
 
@@ -65,6 +71,15 @@ impl Harness {
 
     pub fn tiny() -> Self {
         Self::new(&["tiny.gguf"])
+    }
+
+    /// [`Self::tiny`] with other options.
+    pub fn tiny_with(change: impl FnOnce(&mut Options)) -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        support::model(&folder.path().join("bundled"), "tiny.gguf");
+        let mut options = options(&folder);
+        change(&mut options);
+        Self::with(folder, options)
     }
 
     /// Restarts the app with the same folder.
@@ -184,6 +199,16 @@ pub fn under_way(message: &Message) -> bool {
 pub fn ids<const N: usize>(compared: &Compared) -> [i64; N] {
     let ids: Vec<i64> = compared.answers.iter().map(|answer| answer.id).collect();
     ids.try_into().expect("as many answers as ids")
+}
+
+/// The worker's request, from an answer to `show`.
+pub fn request_of(answer: &Message) -> GenerateRequest {
+    serde_json::from_str(&answer.text()).expect("the request, shown")
+}
+
+/// The folder of the repository's fixtures.
+pub fn fixtures() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures")
 }
 
 pub fn failure(message: &Message) -> &Problem {
