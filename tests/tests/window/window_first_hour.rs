@@ -161,7 +161,7 @@ fn formulas_diagrams_and_notes_are_drawn_and_texts_are_found() {
 
 /// The schema that the user types, in two parts. The first part alone is not valid JSON.
 const SCHEMA: [&str; 2] = [
-    r#"{"properties": {"name": {"type": "string"}, "age": {"type": "integer"}}"#,
+    r#"{"type": "object", "properties": {"name": {"type": "string"}, "age": {"type": "integer"}}"#,
     r#", "required": ["name", "age"], "additionalProperties": false}"#,
 ];
 
