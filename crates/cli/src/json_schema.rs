@@ -2,21 +2,31 @@
 
 use crate::args::SchemaArgs;
 use crate::failure::Failure;
-use hearth_protocol::MAX_JSON_SCHEMA_BYTES;
+use crate::say;
+use hearth_protocol::{MAX_JSON_SCHEMA_BYTES, assume_objects, parse_json_schema};
 use std::fmt::Display;
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
-/// The text of the requested schema. The engine validates it.
+/// The text of the requested schema. The engine validates it. A type that the engine assumes is
+/// reported on standard error.
 ///
 /// # Errors
 /// The file cannot be read, is too long or is not UTF-8.
 pub fn schema(args: &SchemaArgs) -> Result<Option<String>, Failure> {
-    match &args.json_schema_file {
-        Some(path) => read(path).map(Some),
-        None => Ok(args.json_schema.clone()),
+    let text = match &args.json_schema_file {
+        Some(path) => Some(read(path)?),
+        None => args.json_schema.clone(),
+    };
+    let parsed = text.as_deref().and_then(|text| parse_json_schema(text).ok());
+    if parsed.is_some_and(|mut schema| assume_objects(&mut schema)) {
+        say!(
+            "note: the JSON schema has \"properties\" or \"required\" without a \"type\", so it is read with \
+             \"type\": \"object\"."
+        );
     }
+    Ok(text)
 }
 
 fn read(path: &Path) -> Result<String, Failure> {

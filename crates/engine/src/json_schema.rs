@@ -7,7 +7,7 @@ use crate::thinking::Markers;
 use hearth_formats::interrupt;
 use hearth_formats::tokenizer::Tokenizer;
 use hearth_llm::Constraint;
-use hearth_protocol::{GenerateRequest, Problem, ProblemCode, RequestReason, parse_json_schema};
+use hearth_protocol::{GenerateRequest, Problem, ProblemCode, RequestReason, assume_objects, parse_json_schema};
 use llguidance::api::TopLevelGrammar;
 use llguidance::toktrie::{ApproximateTokEnv, TokRxInfo, TokTrie, TokenizerEnv};
 use llguidance::{JsonCompileOptions, Matcher, ParserFactory};
@@ -152,7 +152,9 @@ impl Compilation {
 /// # Errors
 /// The schema is not a JSON object, or too long.
 fn grammar(text: &str) -> Result<TopLevelGrammar, Problem> {
-    let mut schema = Value::Object(parse_json_schema(text)?);
+    let mut schema = parse_json_schema(text)?;
+    assume_objects(&mut schema);
+    let mut schema = Value::Object(schema);
     let options = JsonCompileOptions {
         whitespace_pattern: Some(WHITE_SPACE.to_owned()),
         coerce_one_of: true,

@@ -26,3 +26,45 @@ pub fn parse_json_schema(text: &str) -> Result<Map<String, Value>, Problem> {
         }),
     }
 }
+
+/// Keywords of an object. Without a `type`, a schema with them also allows every other value.
+const OF_OBJECTS: [&str; 2] = ["properties", "required"];
+/// Keywords that choose the type of a value.
+const CHOOSE_TYPE: [&str; 7] = ["type", "$ref", "enum", "const", "anyOf", "oneOf", "allOf"];
+
+/// Adds `"type": "object"` to a schema and its subschemas with `properties` or `required` that do
+/// not choose a type, as llama.cpp and OpenAI read them. Returns whether there is one.
+pub fn assume_objects(schema: &mut Map<String, Value>) -> bool {
+    assume(schema, false)
+}
+
+/// [`assume_objects`] for a schema that may be an alternative or a part of one with a `type`, which
+/// then applies to it.
+fn assume(schema: &mut Map<String, Value>, has_type: bool) -> bool {
+    let has = |keywords: &[&str]| keywords.iter().any(|keyword| schema.contains_key(*keyword));
+    let mut is_assumed = !has_type && has(&OF_OBJECTS) && !has(&CHOOSE_TYPE);
+    if is_assumed {
+        schema.insert("type".to_owned(), Value::from("object"));
+    }
+    let has_type = has_type || schema.contains_key("type");
+    for (keyword, value) in schema {
+        let is_same_value = matches!(keyword.as_str(), "anyOf" | "oneOf" | "allOf");
+        for subschema in subschemas(keyword, value) {
+            is_assumed |= assume(subschema, has_type && is_same_value);
+        }
+    }
+    is_assumed
+}
+
+/// The subschemas in the value of a keyword.
+fn subschemas<'a>(keyword: &str, value: &'a mut Value) -> Vec<&'a mut Map<String, Value>> {
+    let values: Vec<&mut Value> = match (keyword, value) {
+        ("properties" | "patternProperties" | "$defs" | "definitions", Value::Object(map)) => {
+            map.values_mut().collect()
+        }
+        ("anyOf" | "oneOf" | "allOf" | "items" | "prefixItems", Value::Array(list)) => list.iter_mut().collect(),
+        ("items" | "additionalItems" | "additionalProperties", value) => vec![value],
+        _ => Vec::new(),
+    };
+    values.into_iter().filter_map(Value::as_object_mut).collect()
+}

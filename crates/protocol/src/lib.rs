@@ -37,7 +37,7 @@ pub use estimate::*;
 pub use finding::*;
 pub use hidden_command::hidden_command;
 pub use host::{HostOptions, Lease, LoadError, Model, ModelHost, ModelStatus, Run, RunEvent};
-pub use json_schema::{MAX_JSON_SCHEMA_BYTES, parse_json_schema};
+pub use json_schema::{MAX_JSON_SCHEMA_BYTES, assume_objects, parse_json_schema};
 pub use message::*;
 pub use messages::*;
 pub use notice::*;

@@ -576,3 +576,15 @@ fn adapter_patterns_that_match_no_module_are_named() {
     let note = "note: No module matches ^q_proj in the adapter's alpha_pattern, so that has no effect, as in PEFT.";
     assert!(ended.stderr.contains(note), "{ended:?}");
 }
+
+#[test]
+fn a_schema_with_properties_and_without_a_type_is_an_object_and_says_so() {
+    let llama = root().join("tests/fixtures/models/llama.gguf");
+    let run = |schema: &str| with_file("run", &llama, &["--raw", "words", "-n", "1", "--json-schema", schema]);
+    let note = "so it is read with \"type\": \"object\"";
+    let assumed = run(r#"{"properties": {"age": {"type": "integer"}}, "required": ["age"]}"#);
+    assert!(assumed.stderr.contains(note), "{assumed:?}");
+    assert!(assumed.stdout.starts_with('{'), "{assumed:?}");
+    let stated = run(r#"{"type": "object", "required": ["age"]}"#);
+    assert!(!stated.stderr.contains(note), "{stated:?}");
+}

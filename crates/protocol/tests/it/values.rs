@@ -2,8 +2,9 @@
 
 use hearth_protocol::{
     BackendOption, DeviceCheck, DeviceInfo, DraftChoice, Effort, GenerateRequest, LoadRequest, Mismatch, Prompt,
-    Request, Role, device_names, parse_json_schema,
+    Request, Role, assume_objects, device_names, parse_json_schema,
 };
+use serde_json::Value;
 
 #[test]
 fn a_device_is_named_by_its_id_or_its_identity() {
@@ -91,6 +92,19 @@ fn a_schema_is_a_json_object_of_at_most_64_kilobytes() {
     ] {
         let problem = parse_json_schema(text).expect_err(expected);
         assert!(problem.to_string().contains(expected), "{problem}");
+    }
+}
+
+/// The window reads the same cases, in `ui/tests/unit/jsonSchema.test.ts`.
+#[test]
+fn schemas_with_properties_and_without_a_type_are_objects() {
+    let cases: Vec<Value> = serde_json::from_str(include_str!("assumed_objects.json")).expect("cases");
+    for case in cases {
+        let mut schema = case["schema"].as_object().expect("a schema").clone();
+        let is_assumed = assume_objects(&mut schema);
+        let expected = case.get("read").unwrap_or(&case["schema"]);
+        assert_eq!(Value::Object(schema), *expected, "{}", case["about"]);
+        assert_eq!(is_assumed, case.get("read").is_some(), "{}", case["about"]);
     }
 }
 
