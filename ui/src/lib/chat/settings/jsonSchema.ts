@@ -14,5 +14,62 @@ export function schemaProblem(text: string): string | null {
   } catch {
     return m.chatset_schema_invalid();
   }
-  return typeof schema === "object" && schema !== null && !Array.isArray(schema) ? null : m.chatset_schema_object();
+  return isObject(schema) ? null : m.chatset_schema_object();
+}
+
+type Schema = Record<string, unknown>;
+
+/** Keywords that choose the type of a value. */
+const CHOOSE_TYPE = ["type", "$ref", "enum", "const", "anyOf", "oneOf", "allOf"];
+
+/** What Hearth assumes about a schema. `null` means nothing. */
+export function schemaNote(text: string): string | null {
+  if (schemaProblem(text) !== null) return null;
+  return assumesObjects(JSON.parse(text) as Schema) ? m.chatset_schema_assumed() : null;
+}
+
+/**
+ * Whether a schema or a subschema has `properties` or `required` and chooses no type, so that it is read as an object.
+ * It is `assume_objects` of `hearth_protocol`.
+ */
+export function assumesObjects(root: Schema): boolean {
+  // A list, since a schema can be nested more deeply than functions can.
+  const left: { schema: Schema; hasType: boolean }[] = [{ schema: root, hasType: false }];
+  for (let next = left.pop(); next !== undefined; next = left.pop()) {
+    const { schema, hasType } = next;
+    const ofObjects = "properties" in schema || "required" in schema;
+    if (!hasType && ofObjects && !CHOOSE_TYPE.some((keyword) => keyword in schema)) return true;
+    for (const [keyword, value] of Object.entries(schema)) {
+      // A `type` also applies to the alternatives and parts beside it.
+      const isSameValue = ["anyOf", "oneOf", "allOf"].includes(keyword);
+      const typed = isSameValue && (hasType || "type" in schema);
+      left.push(...subschemas(keyword, value).map((schema) => ({ schema, hasType: typed })));
+    }
+  }
+  return false;
+}
+
+/** The subschemas in the value of a keyword. */
+function subschemas(keyword: string, value: unknown): Schema[] {
+  switch (keyword) {
+    case "properties":
+    case "patternProperties":
+    case "$defs":
+    case "definitions":
+      return isObject(value) ? Object.values(value).filter(isObject) : [];
+    case "anyOf":
+    case "oneOf":
+    case "allOf":
+    case "items":
+    case "prefixItems":
+    case "additionalItems":
+    case "additionalProperties":
+      return [value].flat().filter(isObject);
+    default:
+      return [];
+  }
+}
+
+function isObject(value: unknown): value is Schema {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
 }
