@@ -1,6 +1,7 @@
 //! Answers that follow a JSON schema: before each token is sampled, the tokens that would not
 //! continue valid JSON are masked. The grammars are compiled by llguidance.
 
+use crate::json_numbers::limit_numbers;
 use crate::problem::{internal, interrupted};
 use crate::schema_pattern;
 use crate::thinking::Markers;
@@ -8,12 +9,13 @@ use hearth_formats::interrupt;
 use hearth_formats::tokenizer::Tokenizer;
 use hearth_llm::Constraint;
 use hearth_protocol::{GenerateRequest, Problem, ProblemCode, RequestReason, assume_objects, parse_json_schema};
-use llguidance::api::TopLevelGrammar;
+use llguidance::api::{GrammarInit, TopLevelGrammar};
 use llguidance::toktrie::{ApproximateTokEnv, TokRxInfo, TokTrie, TokenizerEnv};
-use llguidance::{JsonCompileOptions, Matcher, ParserFactory};
+use llguidance::{JsonCompileOptions, Matcher, ParserFactory, panic_utils};
 use serde_json::Value;
 use std::fmt;
 use std::iter;
+use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, mpsc};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -115,7 +117,7 @@ impl Compilation {
         let factory = Arc::clone(factory);
         let thread = thread::Builder::new().name("schema".to_owned()).spawn(move || {
             // The receiver is dropped if the request has given up and the compilation is forgotten.
-            let _ = sender.send(Matcher::new(factory.create_parser(grammar)));
+            let _ = sender.send(matcher(&factory, grammar));
         });
         Ok(Self {
             text: text.to_owned(),
@@ -162,6 +164,16 @@ fn grammar(text: &str) -> Result<TopLevelGrammar, Problem> {
     };
     options.apply_to(&mut schema);
     Ok(TopLevelGrammar::from_json_schema(schema))
+}
+
+/// The matcher of a grammar with limited numbers. An error, or a panic of the library, is its state.
+fn matcher(factory: &ParserFactory, grammar: TopLevelGrammar) -> Matcher {
+    Matcher::new(panic_utils::catch_unwind(AssertUnwindSafe(|| {
+        let init = GrammarInit::Serialized(grammar);
+        let (grammar, mut lexer) = init.to_internal(Some(factory.tok_env().clone()), factory.limits().clone())?;
+        limit_numbers(&mut lexer);
+        factory.create_parser_from_init_default(GrammarInit::Internal(grammar, lexer))
+    })))
 }
 
 /// Returns the parser factory of a vocabulary. `None` means that the vocabulary has no end-of-turn

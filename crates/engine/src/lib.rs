@@ -13,6 +13,7 @@ mod draft;
 mod engine;
 mod generate;
 pub mod hardware;
+mod json_numbers;
 mod json_schema;
 mod measure;
 pub mod memory;

@@ -7,6 +7,7 @@ mod continued;
 mod draft;
 mod draft_distribution;
 mod json_schema;
+mod json_schema_validity;
 mod preparation;
 mod resume;
 mod sampling;
