@@ -4,7 +4,8 @@ use crate::engine::Texts;
 use crate::json_schema::Schema;
 use crate::numbers::saturating_u32;
 use crate::problem::from_sampling;
-use crate::sampling::sampler;
+use crate::repetition::{Repetition, asked};
+use crate::sampling::{sampler, visible_bytes};
 use crate::scheduler::AnswerDraft;
 use crate::text_stream::{TextPieces, TextStream};
 use crate::thinking::Piece;
@@ -28,6 +29,8 @@ pub(crate) struct Answer {
     so_far: Option<Vec<Part>>,
     context: usize,
     max_tokens: Option<usize>,
+    /// The repeated tokens. `None` means that a repetition does not end the answer.
+    repetition: Option<Repetition>,
     sampler: Sampler,
     /// The JSON schema while the answer is in a thought. After the thought, the sampler has it.
     schema: Option<Schema>,
@@ -116,6 +119,9 @@ impl Answer {
             draft: None,
             context,
             max_tokens: request.max_tokens.map(|max| max as usize),
+            repetition: request
+                .max_repeated
+                .map(|limit| Repetition::new(limit, asked::times(&request.prompt))),
             sampler,
             schema,
             text,
@@ -209,10 +215,25 @@ impl Answer {
         }
         Ok(if self.has_max_length() {
             Some(FinishReason::Length)
-        } else {
+        } else if self.ids.len() > self.context {
             // The KV cache has no cell for the token.
-            (self.ids.len() > self.context).then_some(FinishReason::ContextFull)
+            Some(FinishReason::ContextFull)
+        } else {
+            self.repeats(texts).then_some(FinishReason::Repetition)
         })
+    }
+
+    /// Counts the last token as a repeated one if it is. Returns whether the answer repeats itself
+    /// more than the request allows.
+    fn repeats(&mut self, texts: &Texts) -> bool {
+        let answer = &self.ids[self.prompt - self.continued..];
+        let is_asked = |period: &[u32]| {
+            let bytes = |&token: &u32| visible_bytes(&texts.tokenizer, None, token);
+            let period: Vec<&[u8]> = period.iter().map(bytes).collect();
+            asked::contains(&self.request.prompt, &period)
+        };
+        let repetition = self.repetition.as_mut();
+        repetition.is_some_and(|repetition| repetition.push(answer, is_asked))
     }
 
     fn has_max_length(&self) -> bool {

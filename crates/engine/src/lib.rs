@@ -24,6 +24,7 @@ pub mod plan;
 mod prepare;
 mod problem;
 mod prompt_cache;
+mod repetition;
 mod sampling;
 mod scheduler;
 mod schema_pattern;

@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 
 /// Version of this protocol. The client refuses a worker that reports another one in
 /// [`Event::Ready`].
-pub const PROTOCOL_VERSION: u32 = 14;
+pub const PROTOCOL_VERSION: u32 = 15;
 
 /// Id of a request: chosen by the client, from 1 up, each greater than those before.
 pub type RequestId = u64;
@@ -333,6 +333,10 @@ pub struct GenerateRequest {
     pub max_tokens: Option<u32>,
     /// The stop strings, which are not part of the answer.
     pub stop: Vec<String>,
+    /// Repeated tokens after which the answer ends with [`FinishReason::Repetition`], unless the
+    /// prompt asks for the repetition. `None`: it never does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_repeated: Option<u32>,
     /// Whether generation continues after an end of turn, for benchmarks.
     #[serde(default)]
     pub ignore_end: bool,
@@ -364,6 +368,7 @@ impl GenerateRequest {
             sampling: SamplingParams::default(),
             max_tokens: None,
             stop: Vec::new(),
+            max_repeated: None,
             ignore_end: false,
             adapters: Vec::new(),
             conversation: None,
@@ -545,6 +550,8 @@ pub enum FinishReason {
     Length,
     /// The context is full.
     ContextFull,
+    /// The answer repeats itself; see [`GenerateRequest::max_repeated`].
+    Repetition,
     /// Cancelled by the client.
     Cancelled,
 }

@@ -224,7 +224,8 @@ impl ChatSession {
         match summary {
             Ok(summary) => {
                 match summary.finish_reason {
-                    FinishReason::Stop | FinishReason::Length => writeln!(out)?,
+                    // No request here limits repetition.
+                    FinishReason::Stop | FinishReason::Length | FinishReason::Repetition => writeln!(out)?,
                     FinishReason::Cancelled => writeln!(out, " [stopped]")?,
                     FinishReason::ContextFull => {
                         writeln!(out, " [the context is full; /clear starts a new conversation]")?

@@ -310,6 +310,34 @@ fn a_draft_never_passes_the_limit_of_an_answer() {
 }
 
 #[test]
+fn a_repetition_ends_an_answer_at_the_same_token_as_without_a_draft() {
+    for model in ["llama", "gemma3"] {
+        let mut sum = 0;
+        for draft in drafts(model) {
+            let mut requests: Vec<GenerateRequest> = (0..12).map(request).collect();
+            for (request, limit) in requests.iter_mut().zip([3, 10, 25].into_iter().cycle()) {
+                (request.max_tokens, request.max_repeated) = (Some(80), Some(limit));
+                request.ignore_end = true;
+            }
+            let mut looping = requests[0].clone();
+            looping.prompt = raw("tell ");
+            looping.sampling.logit_bias = vec![LogitBias::Id {
+                id: 70,
+                bias: Some(500.0),
+            }];
+            requests.push(looping.clone());
+            let load = load_request(model, 256, draft, Some(8));
+            let DraftedTokens { accepted, .. } = assert_same_answers(&load, &requests);
+            sum += accepted;
+            let (mut worker, _) = load_model(load);
+            let reason = summary(&worker.answer(looping)).finish_reason;
+            assert_eq!(reason, FinishReason::Repetition);
+        }
+        assert!(sum > 0);
+    }
+}
+
+#[test]
 fn a_stop_string_inside_a_draft_ends_the_answer_there() {
     let (mut plain, _) = load_model(load_request("llama", 128, DraftChoice::None, None));
     let answer = text(&plain.answer(request(2)));

@@ -9,6 +9,7 @@ mod draft_distribution;
 mod json_schema;
 mod json_schema_validity;
 mod preparation;
+mod repetition;
 mod resume;
 mod sampling;
 mod scheduler;

@@ -91,6 +91,10 @@ pub fn generate(id: RequestId, request: &GenerateRequest, controls: &Receiver<Co
             generation.send_piece("Half an answer");
             generation.finish(FinishReason::Length);
         }
+        "loop" => {
+            generation.piece("Again and again");
+            generation.finish(FinishReason::Repetition);
+        }
         "think" => {
             generation.send_thought("Let me ");
             generation.send_thought("see.");
