@@ -43,7 +43,12 @@ enum Position {
         parts: Vec<Part>,
     },
     /// An existing user message.
-    Existing { conversation: i64, user: i64 },
+    Existing {
+        conversation: i64,
+        user: i64,
+        /// The model and settings of the answer that are not the conversation's.
+        overrides: Box<AnswerOverrides>,
+    },
     /// A version of an answer that the user wrote.
     Edited {
         /// The answer.
@@ -106,8 +111,11 @@ impl App {
         })
     }
 
-    /// Generates another answer to the same message.
-    pub async fn regenerate(&self, message: i64) -> Result<Sent, Problem> {
+    /// Generates another answer to the same message. `overrides` are the model and settings that
+    /// are not the conversation's; `None` means none.
+    pub async fn regenerate(&self, message: i64, overrides: Option<AnswerOverrides>) -> Result<Sent, Problem> {
+        let overrides = Box::new(overrides.unwrap_or_default());
+        overrides.check()?;
         let position = self
             .shared
             .blocking(move |shared| {
@@ -122,6 +130,7 @@ impl App {
                 Ok(Position::Existing {
                     conversation: row.conversation,
                     user,
+                    overrides,
                 })
             })
             .await?;
@@ -428,6 +437,7 @@ fn write(
     compared: &[ComparedAnswer],
 ) -> rusqlite::Result<Option<WrittenRows>> {
     let now = now();
+    let mut overrides = AnswerOverrides::default();
     let (conversation, parent, parts) = match position {
         Position::New { parts, fresh } => {
             let id = conversation::create(t, &title_of(&parts), now)?;
@@ -455,7 +465,14 @@ fn write(
             parent,
             parts,
         } => (conversation, parent, Some(parts)),
-        Position::Existing { conversation, user } => (conversation, Some(user), None),
+        Position::Existing {
+            conversation,
+            user,
+            overrides: own,
+        } => {
+            overrides = *own;
+            (conversation, Some(user), None)
+        }
     };
     if let Some(parent) = parent
         && message::get(t, parent)?.is_none_or(|row| row.conversation != conversation)
@@ -489,7 +506,7 @@ fn write(
     let answers = match compared {
         [] => {
             let adapters: Vec<AdapterChoice> = from_json(row.adapters.as_deref()).unwrap_or_default();
-            vec![write_answer(t, answer, &adapters, None)?]
+            vec![write_answer(t, answer, &adapters, &overrides)?]
         }
         compared => write_compared(t, &answer, compared)?,
     };
@@ -508,10 +525,8 @@ fn write_compared(
     answer: &New<'_>,
     compared: &[ComparedAnswer],
 ) -> rusqlite::Result<Vec<message::Message>> {
-    let write = |ComparedAnswer { overrides, adapters }: &ComparedAnswer| {
-        let overrides = (*overrides != AnswerOverrides::default()).then(|| to_json(overrides));
-        write_answer(t, answer.clone(), adapters, overrides.as_deref())
-    };
+    let write =
+        |ComparedAnswer { overrides, adapters }: &ComparedAnswer| write_answer(t, answer.clone(), adapters, overrides);
     let mut answers: Vec<message::Message> = compared.iter().map(write).collect::<rusqlite::Result<_>>()?;
     let ids: Vec<i64> = answers.iter().map(|answer| answer.id).collect();
     message::set_compared(t, &ids)?;
@@ -521,20 +536,20 @@ fn write_compared(
     Ok(answers)
 }
 
-/// Writes an answer with the names of its adapters.
+/// Writes an answer with its overrides and the names of its adapters.
 fn write_answer(
     t: &Transaction<'_>,
     answer: New<'_>,
     adapters: &[AdapterChoice],
-    overrides: Option<&str>,
+    overrides: &AnswerOverrides,
 ) -> rusqlite::Result<message::Message> {
     let adapters = to_json_unless_empty(&adapters::with_names(t, adapters)?);
-    let adapters = adapters.as_deref();
+    let overrides = (*overrides != AnswerOverrides::default()).then(|| to_json(overrides));
     message::create(
         t,
         New {
-            adapters,
-            overrides,
+            adapters: adapters.as_deref(),
+            overrides: overrides.as_deref(),
             ..answer
         },
     )

@@ -40,8 +40,8 @@ test("an answer's preset, taken over, replaces the prompt of the preset before, 
     await app.presets.apply(sings.id);
     if (systemPrompt !== null) await app.thread.setSystemPrompt(systemPrompt);
     const compared = [
-      { overrides: { model: null, preset: null }, adapters: [] },
-      { overrides: { model: null, preset }, adapters: [] },
+      { overrides: { model: null, preset: null, sampling: null }, adapters: [] },
+      { overrides: { model: null, preset, sampling: null }, adapters: [] },
     ];
     const [, answer] = (await app.thread.compare(compared, "What is the capital of France?", [])).answers;
     if (!answer) throw new Error("No answer.");

@@ -126,7 +126,7 @@ describe("a conversation", () => {
 
   test("steps over the answers of a comparison as one version", async () => {
     const { app, host } = await started("fresh");
-    const overrides = { model: null, preset: null };
+    const overrides = { model: null, preset: null, sampling: null };
     const { conversation, answers } = await host.compare(
       null,
       null,
@@ -153,7 +153,7 @@ describe("a conversation", () => {
 
   test("that has continued keeps its branch when another compared answer is preferred", async () => {
     const { app, host } = await started("fresh");
-    const overrides = { model: null, preset: null };
+    const overrides = { model: null, preset: null, sampling: null };
     const { conversation, answers } = await host.compare(
       null,
       null,

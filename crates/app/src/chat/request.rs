@@ -49,7 +49,9 @@ pub(super) fn build(
         (None, TrainingPrompt::Text(text)) => Some(text.as_str()),
         (None, TrainingPrompt::Unknown) => target.system_prompt.as_deref().and_then(prompt::trimmed),
     };
-    let settings = over_folder(answer.settings, folder.as_ref());
+    let mut settings = over_folder(answer.settings, folder.as_ref());
+    let overrides = message.overrides.clone().unwrap_or_default();
+    settings.sampling = overrides.sampling.unwrap_or_default().or(settings.sampling);
     let thinking = Thinking::from(settings.thinking);
     let answer_settings = AnswerSettings {
         sampling: with_seed(settings.sampling.apply(defaults(shared, target))),
@@ -64,6 +66,7 @@ pub(super) fn build(
         sampling: answer_settings.sampling.clone(),
         max_tokens: answer_settings.max_tokens,
         stop: answer_settings.stop.clone(),
+        max_repeated: Some(shared.settings().repetition_limit).filter(|limit| *limit > 0),
         ignore_end: false,
         adapters,
         conversation: Some(message.conversation),

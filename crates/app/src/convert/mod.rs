@@ -76,6 +76,9 @@ impl From<&wire::Message> for message::Message {
 
 /// Detail of the state `cut` in the store: the context is full.
 const CONTEXT_FULL: &str = "context_full";
+/// Detail of the state `cut` in the store: the answer repeated itself. Earlier versions read it as
+/// [`LENGTH`].
+const REPETITION: &str = "repetition";
 /// Detail of the state `cut` in the store: the maximum number of tokens is reached.
 const LENGTH: &str = "length";
 
@@ -85,11 +88,12 @@ impl From<message::State> for wire::MessageState {
             message::State::Complete => Self::Complete,
             message::State::Unfinished => Self::Waiting,
             message::State::Stopped => Self::Stopped,
-            message::State::Truncated(reason) if reason == CONTEXT_FULL => Self::Truncated {
-                reason: wire::TruncationReason::ContextFull,
-            },
-            message::State::Truncated(_) => Self::Truncated {
-                reason: wire::TruncationReason::Length,
+            message::State::Truncated(reason) => Self::Truncated {
+                reason: match reason.as_str() {
+                    CONTEXT_FULL => wire::TruncationReason::ContextFull,
+                    REPETITION => wire::TruncationReason::Repetition,
+                    _ => wire::TruncationReason::Length,
+                },
             },
             message::State::Failed(json) => Self::Failed {
                 problem: from_json(Some(&json))
@@ -108,12 +112,14 @@ impl From<&wire::MessageState> for message::State {
             | wire::MessageState::Prefill { .. }
             | wire::MessageState::Streaming => Self::Unfinished,
             wire::MessageState::Stopped => Self::Stopped,
-            wire::MessageState::Truncated {
-                reason: wire::TruncationReason::ContextFull,
-            } => Self::Truncated(CONTEXT_FULL.to_owned()),
-            wire::MessageState::Truncated {
-                reason: wire::TruncationReason::Length,
-            } => Self::Truncated(LENGTH.to_owned()),
+            wire::MessageState::Truncated { reason } => Self::Truncated(
+                match reason {
+                    wire::TruncationReason::ContextFull => CONTEXT_FULL,
+                    wire::TruncationReason::Repetition => REPETITION,
+                    wire::TruncationReason::Length => LENGTH,
+                }
+                .to_owned(),
+            ),
             wire::MessageState::Failed { problem } => Self::Failed(problem.to_stored()),
         }
     }
@@ -195,14 +201,12 @@ pub(crate) fn to_json_unless_empty<T: Serialize>(list: &[T]) -> Option<String> {
 
 /// The final state of a message.
 pub(crate) fn final_state(reason: protocol::FinishReason) -> wire::MessageState {
+    let truncated = |reason| wire::MessageState::Truncated { reason };
     match reason {
         protocol::FinishReason::Stop => wire::MessageState::Complete,
-        protocol::FinishReason::Length => wire::MessageState::Truncated {
-            reason: wire::TruncationReason::Length,
-        },
-        protocol::FinishReason::ContextFull => wire::MessageState::Truncated {
-            reason: wire::TruncationReason::ContextFull,
-        },
+        protocol::FinishReason::Length => truncated(wire::TruncationReason::Length),
+        protocol::FinishReason::ContextFull => truncated(wire::TruncationReason::ContextFull),
+        protocol::FinishReason::Repetition => truncated(wire::TruncationReason::Repetition),
         protocol::FinishReason::Cancelled => wire::MessageState::Stopped,
     }
 }

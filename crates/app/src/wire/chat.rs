@@ -86,6 +86,8 @@ pub struct AnswerOverrides {
     /// Preset, as it was, with its system prompt if it has one. `None` means the conversation's
     /// settings.
     pub preset: Option<Preset>,
+    /// Sampling parameters over those of the conversation or of the preset. `None` means none.
+    pub sampling: Option<SamplingOverrides>,
 }
 
 impl AnswerOverrides {
@@ -95,6 +97,7 @@ impl AnswerOverrides {
     /// A value is out of range.
     pub fn check(&self) -> Result<(), Problem> {
         check_model_id(self.model.as_deref())?;
+        self.sampling.as_ref().map_or(Ok(()), SamplingOverrides::check)?;
         let Some(preset) = &self.preset else { return Ok(()) };
         if preset.id.len().max(preset.name.len()) > MAX_TEXT {
             return refuse(ChatReason::UnknownPreset);

@@ -30,8 +30,9 @@ macro_rules! commands {
                 ) -> Sent;
                 /// Reads a text file for a message.
                 fn read_text_file(path: PathBuf) -> TextFile;
-                /// Generates a sibling of this answer.
-                fn regenerate(message: i64) -> Sent;
+                /// Generates a sibling of this answer. `overrides` are the model and settings that
+                /// are not the conversation's.
+                fn regenerate(message: i64, overrides: Option<AnswerOverrides>) -> Sent;
                 /// Adds a sibling of this user message and generates its answer.
                 fn edit(message: i64, text: String) -> Sent;
                 /// Goes on with the last answer of a branch.

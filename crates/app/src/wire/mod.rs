@@ -119,6 +119,8 @@ pub struct Settings {
     /// Whether Enter sends a message. Otherwise it begins a new line, and Ctrl or Command with
     /// Enter sends.
     pub enter_sends: bool,
+    /// Repeated tokens after which an answer ends. 0 means that it never ends for this reason.
+    pub repetition_limit: u32,
     /// Whether the system notifies when a long answer, a download or a run ends while the window is
     /// not in use.
     pub notifications: bool,
@@ -171,6 +173,7 @@ impl Default for Settings {
             motion: Motion::default(),
             text_size: 100,
             enter_sends: true,
+            repetition_limit: 300,
             notifications: true,
             tray: TraySetting::default(),
             shortcuts: BTreeMap::new(),
@@ -348,6 +351,8 @@ pub enum TruncationReason {
     Length,
     /// The context is full.
     ContextFull,
+    /// It repeated itself; see [`Settings::repetition_limit`].
+    Repetition,
 }
 
 /// State of a message.

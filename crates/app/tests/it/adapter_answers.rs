@@ -86,7 +86,7 @@ async fn adapters_of_a_conversation_are_sent_to_the_worker() {
         "it does not ignore the chosen adapter"
     );
     harness.set_conversation_adapters(id, Vec::new()).await.unwrap();
-    let again = harness.regenerate(refused.id).await.unwrap();
+    let again = harness.regenerate(refused.id, None).await.unwrap();
     assert!(request_of(&harness.ended(again.answer.id).await).adapters.is_empty());
 }
 

@@ -56,7 +56,7 @@ async fn switching_a_branch_and_deleting_are_announced() {
     let mut harness = Harness::tiny();
     let answer = harness.answer("say one").await;
     let id = answer.conversation;
-    let other = harness.regenerate(answer.id).await.expect("an answer").answer.id;
+    let other = harness.regenerate(answer.id, None).await.expect("an answer").answer.id;
     harness.ended(other).await;
     harness.select_leaf(id, answer.id).await.expect("selected");
     let leaf = harness

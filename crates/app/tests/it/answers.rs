@@ -115,12 +115,12 @@ async fn one_answer_at_a_time_in_a_conversation() {
         .await;
     assert_eq!(busy.unwrap_err().code, ProblemCode::Busy);
     assert_eq!(
-        harness.regenerate(sent.answer.id).await.unwrap_err().code,
+        harness.regenerate(sent.answer.id, None).await.unwrap_err().code,
         ProblemCode::Busy
     );
     harness.stop(sent.conversation.id).await.unwrap();
     harness.ended(sent.answer.id).await;
-    harness.regenerate(sent.answer.id).await.expect("free again");
+    harness.regenerate(sent.answer.id, None).await.expect("free again");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

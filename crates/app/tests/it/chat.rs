@@ -3,8 +3,8 @@
 
 use crate::harness::{Harness, failure};
 use hearth_app::wire::{
-    ConversationSettings, Effort, LogitBias, Message, MessageState, NewConversation, Part, Problem, ProblemCode,
-    SamplingOverrides, Sent, Settings, ThinkingChoice, ThinkingEffort, ThinkingSwitch, TruncationReason,
+    AnswerOverrides, ConversationSettings, Effort, LogitBias, Message, MessageState, NewConversation, Part, Problem,
+    ProblemCode, SamplingOverrides, Sent, Settings, ThinkingChoice, ThinkingEffort, ThinkingSwitch, TruncationReason,
 };
 use hearth_protocol::{GenerateRequest, Prompt};
 
@@ -302,7 +302,7 @@ async fn settings_of_a_conversation_make_its_answers() {
         .expect("they are set");
     assert_eq!(harness.conversation(answer.conversation).await.settings, default);
     let mut harness = harness;
-    let again = harness.regenerate(answer.id).await;
+    let again = harness.regenerate(answer.id, None).await;
     let made = ended(&mut harness, again).await.settings.expect("settings");
     assert_eq!((made.sampling.temperature, made.max_tokens), (0.8, None));
     assert!(made.sampling.seed.is_some(), "the seed that was drawn is known");
@@ -535,4 +535,76 @@ async fn a_conversation_has_a_model_of_its_own() {
     let sent = harness.say(Some(first.conversation), "say more").await;
     let failed = harness.ended(sent.answer.id).await;
     assert_eq!(failure(&failed).code, ProblemCode::NotFound);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_answer_that_ended_because_it_repeats_itself_is_kept_and_goes_on() {
+    let mut harness = Harness::tiny();
+    let repetition = MessageState::Truncated {
+        reason: TruncationReason::Repetition,
+    };
+    let answer = harness.answer("loop").await;
+    assert_eq!(answer.state, repetition);
+    let mut harness = harness.again().await;
+    assert_eq!(harness.conversation(answer.conversation).await.messages[1], answer);
+    let again = harness.continue_answer(answer.id).await;
+    let longer = ended(&mut harness, again).await;
+    assert_eq!((longer.id, &longer.state), (answer.id, &repetition));
+    assert!(longer.text().len() > answer.text().len(), "{:?}", longer.text());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_limit_of_repeated_tokens_is_a_setting_and_0_is_none() {
+    let mut harness = Harness::tiny();
+    assert_eq!(shown(&harness.answer("show").await).max_repeated, Some(300));
+    for (repetition_limit, expected) in [(1000, Some(1000)), (0, None)] {
+        let settings = Settings {
+            repetition_limit,
+            ..Settings::default()
+        };
+        harness.set_settings(settings).await.expect("they are saved");
+        assert_eq!(shown(&harness.answer("show").await).max_repeated, expected);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_answer_is_tried_again_with_its_own_sampling() {
+    let mut harness = Harness::tiny();
+    let fresh = NewConversation {
+        settings: settings(),
+        ..NewConversation::default()
+    };
+    let sent = harness.send(None, None, "show".into(), Vec::new(), fresh).await;
+    let first = ended(&mut harness, sent).await;
+    let with = |dry_multiplier| AnswerOverrides {
+        sampling: Some(SamplingOverrides {
+            dry_multiplier: Some(dry_multiplier),
+            dry_breakers: Some(Vec::new()),
+            ..SamplingOverrides::default()
+        }),
+        ..AnswerOverrides::default()
+    };
+    let again = harness.regenerate(first.id, Some(with(0.375))).await;
+    let again = ended(&mut harness, again).await;
+    let sampling = shown(&again).sampling;
+    assert_eq!((sampling.dry_multiplier, sampling.dry_breakers), (0.375, Vec::new()));
+    assert_eq!(
+        Some(sampling.temperature),
+        settings().sampling.temperature,
+        "the conversation's"
+    );
+    assert_eq!(again.overrides, Some(with(0.375)));
+    assert_eq!(
+        harness.conversation(first.conversation).await.settings,
+        settings(),
+        "unchanged"
+    );
+    let plain = harness.regenerate(again.id, None).await;
+    let plain = ended(&mut harness, plain).await;
+    assert_eq!(
+        (shown(&plain).sampling.dry_multiplier, plain.overrides),
+        (shown(&first).sampling.dry_multiplier, None)
+    );
+    let refused = harness.regenerate(first.id, Some(with(f32::NAN))).await;
+    assert_eq!(refused.map_err(code).err(), Some(ProblemCode::BadRequest));
 }

@@ -23,7 +23,7 @@ fn with_model(model: &str) -> ComparedAnswer {
     ComparedAnswer {
         overrides: AnswerOverrides {
             model: Some(model.to_owned()),
-            preset: None,
+            ..AnswerOverrides::default()
         },
         adapters: Vec::new(),
     }
@@ -46,8 +46,8 @@ fn with_preset(temperature: f32, system_prompt: &str) -> ComparedAnswer {
     };
     ComparedAnswer {
         overrides: AnswerOverrides {
-            model: None,
             preset: Some(preset),
+            ..AnswerOverrides::default()
         },
         adapters: Vec::new(),
     }

@@ -35,7 +35,7 @@ async fn regenerate_edit_and_branches() {
     let mut harness = Harness::tiny();
     let sent = harness.say(None, "say one").await;
     let first = harness.ended(sent.answer.id).await;
-    let again = harness.regenerate(first.id).await.unwrap();
+    let again = harness.regenerate(first.id, None).await.unwrap();
     assert!(again.user.is_none() && again.answer.parent == first.parent);
     let second = harness.ended(again.answer.id).await;
     let user = sent.user.unwrap();
@@ -109,7 +109,7 @@ async fn the_model_sees_the_branch_and_its_system_prompt() {
     let (turns, _) = shown(&harness.ended(edited.answer.id).await);
     assert_eq!(turns, ["Be a pirate.", "say one", "one", "show it"]);
     harness.set_system_prompt(id, Some(String::new())).await.unwrap();
-    let again = harness.regenerate(edited.answer.id).await.unwrap();
+    let again = harness.regenerate(edited.answer.id, None).await.unwrap();
     let (turns, _) = shown(&harness.ended(again.answer.id).await);
     assert_eq!(
         turns,
@@ -193,7 +193,10 @@ async fn missing_rows_are_reported() {
             .map_err(code),
         Err(ProblemCode::NotFound)
     );
-    assert_eq!(harness.regenerate(99).await.map_err(code), Err(ProblemCode::NotFound));
+    assert_eq!(
+        harness.regenerate(99, None).await.map_err(code),
+        Err(ProblemCode::NotFound)
+    );
     assert_eq!(
         harness.edit(99, "x".into()).await.map_err(code),
         Err(ProblemCode::NotFound)

@@ -134,7 +134,7 @@ async fn without_a_model_the_message_is_saved() {
     let path = support::model(harness.folder.path(), "mine.gguf");
     let model = harness.add_model(path).await.unwrap();
     harness.load_model(model.id).await.unwrap();
-    let again = harness.regenerate(answer.id).await.unwrap();
+    let again = harness.regenerate(answer.id, None).await.unwrap();
     assert_eq!(harness.ended(again.answer.id).await.text(), "one");
 }
 
@@ -169,7 +169,7 @@ async fn a_model_deleted_while_loaded() {
         ProblemCode::FileUnreadable
     );
     harness.load_model("tiny".into()).await.unwrap();
-    let again = harness.regenerate(answer.id).await.unwrap();
+    let again = harness.regenerate(answer.id, None).await.unwrap();
     assert_eq!(harness.ended(again.answer.id).await.text(), "three");
 }
 

@@ -61,7 +61,7 @@ async fn a_crash_of_a_worker_fails_one_answer() {
     assert_eq!((answer.text().as_str(), failure(&answer)), ("Half an answer", &said));
     let kept = harness.conversation(answer.conversation).await;
     assert_eq!(kept.messages[1], answer);
-    let again = harness.regenerate(answer.id).await.unwrap();
+    let again = harness.regenerate(answer.id, None).await.unwrap();
     harness.ended(again.answer.id).await;
     assert_eq!(
         harness.answer("say again").await.text(),

@@ -154,11 +154,11 @@ export class FakeHost extends FakeGetting implements Host {
     return this.answer(home, user, user);
   }
 
-  async regenerate(message: number): Promise<Sent> {
+  async regenerate(message: number, overrides: AnswerOverrides | null = null): Promise<Sent> {
     const [home, old] = this.find(message);
     const user = home.messages.find((m) => m.id === old.parent);
     if (!user) throw NO_MESSAGE;
-    return this.answer(home, user, null);
+    return this.answer(home, user, null, overrides);
   }
 
   async edit(message: number, text: string): Promise<Sent> {
@@ -739,6 +739,8 @@ export class FakeHost extends FakeGetting implements Host {
     this.generating.set(answer.id, run);
     this.setChatBusy(true);
     const script = continued ?? (answer.adapters.length > 0 ? tunedAnswer(question) : scriptedAnswer(question));
+    if (script.end.type === "truncated" && script.end.reason === "repetition" && answer.overrides?.sampling)
+      Object.assign(script, scriptedAnswer(""));
     const before = answer.stats?.tokens ?? 0;
     const { maxTokens, thinking, sampling, stop, jsonSchema } = answer.overrides?.preset?.values ?? home.settings;
     if (thinking.enabled === false) script.thought = [];
@@ -765,6 +767,7 @@ export class FakeHost extends FakeGetting implements Host {
           ...withOverrides(model.sampling, this.world.settings.sampling[model.id]),
           seed: 421,
           ...onlySet(sampling),
+          ...(answer.overrides?.sampling && onlySet(answer.overrides.sampling)),
         },
         maxTokens,
         stop: stop ?? [],
@@ -840,8 +843,13 @@ export class FakeHost extends FakeGetting implements Host {
     return state.type === "stopped";
   }
 
-  private answer(home: Conversation, user: Message, added: Message | null): Sent {
-    const answer = this.waitingAnswer(home, user, home.adapters);
+  private answer(
+    home: Conversation,
+    user: Message,
+    added: Message | null,
+    overrides: AnswerOverrides | null = null,
+  ): Sent {
+    const answer = this.waitingAnswer(home, user, home.adapters, overrides);
     const sent: Sent = { conversation: this.summary(home), user: added && { ...added }, answer: { ...answer } };
     void this.write(home, answer, textOf(user.parts));
     return sent;

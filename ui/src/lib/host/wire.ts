@@ -12,7 +12,7 @@ export interface Commands {
   /** Reads a text file for a message. */
   readTextFile(path: string): Promise<TextFile>;
   /** Generates a sibling of this answer. */
-  regenerate(message: number): Promise<Sent>;
+  regenerate(message: number, overrides: AnswerOverrides | null): Promise<Sent>;
   /** Adds a sibling of this user message and generates its answer. */
   edit(message: number, text: string): Promise<Sent>;
   /** Goes on with the last answer of a branch. */
@@ -232,7 +232,7 @@ export const commands = (invoke: <T>(command: string, named?: Record<string, unk
   openConversation: (id) => invoke("open_conversation", { id }),
   send: (conversation, parent, text, files, fresh) => invoke("send", { conversation, parent, text, files, fresh }),
   readTextFile: (path) => invoke("read_text_file", { path }),
-  regenerate: (message) => invoke("regenerate", { message }),
+  regenerate: (message, overrides) => invoke("regenerate", { message, overrides }),
   edit: (message, text) => invoke("edit", { message, text }),
   continueAnswer: (message) => invoke("continue_answer", { message }),
   editAnswer: (message, text, goOn) => invoke("edit_answer", { message, text, goOn }),
@@ -360,7 +360,7 @@ export const commands = (invoke: <T>(command: string, named?: Record<string, unk
 export const EVENT_NAME = "hearth";
 
 /** The settings of a new installation. */
-export const defaultSettings: Settings = {"language":"system","theme":"system","contrast":"system","motion":"system","textSize":100,"enterSends":true,"notifications":true,"tray":"on","shortcuts":{},"threads":null,"context":null,"device":null,"trainingDevice":null,"build":null,"gpuLayers":{"type":"auto"},"kv":"f16","drafts":{},"sampling":{},"lastModel":null,"promptCacheLimit":2000000000,"offline":false,"hubEndpoint":null,"listOtherPrograms":true,"modelFolders":[]};
+export const defaultSettings: Settings = {"language":"system","theme":"system","contrast":"system","motion":"system","textSize":100,"enterSends":true,"repetitionLimit":300,"notifications":true,"tray":"on","shortcuts":{},"threads":null,"context":null,"device":null,"trainingDevice":null,"build":null,"gpuLayers":{"type":"auto"},"kv":"f16","drafts":{},"sampling":{},"lastModel":null,"promptCacheLimit":2000000000,"offline":false,"hubEndpoint":null,"listOtherPrograms":true,"modelFolders":[]};
 
 export type Adapter = {
 /**
@@ -502,7 +502,11 @@ model: string | null,
  * Preset, as it was, with its system prompt if it has one. `None` means the conversation's
  * settings.
  */
-preset: Preset | null, };
+preset: Preset | null,
+/**
+ * Sampling parameters over those of the conversation or of the preset. `None` means none.
+ */
+sampling: SamplingOverrides | null, };
 
 export type AnswerSettings = {
 /**
@@ -4782,6 +4786,10 @@ textSize: number,
  */
 enterSends: boolean,
 /**
+ * Repeated tokens after which an answer ends. 0 means that it never ends for this reason.
+ */
+repetitionLimit: number,
+/**
  * Whether the system notifies when a long answer, a download or a run ends while the window is
  * not in use.
  */
@@ -5317,7 +5325,7 @@ quit: string, };
 
 export type TraySetting = "off" | "on" | "keepRunning";
 
-export type TruncationReason = "length" | "contextFull";
+export type TruncationReason = "length" | "contextFull" | "repetition";
 
 export type TuneReason = { "type": "noDataset" } | { "type": "datasetUnreadable",
 /**

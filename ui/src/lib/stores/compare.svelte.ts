@@ -48,7 +48,7 @@ export class Compare {
   /** The choices in the form of the command `compare`. */
   get answers(): ComparedAnswer[] {
     return this.choices.map((choice) => ({
-      overrides: { model: choice.model, preset: this.presetOf(choice) },
+      overrides: { model: choice.model, preset: this.presetOf(choice), sampling: null },
       adapters: [...this.adaptersOf(choice)],
     }));
   }

@@ -5,6 +5,7 @@ import {
   defaultChatSettings,
   isActive,
   type AdapterChoice,
+  type AnswerOverrides,
   type Compared,
   type ComparedAnswer,
   type Conversation,
@@ -170,8 +171,9 @@ export class Thread {
     );
   }
 
-  async regenerate(message: number): Promise<Sent> {
-    return this.begin(() => this.host.regenerate(message), false);
+  /** Generates another answer; `overrides` are what is not the conversation's. */
+  async regenerate(message: number, overrides: AnswerOverrides | null = null): Promise<Sent> {
+    return this.begin(() => this.host.regenerate(message, overrides), false);
   }
 
   async edit(message: number, text: string): Promise<Sent> {

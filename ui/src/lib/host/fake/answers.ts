@@ -159,6 +159,7 @@ export function scriptedAnswer(question: string): Script {
   else if (/order/i.test(question)) text = order;
   else if (/story|long/i.test(question)) text = long;
   if (/cut/i.test(question)) script.end = { type: "truncated", reason: "length" };
+  if (/\bends? in a loop/i.test(question)) script.end = { type: "truncated", reason: "repetition" };
   if (/context is full/i.test(question)) script.end = { type: "truncated", reason: "contextFull" };
   if (/older/i.test(question)) script.dropped = { messages: 3, tokens: 412 };
   if (/fails/i.test(question)) {
