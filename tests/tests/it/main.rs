@@ -3,6 +3,7 @@
 
 mod builds;
 mod cli;
+mod first_minute;
 #[cfg(target_os = "linux")]
 mod hostile;
 mod paths;
