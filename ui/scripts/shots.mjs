@@ -546,6 +546,14 @@ const pictures = [
     },
   },
   {
+    name: "ended-loop",
+    scene: "fresh",
+    act: async (page) => {
+      await send(page, "This ends in a loop.");
+      await answerIs(page, "truncated");
+    },
+  },
+  {
     name: "answer-details",
     height: 900,
     act: async (page) => {

@@ -91,12 +91,41 @@ test("an answer that repeats itself is noticed while it grows and at its end", a
   await send(page, "Loop for a while.");
   const note = page.getByTestId("repeats");
   await note.waitFor();
-  expect(await note.textContent()).toContain("It goes on until you stop it.");
+  expect(await note.textContent()).toContain("The answer repeats itself.");
   await note.getByRole("button", { name: "Stop" }).click();
   await lastAnswer(page, "stopped");
   expect(await note.textContent()).toContain("ends in a repetition");
+  expect(await note.getByTestId("try-unrepeated").count()).toBe(1);
   await pace(page, 0);
   await send(page, "What is the capital of France?");
   await lastAnswer(page, "complete");
   expect(await note.count()).toBe(0);
+});
+
+test("after an answer that ended because it repeated itself, there are three ways on", async () => {
+  const { page, errors } = await open({ scene: "fresh" });
+  await send(page, "This ends in a loop.");
+  await lastAnswer(page, "truncated");
+  const note = page.getByTestId("repeats");
+  expect(await note.textContent()).toContain("ended because it repeated itself");
+  expect(await page.getByTestId("cut").count()).toBe(0);
+
+  await note.getByTestId("try-unrepeated").click();
+  await lastAnswer(page, "complete");
+  expect(await note.count()).toBe(0);
+  expect(await page.getByTestId("branch").textContent()).toContain("2 of 2");
+  await page.getByTestId("details").click();
+  expect(await page.getByTestId("answer-facts").textContent()).toMatch(/DRY multiplier 0\.8.*window 4,096/);
+  await page.keyboard.press("Escape");
+
+  await page.getByTestId("branch-previous").click();
+  await note.getByTestId("continue").click();
+  await lastAnswer(page, "complete");
+  await expect.poll(() => shownText(page)).toContain("That is all.");
+
+  await send(page, "It ends in a loop again.");
+  await lastAnswer(page, "truncated");
+  await note.last().getByTestId("better-model").click();
+  await page.getByTestId("tab-discover").and(page.locator("[aria-selected=true]")).waitFor();
+  expect(errors).toEqual([]);
 });

@@ -314,3 +314,24 @@ test("the tray says what runs, and the setting says if the desktop has none", as
   await expect.poll(() => row.textContent()).toContain("This desktop has no tray");
   expect(errors).toEqual([]);
 });
+
+test("the limit of repeated tokens is saved, and an invalid one is refused", async () => {
+  const { page, errors } = await settings("two-gpus", "chat");
+  const limit = page.getByTestId("repetition-limit");
+  const type = async (text: string) => {
+    await limit.fill(text);
+    await page.keyboard.press("Tab");
+  };
+  expect(await limit.inputValue()).toBe("300");
+  await type("-1");
+  expect(await limit.getAttribute("aria-invalid")).toBe("true");
+  expect(await page.getByText("Must be between 0 and").count()).toBe(1);
+  await type("0");
+  expect(await limit.getAttribute("aria-invalid")).toBe("false");
+  await openSettings(page, "general");
+  await openSettings(page, "chat");
+  expect(await limit.inputValue()).toBe("0");
+  await type("");
+  await expect.poll(() => limit.inputValue()).toBe("300");
+  expect(errors).toEqual([]);
+});

@@ -40,6 +40,11 @@ export const places: Place[] = [
     async (page) => (await send(page, "Cut this short, older messages and all."), await lastAnswer(page, "truncated")),
   ],
   [
+    "an answer that ended in a loop",
+    "fresh",
+    async (page) => (await send(page, "This ends in a loop."), await lastAnswer(page, "truncated")),
+  ],
+  [
     "the model picker",
     "",
     async (page) => (
