@@ -4,7 +4,7 @@ use crate::engine::Texts;
 use crate::json_schema::Schema;
 use crate::numbers::saturating_u32;
 use crate::problem::from_sampling;
-use crate::repetition::{Repetition, asked};
+use crate::repetition::{Repetition, exemption};
 use crate::sampling::{sampler, visible_bytes};
 use crate::scheduler::AnswerDraft;
 use crate::text_stream::{TextPieces, TextStream};
@@ -121,7 +121,7 @@ impl Answer {
             max_tokens: request.max_tokens.map(|max| max as usize),
             repetition: request
                 .max_repeated
-                .map(|limit| Repetition::new(limit, asked::times(&request.prompt))),
+                .map(|limit| Repetition::new(limit, exemption::times(&request.prompt))),
             sampler,
             schema,
             text,
@@ -230,7 +230,7 @@ impl Answer {
         let is_asked = |period: &[u32]| {
             let bytes = |&token: &u32| visible_bytes(&texts.tokenizer, None, token);
             let period: Vec<&[u8]> = period.iter().map(bytes).collect();
-            asked::contains(&self.request.prompt, &period)
+            exemption::contains(&self.request.prompt, &period)
         };
         let repetition = self.repetition.as_mut();
         repetition.is_some_and(|repetition| repetition.push(answer, is_asked))

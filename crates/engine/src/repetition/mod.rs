@@ -1,7 +1,7 @@
 //! Detects that an answer repeats itself: its last tokens have a period, which means that each
 //! equals the one a fixed number of tokens before it.
 
-pub(crate) mod asked;
+pub(crate) mod exemption;
 #[cfg(test)]
 mod tests;
 
@@ -21,8 +21,8 @@ pub(crate) struct Repetition {
     /// For each period from 1, the number of tokens at the end that equal the token one period
     /// before.
     counts: Vec<usize>,
-    /// A period that the user asked for.
-    asked: Option<usize>,
+    /// A period whose repetition the user asked for, while it lasts.
+    exempt: Option<usize>,
 }
 
 impl Repetition {
@@ -33,7 +33,7 @@ impl Repetition {
             limit: limit as usize,
             times,
             counts: vec![0; MAX_PERIOD],
-            asked: None,
+            exempt: None,
         }
     }
 
@@ -48,17 +48,17 @@ impl Repetition {
             *count = if earlier == last { *count + 1 } else { 0 };
         }
         // While a period lasts, its multiples are periods too, and no shorter one can begin.
-        if self.asked.is_some_and(|period| self.count(period) > 0) {
+        if self.exempt.is_some_and(|period| self.count(period) > 0) {
             return false;
         }
-        self.asked = None;
+        self.exempt = None;
         let Some(period) = (1..=MAX_PERIOD).find(|&period| self.count(period) >= self.max_count(period)) else {
             return false;
         };
         if is_asked(&answer[answer.len() - period..]) {
-            self.asked = Some(period);
+            self.exempt = Some(period);
         }
-        self.asked.is_none()
+        self.exempt.is_none()
     }
 
     fn count(&self, period: usize) -> usize {

@@ -39,10 +39,10 @@ fn end(prompt: &Prompt, answer: &str) -> Option<usize> {
         })
     };
     let ids: Vec<u32> = pieces(answer).into_iter().map(&mut id_of).collect();
-    let mut repetition = Repetition::new(LIMIT, asked::times(prompt));
+    let mut repetition = Repetition::new(LIMIT, exemption::times(prompt));
     let is_asked = |period: &[u32]| {
         let period: Vec<&[u8]> = period.iter().map(|&id| texts[id as usize].as_bytes()).collect();
-        asked::contains(prompt, &period)
+        exemption::contains(prompt, &period)
     };
     (1..=ids.len()).find(|&length| repetition.push(&ids[..length], is_asked))
 }

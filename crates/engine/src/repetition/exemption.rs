@@ -1,4 +1,4 @@
-//! The repetitions that a prompt asks for: by a number, as in "print 2,000 identical lines", or
+//! The repetitions that do not end an answer, because the prompt asks for them: by a number, as in "print 2,000 identical lines", or
 //! because it contains the repeated text.
 //!
 //! A number is read in digits only, and may count something else ("a story of 500 words"), so a
@@ -51,7 +51,7 @@ fn largest_integer(text: &str) -> usize {
 /// have these bytes. Only letters and digits are compared, since a model adds its own punctuation.
 /// A message that is nothing else does not ask for its repetition.
 pub(crate) fn contains(prompt: &Prompt, period: &[&[u8]]) -> bool {
-    let texts = searched(prompt);
+    let texts = searchable_texts(prompt);
     (0..period.len()).any(|start| {
         let rotated = [&period[start..], &period[..start]].concat().concat();
         let once: String = letters(&String::from_utf8_lossy(&rotated)).collect();
@@ -66,7 +66,7 @@ pub(crate) fn contains(prompt: &Prompt, period: &[&[u8]]) -> bool {
 }
 
 /// The letters and digits of the messages that are searched.
-fn searched(prompt: &Prompt) -> Vec<String> {
+fn searchable_texts(prompt: &Prompt) -> Vec<String> {
     let messages = match prompt {
         Prompt::Chat(messages) | Prompt::Continue { messages, .. } => messages,
         Prompt::Raw(text) => return vec![letters(text).collect()],
@@ -75,7 +75,7 @@ fn searched(prompt: &Prompt) -> Vec<String> {
     let mut left = MAX_SEARCHED;
     let of_message = |message: &Message| {
         let mut all = String::new();
-        for text in message.parts.iter().filter_map(written) {
+        for text in message.parts.iter().filter_map(text_for_model) {
             all.extend(letters(text).take(left));
             left = left.saturating_sub(text.len());
         }
@@ -86,7 +86,7 @@ fn searched(prompt: &Prompt) -> Vec<String> {
 }
 
 /// The text of a part that the user wrote, or gave to the model.
-fn written(part: &Part) -> Option<&str> {
+fn text_for_model(part: &Part) -> Option<&str> {
     match part {
         Part::Text { text } | Part::File { text, .. } | Part::ToolResult { text, .. } => Some(text),
         Part::Thinking { .. } | Part::ToolCall { .. } | Part::Image { .. } => None,
@@ -221,7 +221,7 @@ mod tests {
         let long = "ab".repeat(1 << 20) + "c";
         let messages = vec![Message::of_text(Role::User, long); 3];
         let prompt = Prompt::Chat(messages);
-        let sizes: Vec<usize> = searched(&prompt).iter().map(String::len).collect();
+        let sizes: Vec<usize> = searchable_texts(&prompt).iter().map(String::len).collect();
         assert_eq!(sizes, [MAX_SEARCHED, 0, 0]);
         assert!(contains(&prompt, &period));
     }
