@@ -1,5 +1,5 @@
-//! The repetitions that do not end an answer, because the prompt asks for them: by a number, as in "print 2,000 identical lines", or
-//! because it contains the repeated text.
+//! The repetitions that do not end an answer, because the prompt asks for them: by a number, as in
+//! "print 2,000 identical lines", or because it contains the repeated text.
 //!
 //! A number is read in digits only, and may count something else ("a story of 500 words"), so a
 //! loop after such a prompt ends late.
