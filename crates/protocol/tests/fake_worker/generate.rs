@@ -92,7 +92,7 @@ pub fn generate(id: RequestId, request: &GenerateRequest, controls: &Receiver<Co
             generation.finish(FinishReason::Length);
         }
         "loop" => {
-            generation.piece("Again and again");
+            generation.send_piece("Again and again");
             generation.finish(FinishReason::Repetition);
         }
         "think" => {
