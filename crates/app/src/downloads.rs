@@ -33,8 +33,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Downloads in progress at a time.
-const MAX_ACTIVE: usize = 2;
+/// Downloads that receive bytes at a time.
+const MAX_RUNNING: usize = 2;
+
+/// Downloads in progress at a time, with those that wait for their next attempt: a server that is
+/// down holds up no download from another one.
+const MAX_ACTIVE: usize = 8;
 
 /// Time between two events of progress.
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(250);
@@ -84,6 +88,17 @@ struct ActiveDownload {
     /// Its files, once the hub has answered.
     remote: Mutex<Option<Remote>>,
     progress: Mutex<CurrentProgress>,
+    /// Set while it waits for its next attempt. Taking it ends the wait.
+    waiting: Mutex<Option<Waiting>>,
+}
+
+/// The wait between two attempts of a download.
+#[derive(Debug, Clone)]
+struct Waiting {
+    /// Why the last attempt failed.
+    problem: Problem,
+    /// Time of the next attempt, in milliseconds since the Unix epoch.
+    retry_at: i64,
 }
 
 /// The progress of a download.
@@ -146,6 +161,13 @@ impl Downloads {
         true
     }
 
+    /// Ends the wait of a download for its next attempt.
+    fn retry_now(&self, id: i64) {
+        if let Some(download) = self.lock().get(&id) {
+            lock(&download.waiting).take();
+        }
+    }
+
     /// Whether another download that shares files with this one is stopping.
     fn is_predecessor_stopping(&self, download: &ActiveDownload) -> bool {
         let Some(remote) = lock(&download.remote).clone() else {
@@ -170,6 +192,11 @@ impl ActiveDownload {
     fn set_progress(&self, progress: CurrentProgress) {
         *lock(&self.progress) = progress;
     }
+
+    /// Whether it waits for its next attempt.
+    fn is_waiting(&self) -> bool {
+        lock(&self.waiting).is_some()
+    }
 }
 
 impl App {
@@ -178,7 +205,8 @@ impl App {
         self.shared.blocking(list).await
     }
 
-    /// Queues a download, or resumes an unfinished one of the same source.
+    /// Queues a download, or resumes an unfinished one of the same source; one that waits for its
+    /// next attempt is tried again at once.
     ///
     /// # Errors
     /// The text names no model, or the network is switched off.
@@ -191,7 +219,9 @@ impl App {
                 Reference::Catalog(entry) => entry.name.clone(),
                 _ => short_name(&text),
             };
-            Ok(shared.store.write(|t| download::queue(t, &text, &name, now()))?)
+            let id = shared.store.write(|t| download::queue(t, &text, &name, now()))?;
+            shared.downloads.retry_now(id);
+            Ok(id)
         });
         let id = queued.await?;
         self.start_downloads().await?;
@@ -226,7 +256,8 @@ impl App {
             .await
     }
 
-    /// Resumes a paused or failed download.
+    /// Resumes a paused or failed download. One that waits for its next attempt is tried again at
+    /// once.
     pub async fn resume_download(&self, id: i64) -> Result<(), Problem> {
         self.shared
             .blocking(move |shared| {
@@ -235,6 +266,7 @@ impl App {
                     Some(row) if !matches!(row.state, State::Done(_)) => download::set_state(t, id, &State::Queued),
                     _ => Ok(false),
                 })?;
+                shared.downloads.retry_now(id);
                 Ok(())
             })
             .await?;
@@ -299,7 +331,8 @@ fn start_queued(shared: &Arc<Shared>) {
     let unsaved = lock(&shared.downloads.unsaved);
     // The oldest first.
     for row in rows.into_iter().rev().filter(|row| row.state == State::Queued) {
-        if active.len() >= MAX_ACTIVE {
+        let running = active.values().filter(|other| !other.is_waiting()).count();
+        if running >= MAX_RUNNING || active.len() >= MAX_ACTIVE {
             break;
         }
         // A download that was removed and added again waits for the end of the removed one.
@@ -367,8 +400,9 @@ fn run(weak: &Weak<Shared>, row: &download::Download, active: &ActiveDownload) {
     }
 }
 
-/// Fetches a download. Retries with [`RETRY_DELAYS`] while the connection fails, and once another
-/// download of the same files has stopped.
+/// Fetches a download. Retries with [`RETRY_DELAYS`] while the connection fails, from the first of
+/// them if the user requested the last retry, and once another download of the same files has
+/// stopped.
 fn fetch_with_retries(
     weak: &Weak<Shared>,
     row: &download::Download,
@@ -392,9 +426,50 @@ fn fetch_with_retries(
             return Err(error);
         };
         tracing::info!(%error, "the download is tried again");
-        let retry_at = Instant::now() + delay;
-        wait_while(weak, active, || Instant::now() < retry_at)?;
+        if wait_for_retry(weak, active, error.into(), delay)? == Retry::Requested {
+            delays = RETRY_DELAYS.into_iter();
+        }
     }
+}
+
+/// The cause of a retry.
+#[derive(Debug, PartialEq, Eq)]
+enum Retry {
+    /// The delay is over.
+    Due,
+    /// The user requested it.
+    Requested,
+}
+
+/// Waits for the next attempt and lists the download with its problem meanwhile.
+///
+/// # Errors
+/// As [`wait_while`].
+fn wait_for_retry(
+    weak: &Weak<Shared>,
+    active: &ActiveDownload,
+    problem: Problem,
+    delay: Duration,
+) -> Result<Retry, LibraryError> {
+    let deadline = Instant::now() + delay;
+    let retry_at = now().saturating_add(i64::try_from(delay.as_millis()).unwrap_or(i64::MAX));
+    active.set_progress(CurrentProgress {
+        bytes_per_second: 0.0,
+        is_checking: false,
+        ..active.progress()
+    });
+    *lock(&active.waiting) = Some(Waiting { problem, retry_at });
+    if let Some(shared) = weak.upgrade() {
+        start(&shared);
+    }
+    // `Instant` stands still while the machine sleeps, and the clock may be set back.
+    let is_early = || Instant::now() < deadline && now() < retry_at;
+    wait_while(weak, active, || is_early() && active.is_waiting())?;
+    let is_due = lock(&active.waiting).take().is_some();
+    if let Some(shared) = weak.upgrade() {
+        announce(&shared);
+    }
+    Ok(if is_due { Retry::Due } else { Retry::Requested })
 }
 
 /// Waits as long as a condition holds.
@@ -402,13 +477,15 @@ fn fetch_with_retries(
 /// # Errors
 /// The download was stopped, or the app is closing.
 fn wait_while(weak: &Weak<Shared>, active: &ActiveDownload, condition: impl Fn() -> bool) -> Result<(), LibraryError> {
-    while condition() {
+    loop {
         if active.stop.load(Ordering::Relaxed) || weak.strong_count() == 0 {
             return Err(LibraryError::Cancelled);
         }
+        if !condition() {
+            return Ok(());
+        }
         thread::sleep(STOP_INTERVAL);
     }
-    Ok(())
 }
 
 /// Downloads the files of a source that is not on this machine yet. Returns the path of the model
@@ -555,8 +632,8 @@ fn list(shared: &Shared) -> Result<Vec<Download>, Problem> {
     };
     let active = shared.downloads.lock();
     let wire = rows.into_iter().map(|row| {
-        let progress = active.get(&row.id).map(|active| active.progress());
-        to_wire(shared, row, progress, &models, &adapters)
+        let active = active.get(&row.id).map(Arc::as_ref);
+        to_wire(shared, row, active, &models, &adapters)
     });
     Ok(wire.collect())
 }
@@ -573,7 +650,7 @@ fn find(shared: &Shared, id: i64) -> Result<Download, Problem> {
 fn to_wire(
     shared: &Shared,
     row: download::Download,
-    progress: Option<CurrentProgress>,
+    active: Option<&ActiveDownload>,
     models: &[library::Model],
     adapters: &[adapter::Adapter],
 ) -> Download {
@@ -585,12 +662,15 @@ fn to_wire(
             .map_or(0, |remote| library::arrived(remote, shared.library.folder_of(remote)))
     };
     let is_done = matches!(row.state, State::Done(_));
+    let progress = active.map(ActiveDownload::progress);
+    let waiting = active.and_then(|active| lock(&active.waiting).clone());
     let resumes = |remote: &Remote| library::resumes(remote, shared.library.folder_of(remote));
     let state = match row.state {
-        State::Queued => match progress {
-            Some(progress) if progress.is_checking => DownloadState::Checking,
-            Some(_) => DownloadState::Running,
-            None => DownloadState::Queued,
+        State::Queued => match (progress, waiting) {
+            (_, Some(Waiting { problem, retry_at })) => DownloadState::Waiting { problem, retry_at },
+            (Some(progress), None) if progress.is_checking => DownloadState::Checking,
+            (Some(_), None) => DownloadState::Running,
+            (None, None) => DownloadState::Queued,
         },
         State::Paused => DownloadState::Paused,
         State::Failed(problem) => DownloadState::Failed {

@@ -351,6 +351,38 @@ describe("downloads", () => {
     await expect.poll(() => download(page, "fails-halfway").count()).toBe(0);
   });
 
+  test("without a network, a download says so at once, counts down, and is tried again by a click", async () => {
+    const { page, errors } = await models("discover");
+    await onHost(page, (host) => (host.unreachable = true));
+    const chosen = page.locator("[data-testid=catalog-model][data-id='gemma-3-1b-it']");
+    await chosen.getByTestId("download").click();
+    await expect.poll(() => page.getByTestId("toast").textContent()).toContain("Gemma 3 1B cannot be downloaded yet");
+    expect(await chosen.getByTestId("downloading").textContent()).toContain("Waiting");
+    expect(await page.getByTestId("download-badge").getAttribute("aria-label")).toBe(
+      "1 download waits for its next attempt",
+    );
+    await page.getByTestId("toast-action").click();
+    const row = download(page, "Gemma 3 1B");
+    expect(await row.getByTestId("download-waits").textContent()).toContain("the server was not found");
+    const counted = () => row.getByTestId("download-progress").textContent();
+    await expect.poll(counted).toMatch(/next try in 1[0-4] s/);
+    await row.getByTestId("retry-now").click();
+    await expect.poll(counted).toMatch(/next try in 1[0-5] s/);
+    expect(await page.getByTestId("toast").count()).toBe(0);
+    await onHost(page, (host) => (host.unreachable = false));
+    await row.getByTestId("retry-now").click();
+    await expect.poll(() => row.getAttribute("data-state")).toBe("done");
+    expect(errors).toEqual([]);
+  });
+
+  test("a queued download says that the network is off", async () => {
+    const { page } = await models("downloads", "downloads", Infinity);
+    await openSettings(page, "models");
+    await page.getByTestId("offline").check();
+    await page.getByTestId("view-models").click();
+    expect(await download(page, "Llama-3.3-70B").getByTestId("download-progress").textContent()).toContain("Offline");
+  });
+
   test("a download that may not resume says so", async () => {
     const { page } = await models("downloads", "downloads");
     const row = download(page, "own-model.gguf");

@@ -96,6 +96,15 @@ describe("labels", () => {
     expect(shortProgress(download({ done: 1, total: 4 }))).toBe("25 %");
   });
 
+  test("of a download that waits for its next attempt count down to it", () => {
+    const problem = detailed("download", "no network");
+    const waiting = (change: Partial<Download>, now: number) =>
+      progressText(download({ ...change, state: { type: "waiting", problem, retryAt: 100_000 } }), now);
+    expect(waiting({}, 85_000)).toBe("Not started, next try in 15 s");
+    expect(waiting({ done: 1e6, total: 2e6 }, 10_000)).toBe("1 MB of 2 MB, next try in 1 min 30 s");
+    expect(waiting({ done: 1e6, total: 2e6 }, 200_000)).toBe("1 MB of 2 MB, next try in 0 s");
+  });
+
   test("of a fraction stay between 0 and 1", () => {
     expect([
       downloadedFraction(download({ done: 3, total: 2 })),

@@ -237,6 +237,13 @@ pub enum DownloadState {
     Running,
     /// Complete; its hash is being computed.
     Checking,
+    /// The last attempt failed; the next one comes by itself. `resumeDownload` tries at once.
+    Waiting {
+        /// Why.
+        problem: Problem,
+        /// Time of the next attempt, in milliseconds since the Unix epoch.
+        retry_at: i64,
+    },
     /// Paused by the user.
     Paused,
     /// Failed; it can be resumed.

@@ -5,8 +5,14 @@ use crate::support::{
     self,
     hub::{FakeHub, Reply, repository},
 };
-use hearth_app::wire::{Download, DownloadState, Event, HubKind, HubSort, ProblemCode, Settings, Source, Verdict};
-use std::fs;
+use hearth_app::{
+    store::now,
+    wire::{Download, DownloadState, Event, HubKind, HubSort, ProblemCode, Settings, Source, Verdict},
+};
+use std::{
+    fs,
+    time::{Duration, Instant},
+};
 
 /// Bytes of a model that takes several messages of a connection.
 fn model() -> Vec<u8> {
@@ -20,8 +26,12 @@ fn hub(replies: &'static [Reply]) -> FakeHub {
 }
 
 async fn use_hub(harness: &Harness, hub: &FakeHub, offline: bool) {
+    use_endpoint(harness, &hub.hub.endpoint, offline).await;
+}
+
+async fn use_endpoint(harness: &Harness, endpoint: &str, offline: bool) {
     let settings = Settings {
-        hub_endpoint: Some(hub.hub.endpoint.clone()),
+        hub_endpoint: Some(endpoint.to_owned()),
         offline,
         ..Settings::default()
     };
@@ -131,6 +141,41 @@ async fn a_failed_download_says_why_and_is_resumed_after_a_restart() {
             .to_lowercase()
             .contains("range: bytes=1000-")
     );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_download_without_a_network_says_why_and_when_it_is_tried_again() {
+    let mut harness = Harness::tiny();
+    use_endpoint(&harness, &support::hub::unreachable().endpoint, false).await;
+    let before = now();
+    let id = harness.start_download("o/Tiny-GGUF".into()).await.unwrap().id;
+    let is_waiting = |state: &DownloadState| matches!(state, DownloadState::Waiting { .. });
+    let waiting = until(&mut harness, is_waiting).await;
+    let DownloadState::Waiting { problem, retry_at } = &waiting.state else {
+        unreachable!("it was waited for")
+    };
+    assert_eq!(problem.code, ProblemCode::Download);
+    assert!(problem.to_string().contains("check the connection"), "{problem}");
+    assert!((before..before + 60_000).contains(retry_at), "{retry_at}");
+    assert_eq!(waiting.bytes_per_second, 0.0);
+
+    // A pause ends the wait, and no attempt follows.
+    harness.pause_download(id).await.unwrap();
+    until(&mut harness, |state| *state == DownloadState::Paused).await;
+    harness.resume_download(id).await.unwrap();
+    until(&mut harness, is_waiting).await;
+
+    // So does a restart, which tries at once.
+    let mut harness = harness.again().await;
+    until(&mut harness, is_waiting).await;
+
+    let good = hub(&[Reply::Good]);
+    use_hub(&harness, &good, false).await;
+    let is_done = |state: &DownloadState| matches!(state, DownloadState::Done { model: Some(_), .. });
+    let begin = Instant::now();
+    harness.resume_download(id).await.unwrap();
+    until(&mut harness, is_done).await;
+    assert!(begin.elapsed() < Duration::from_secs(10), "not when the delay is over");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -1672,7 +1672,15 @@ resumes: boolean,
  */
 state: DownloadState, };
 
-export type DownloadState = { "type": "queued" } | { "type": "running" } | { "type": "checking" } | { "type": "paused" } | { "type": "failed",
+export type DownloadState = { "type": "queued" } | { "type": "running" } | { "type": "checking" } | { "type": "waiting",
+/**
+ * Why.
+ */
+problem: Problem,
+/**
+ * Time of the next attempt, in milliseconds since the Unix epoch.
+ */
+retryAt: number, } | { "type": "paused" } | { "type": "failed",
 /**
  * Why.
  */

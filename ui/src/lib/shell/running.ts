@@ -19,6 +19,7 @@ export function downloadsLine(app: App): string | null {
   const count = app.downloads.active.length;
   const { fraction } = app.downloads;
   if (count === 0) return null;
+  if (app.downloads.isWaiting) return m.models_downloads_waiting({ count });
   return fraction === null
     ? m.models_downloads_active({ count })
     : m.models_downloads_active_percent({ count, percent: percent(fraction) });

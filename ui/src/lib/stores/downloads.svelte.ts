@@ -10,8 +10,13 @@ export class Downloads {
   /** Sources whose start request is pending. */
   private starting: readonly string[] = $state.raw([]);
 
-  /** Downloads that are queued, running or being checked. */
+  /** Downloads that are queued, running, being checked, or wait for their next attempt. */
   readonly active: readonly Download[] = $derived(this.all.filter(isActive));
+  /** Whether none can continue: some wait for their next attempt, the others for them. */
+  readonly isWaiting: boolean = $derived(
+    this.active.some(({ state }) => state.type === "waiting") &&
+      this.active.every(({ state }) => state.type === "waiting" || state.type === "queued"),
+  );
   /** Progress of the active downloads, from 0 to 1; `null` if no total is known. */
   readonly fraction: number | null = $derived.by(() => {
     const sized = this.active.filter(({ total }) => total !== null && total > 0);

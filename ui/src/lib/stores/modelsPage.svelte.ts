@@ -45,6 +45,8 @@ export class ModelsPage {
    * not reported.
    */
   private states: Map<number, Download["state"]["type"]> | null = null;
+  /** Downloads of which the user knows that they wait for their next attempt. */
+  private readonly waiting = new Set<number>();
 
   constructor(
     private readonly app: Parts,
@@ -206,9 +208,27 @@ export class ModelsPage {
     this.states = new Map(downloads.map(({ id, state }) => [id, state.type]));
   }
 
-  /** Shows and announces the end of a download. Toasts have their own live region. */
-  private notify({ name, state }: Download): void {
+  /**
+   * Shows and announces the end of a download, and that it cannot continue. Toasts have their own
+   * live region.
+   */
+  private notify({ id, name, state }: Download): void {
     const { toasts } = this.app;
+    if (state.type === "waiting") {
+      // The attempts that follow fail in the same way.
+      if (this.waiting.has(id)) return;
+      this.waiting.add(id);
+      if (this.app.view === "models" && this.tab === "downloads")
+        this.app.announcements.say(m.store_download_waits_because({ name, problem: problemText(state.problem) }));
+      else
+        toasts.show({
+          kind: "note",
+          text: m.store_download_waits({ name }),
+          action: { label: m.store_view(), run: () => this.open("downloads") },
+        });
+      return;
+    }
+    if (state.type !== "running" && state.type !== "queued") this.waiting.delete(id);
     if (state.type === "done") {
       const model = state.model;
       if (state.adapter !== null)

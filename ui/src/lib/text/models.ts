@@ -64,9 +64,9 @@ export function fitsHere(expectation: Expectation | null): boolean {
   return expectation !== null && expectation.verdict.type !== "wontFit";
 }
 
-/** Whether a download is queued, running or being checked. */
+/** Whether a download is queued, running, being checked, or waits for its next attempt. */
 export function isActive({ state }: Download): boolean {
-  return state.type === "queued" || state.type === "running" || state.type === "checking";
+  return ["queued", "running", "checking", "waiting"].includes(state.type);
 }
 
 /** The downloaded fraction, from 0 to 1. `null` if the size is not known yet. */
@@ -74,8 +74,12 @@ export function downloadedFraction({ done, total }: Download): number | null {
   return total === null || total <= 0 ? null : Math.min(1, done / total);
 }
 
-/** The progress of a download: `1.2 GB of 2.4 GB, 12 MB/s, 1 min 40 s left`, `1.2 GB, paused`. */
-export function progressText({ done, total, bytesPerSecond, state }: Download): string {
+/**
+ * The progress of a download: `1.2 GB of 2.4 GB, 12 MB/s, 1 min 40 s left`, or the reason for which
+ * it does not continue.
+ */
+export function progressText(download: Download, now = Date.now()): string {
+  const { done, total, bytesPerSecond, state } = download;
   const isUnstarted = total === null && done === 0;
   // The downloaded part, as long as the size of the file is not known.
   const wholeSize = fileSize(total ?? done);
@@ -95,6 +99,10 @@ export function progressText({ done, total, bytesPerSecond, state }: Download): 
       });
     case "checking":
       return m.text_download_checking_file({ size: wholeSize });
+    case "waiting": {
+      const time = duration((state.retryAt - now) / 1000);
+      return isUnstarted ? m.text_download_next_unstarted({ time }) : m.text_download_next({ size, time });
+    }
     case "paused":
       return m.text_download_paused({ size });
     case "failed":
@@ -111,6 +119,7 @@ export function shortProgress(download: Download): string {
   const fraction = downloadedFraction(download);
   switch (download.state.type) {
     case "queued":
+    case "waiting":
       return m.text_download_waiting();
     case "checking":
       return m.text_download_checking();

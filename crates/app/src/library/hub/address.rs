@@ -148,7 +148,12 @@ impl Lookup {
 
 impl Resolver for Lookup {
     fn resolve(&self, uri: &Uri, config: &Config, timeout: NextTimeout) -> Result<ResolvedSocketAddrs, Error> {
-        let resolved = DefaultResolver::default().resolve(uri, config, timeout)?;
+        let resolved = DefaultResolver::default().resolve(uri, config, timeout);
+        // The system's resolver describes a missing network, too, as an I/O error.
+        let resolved = resolved.map_err(|error| match error {
+            Error::Io(_) => Error::HostNotFound,
+            other => other,
+        })?;
         let addresses: Vec<IpAddr> = resolved.iter().map(|address| address.ip()).collect();
         self.check(&addresses).map_err(|error| Error::Other(Box::new(error)))?;
         Ok(resolved)

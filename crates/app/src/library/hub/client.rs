@@ -282,14 +282,17 @@ impl Hub {
         }
     }
 
-    /// Requests JSON, with up to [`MAX_JSON_REQUESTS`] attempts.
+    /// Requests JSON, with up to [`MAX_JSON_REQUESTS`] attempts. A server without an address is
+    /// asked once: without a network the user should read so at once.
     pub(super) fn json<T: DeserializeOwned>(&self, url: &str, accept: Option<&str>) -> Result<T, Failure> {
         let mut count = 0;
         loop {
             count += 1;
             match self.json_once(url, accept) {
                 Ok(value) => return Ok(value),
-                Err(Failure::Temporary(cause) | Failure::Busy(cause, _)) if count < MAX_JSON_REQUESTS => {
+                Err(Failure::Temporary(cause) | Failure::Busy(cause, _))
+                    if count < MAX_JSON_REQUESTS && cause != FetchFailure::HostNotFound =>
+                {
                     tracing::info!(?cause, url, "the request is retried");
                     thread::sleep(self.retry_delay * (1 << (count - 1)));
                 }

@@ -1,6 +1,6 @@
 // The catalog, the hub and downloads of the fake host. Downloads progress with its pace. A download
 // whose source has "fails" fails at 40 % the first time; one with "stalls" receives nothing more
-// after 30 %.
+// after 30 %. While the hub is `unreachable`, a download waits until it is resumed.
 
 import { fileName } from "../../text/source";
 import type {
@@ -32,6 +32,8 @@ const STEPS = 40;
 /** Downloads at the same time. */
 const AT_ONCE = 2;
 const BYTES_PER_SECOND = 14_200_000;
+/** Time to the next attempt of a download whose connection failed, in milliseconds. */
+const RETRY_MS = 15_000;
 
 const AUTOMATIC: LoadSettings = {
   threads: null,
@@ -175,7 +177,7 @@ export abstract class FakeGetting extends FakeTuning {
   async resumeDownload(id: number): Promise<void> {
     if (this.isOffline) throw OFFLINE;
     const { type } = this.download(id).state;
-    if (type !== "paused" && type !== "failed") return;
+    if (type !== "paused" && type !== "failed" && type !== "waiting") return;
     this.set(id, { state: { type: "queued" } });
     this.next();
   }
@@ -269,7 +271,12 @@ export abstract class FakeGetting extends FakeTuning {
   private async receive(id: number): Promise<void> {
     await this.rest(2);
     if (!this.isRunning(id)) return;
-    const { source, total: knownTotal } = this.download(id);
+    const { name, source, total: knownTotal } = this.download(id);
+    if (this.unreachable) {
+      const state = { type: "waiting", problem: unreachable(name), retryAt: Date.now() + RETRY_MS } as const;
+      this.set(id, { state, bytesPerSecond: 0 });
+      return this.next();
+    }
     const total = knownTotal ?? 1_321_082_688;
     while (this.isRunning(id) && this.download(id).done < total) {
       await this.rest(4);

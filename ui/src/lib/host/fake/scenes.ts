@@ -244,6 +244,16 @@ function everyDownload(): Download[] {
     download(56, "stalls-1B Q4_K_M", "hf.co/someone/stalls-1B-GGUF:Q4_K_M", 241_000_000, 766_204_928, {
       type: "running",
     }),
+    download(59, "Llama 3.2 3B", "llama-3.2-3b-instruct", 402_000_000, 2_019_377_696, {
+      type: "waiting",
+      problem: problem("download", {
+        area: "models",
+        type: "requestFailed",
+        item: "Llama 3.2 3B",
+        fetchFailure: { type: "hostNotFound" },
+      }),
+      retryAt: Date.now() + 1_815_000,
+    }),
     download(55, "Qwen3-8B Q4_K_M", "hf.co/unsloth/Qwen3-8B-GGUF:Q4_K_M", 5_027_783_488, 5_027_783_488, {
       type: "checking",
     }),
