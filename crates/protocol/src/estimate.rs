@@ -10,10 +10,11 @@ const CACHE_FRACTION: f64 = 0.33;
 const MIN_CONTEXT: u32 = 512;
 /// Memory of a load besides weights and KV cache, in bytes.
 const OVERHEAD_BYTES: u64 = 300 << 20;
-/// Maximum bytes of weights on the CPU with which decode is as fast as reading speed.
-const MAX_CPU_BYTES: u64 = 6 << 30;
 /// Layers of a model with a few billion weights.
 const LAYERS: f64 = 32.0;
+/// Tokens per second below which answers are slower than the user reads: a model that decodes more
+/// slowly is [`Verdict::Slow`].
+pub const READING_SPEED: f64 = 5.0;
 
 /// The estimated fit and speed of a model.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -45,7 +46,6 @@ pub fn estimate(size: u64, devices: &[DeviceInfo]) -> Estimate {
         .map(|main| (main.saturating_add(gpu_memory)).saturating_sub(OVERHEAD_BYTES));
     let has_shared_memory = gpus.iter().any(|gpu| gpu.kind != "discrete");
     let gpu_bytes = if has_shared_memory { size } else { size.min(gpu_memory) };
-    let verdict = available_memory.map_or(Verdict::Fits, |memory| verdict(size, gpu_bytes, memory));
     let gpu = gpus.first().copied();
     let (gpu_check, is_gpu_measured) = speed(gpu, DeviceCheck::ASSUMED_GPU);
     let (cpu_check, is_cpu_measured) = speed(devices.first(), DeviceCheck::ASSUMED_CPU);
@@ -57,16 +57,21 @@ pub fn estimate(size: u64, devices: &[DeviceInfo]) -> Estimate {
         }
     };
     let seconds = step_seconds(&gpu_check, gpu_bytes) + step_seconds(&cpu_check, size - gpu_bytes);
+    let speed = (seconds > 0.0).then(|| 1.0 / seconds);
+    let verdict = match available_memory.map_or(Verdict::Fits, |memory| memory_verdict(size, memory)) {
+        Verdict::Fits if speed.is_some_and(|speed| speed < READING_SPEED) => Verdict::Slow,
+        verdict => verdict,
+    };
     Estimate {
         verdict,
         room: available_memory,
-        tokens_per_second: (verdict != Verdict::WontFit && seconds > 0.0).then(|| 1.0 / seconds),
+        tokens_per_second: speed.filter(|_| verdict != Verdict::WontFit),
         is_measured: (gpu_bytes == 0 || is_gpu_measured) && (gpu_bytes == size || is_cpu_measured),
     }
 }
 
-/// Whether a model of `size` bytes, of which `gpu_bytes` are on GPUs, fits in `memory` bytes.
-fn verdict(size: u64, gpu_bytes: u64, memory: u64) -> Verdict {
+/// Whether a model of `size` bytes fits in `memory` bytes, regardless of its speed.
+fn memory_verdict(size: u64, memory: u64) -> Verdict {
     let default_cache_bytes = size as f64 * CACHE_FRACTION;
     let max_cache_bytes = memory.saturating_sub(size) as f64;
     let context = (max_cache_bytes / default_cache_bytes.max(1.0) * f64::from(LoadRequest::DEFAULT_CONTEXT)) as u32;
@@ -76,8 +81,6 @@ fn verdict(size: u64, gpu_bytes: u64, memory: u64) -> Verdict {
         Verdict::FitsWithLessContext {
             context: context / 256 * 256,
         }
-    } else if size - gpu_bytes > MAX_CPU_BYTES {
-        Verdict::Slow
     } else {
         Verdict::Fits
     }
@@ -126,7 +129,7 @@ mod tests {
             ]
         };
         let verdict = |size: u64, main, gpu| estimate(size * GIB, &machine(main, gpu)).verdict;
-        assert_eq!(verdict(4, 16, 0), Verdict::Fits);
+        assert_eq!(verdict(3, 16, 0), Verdict::Fits);
         assert_eq!(verdict(9, 16, 0), Verdict::Slow);
         assert_eq!(verdict(9, 16, 12), Verdict::Fits, "fast on the GPU");
         assert!(
@@ -135,6 +138,21 @@ mod tests {
         assert_eq!(verdict(16, 16, 0), Verdict::WontFit);
         assert_eq!(verdict(u64::MAX >> 30, 16, 0), Verdict::WontFit);
         assert_eq!(estimate(GIB, &[]).verdict, Verdict::Fits, "unknown memory");
+    }
+
+    #[test]
+    fn a_model_that_is_slower_than_the_user_reads_is_slow() {
+        let verdict = |size: f64, bytes_per_second: f64| {
+            estimate(size as u64, &[device("cpu", "cpu", 64 * GIB, Some(bytes_per_second))]).verdict
+        };
+        assert_eq!(verdict(2e9, READING_SPEED * 2e9), Verdict::Fits);
+        assert_eq!(verdict(2e9, 0.99 * READING_SPEED * 2e9), Verdict::Slow);
+        assert_eq!(
+            verdict(0.8e9, 1.3 * 0.8e9),
+            Verdict::Slow,
+            "a small model on a slow machine"
+        );
+        assert_eq!(verdict(9e9, 100e9), Verdict::Fits, "a large model on a fast machine");
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Choice of the build and the devices for a model: those that are predicted to answer soonest.
 
 use super::decode_speed::DecodeWeights;
-use super::{ModelBytes, ModelPlan, PlanOptions, compute_plan, free};
+use super::{ModelBytes, ModelPlan, PlanOptions, compute_plan, free, judge_speed};
 use crate::check::decode_cost::DecodeCost;
 use crate::draft;
 use crate::engine::team_size;
@@ -254,13 +254,18 @@ impl Candidate<'_> {
         };
         let model_plan = compute_plan(model.bytes, model.config, &options, &devices)?;
         let seconds = self.turn_seconds(model, &model_plan, &devices);
-        Ok(Plan {
+        let tokens_per_second = self.tokens_per_second(model, &model_plan);
+        let mut plan = Plan {
             build: self.build.to_owned(),
             program: hardware::other_program(self.build),
             turn_seconds: Some(seconds),
-            tokens_per_second: self.tokens_per_second(model, &model_plan),
+            tokens_per_second,
             ..model_plan.plan
-        })
+        };
+        if let Some(speed) = tokens_per_second {
+            judge_speed(&mut plan, speed);
+        }
+        Ok(plan)
     }
 
     /// Returns a device with the buffer limit that it has in this build.

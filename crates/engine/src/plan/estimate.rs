@@ -23,10 +23,10 @@ fn sentence(estimate: &Estimate) -> String {
         Verdict::FitsWithLessContext { context } => {
             format!("It probably fits with a context of about {context} tokens.")
         }
-        Verdict::Slow => {
-            "It probably fits, but the CPU has to read several gigabytes for every token, so answers will be slow."
-                .to_owned()
-        }
+        Verdict::Slow => format!(
+            "It probably fits, but answers will be slower than most people read: about {:.1} tokens per second.",
+            estimate.tokens_per_second.unwrap_or_default()
+        ),
         Verdict::Fits => "It probably fits in the memory that is free now.".to_owned(),
     }
 }

@@ -23,11 +23,11 @@ use hearth_kernels::attention::KvFormat;
 use hearth_llm::{Config, Place, Placement};
 use hearth_protocol::{
     DeviceInfo, GpuLayers, KvType, LargeBuffer, LoadReason, LoadRequest, Notice, Plan, PlannedDevice, Problem,
-    ProblemCode, Verdict,
+    ProblemCode, READING_SPEED, Verdict,
 };
 
-/// Bytes of weights on the CPU above which decode is slower than people read: about five tokens per
-/// second at 30 GB/s of memory bandwidth.
+/// Bytes of weights on the CPU above which decode of a machine that was not measured is assumed to
+/// be slower than [`READING_SPEED`]: 30 GB/s of memory bandwidth.
 const MAX_FAST_CPU_BYTES: u64 = 6 << 30;
 /// Minimum tokens of an automatic context when it is shortened to fit more layers on GPUs.
 const MIN_AUTO_CONTEXT: u32 = 2048;
@@ -271,6 +271,23 @@ fn fitting(bytes: u64) -> (Verdict, Vec<Notice>) {
     } else {
         (Verdict::Slow, vec![Notice::SlowOnCpu { bytes }])
     }
+}
+
+/// Replaces the verdict of a plan that fits, and its reason, by the ones of a predicted decode speed.
+fn judge_speed(plan: &mut Plan, tokens_per_second: f64) {
+    let (Verdict::Fits | Verdict::Slow, Some(reason)) = (plan.verdict, plan.notices.first_mut()) else {
+        return;
+    };
+    plan.verdict = if tokens_per_second < READING_SPEED {
+        Verdict::Slow
+    } else {
+        Verdict::Fits
+    };
+    let bytes = plan.devices.first().map_or(0, |cpu| cpu.weights);
+    *reason = match plan.verdict {
+        Verdict::Slow if bytes > 0 => Notice::SlowOnCpu { bytes },
+        _ => Notice::Fits,
+    };
 }
 
 /// The verdict and its reasons for a plan that does not fit with this context. It fits with

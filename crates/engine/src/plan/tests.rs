@@ -36,6 +36,35 @@ pub(super) fn options(layers: GpuLayers) -> PlanOptions {
 }
 
 #[test]
+fn the_predicted_speed_decides_whether_a_plan_that_fits_is_slow() {
+    let (bytes, config) = fixture("llama.gguf");
+    let devices = [device("cpu", "cpu", GIB)];
+    let planned = compute_plan(&bytes, &config, &options(GpuLayers::Auto), &devices).expect("a plan");
+    let judged = |mut plan: Plan, speed: f64| {
+        judge_speed(&mut plan, speed);
+        (plan.verdict, plan.notices)
+    };
+    let on_cpu = planned.plan.devices[0].weights;
+    let slow = (Verdict::Slow, vec![Notice::SlowOnCpu { bytes: on_cpu }]);
+    assert_eq!(judged(planned.plan.clone(), 0.99 * READING_SPEED), slow);
+    assert_eq!(
+        judged(planned.plan.clone(), READING_SPEED),
+        (Verdict::Fits, vec![Notice::Fits])
+    );
+    let assumed_slow = Plan {
+        verdict: Verdict::Slow,
+        notices: vec![Notice::SlowOnCpu { bytes: on_cpu }],
+        ..planned.plan.clone()
+    };
+    assert_eq!(judged(assumed_slow, 30.0), (Verdict::Fits, vec![Notice::Fits]));
+    let short = Plan {
+        verdict: Verdict::WontFit,
+        ..planned.plan
+    };
+    assert_eq!(judged(short, 30.0).0, Verdict::WontFit);
+}
+
+#[test]
 fn every_byte_is_on_one_device() {
     let (bytes, config) = fixture("llama.gguf");
     let devices = [

@@ -5,9 +5,6 @@ use hearth_protocol::{DeviceInfo, Estimate, Verdict, estimate};
 /// Bytes of a parameter in Q4_K_M, the quantization that is chosen by default.
 const BYTES_PER_PARAMETER: f64 = 0.6;
 
-/// Tokens per second below which answers are slower than the user reads.
-const READING_SPEED: f64 = 6.0;
-
 /// Estimates of a model's performance on the devices of this machine.
 #[derive(Debug, Clone)]
 pub struct Expected<'a>(pub &'a [DeviceInfo]);
@@ -25,8 +22,6 @@ impl Expected<'_> {
 
     /// Whether a model runs well: it fits, and decode is at least as fast as the user reads.
     pub fn runs_well(&self, bytes: u64) -> bool {
-        let estimate = self.of_size(bytes);
-        let is_fast = estimate.tokens_per_second.is_none_or(|speed| speed >= READING_SPEED);
-        matches!(estimate.verdict, Verdict::Fits | Verdict::Slow) && is_fast
+        self.of_size(bytes).verdict == Verdict::Fits
     }
 }
