@@ -41,6 +41,7 @@ mod presets;
 mod prompt_cache;
 mod ratings;
 mod relocation;
+mod remeasure;
 mod remote_models;
 mod remove_path;
 mod report;

@@ -48,6 +48,9 @@ pub struct Options {
     /// Idle time of the chat before a paused run resumes, so that it does not resume between two
     /// answers.
     pub chat_idle_delay: Duration,
+    /// Delay before the CPU is measured again if other programs slowed its check down. It doubles
+    /// after each attempt.
+    pub remeasure_delay: Duration,
     /// Time limit for the active run to complete its step and write a checkpoint when the app
     /// closes.
     pub shutdown_timeout: Duration,
@@ -59,6 +62,9 @@ const IDLE_UNLOAD: Duration = Duration::from_secs(30 * 60);
 
 /// See [`Options::chat_idle_delay`].
 const CHAT_IDLE_DELAY: Duration = Duration::from_secs(2);
+
+/// See [`Options::remeasure_delay`].
+const REMEASURE_DELAY: Duration = Duration::from_secs(60);
 
 /// See [`Options::shutdown_timeout`]: longer than most steps, and about as long as users wait.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(30);
@@ -94,6 +100,7 @@ impl Options {
             keychain: Arc::new(SystemKeychain::default()),
             idle_unload: Some(IDLE_UNLOAD),
             chat_idle_delay: CHAT_IDLE_DELAY,
+            remeasure_delay: REMEASURE_DELAY,
             shutdown_timeout: SHUTDOWN_TIMEOUT,
         })
     }

@@ -7,6 +7,7 @@ use crate::{
         catalog::{self, Entry},
         hub::{Expected, HeaderFile, Reference, Repository, SearchResult, Variant},
     },
+    remeasure,
     shared::Shared,
     store::adapter,
     wire::{
@@ -26,6 +27,7 @@ impl App {
     /// there is none, to list the devices.
     pub async fn catalog(&self) -> Result<Vec<CatalogModel>, Problem> {
         let devices = self.measured_devices().await?;
+        remeasure::start(&self.shared, &devices);
         self.shared
             .blocking(move |shared| {
                 let models = shared.models()?;
@@ -61,7 +63,7 @@ impl App {
         let devices = self.devices().await?;
         let is_measured = |device: &Device| device.backends.iter().any(|option| option.check.is_some());
         match devices.first() {
-            Some(cpu) if !is_measured(cpu) && !*self.shared.answering().borrow() && !self.is_training() => {
+            Some(cpu) if !is_measured(cpu) && !self.shared.is_computing() => {
                 self.check_device(cpu.id.clone()).await.or(Ok(devices))
             }
             _ => Ok(devices),
@@ -147,7 +149,7 @@ impl App {
         let settings = LoadSettings::from_settings(&self.shared.settings(), "");
         let request = PlanRequest {
             // A measurement and an answer or a run would slow each other down.
-            measure_speed: !*self.shared.answering().borrow() && !self.is_training(),
+            measure_speed: !self.shared.is_computing(),
             ..settings.plan(header.path().to_owned(), DraftChoice::None)
         };
         let planned = self.shared.host.plan(request).await;
@@ -287,6 +289,7 @@ impl From<Estimate> for Expectation {
             verdict: estimate.verdict,
             tokens_per_second: estimate.tokens_per_second,
             is_measured: estimate.is_measured,
+            was_busy: estimate.was_busy,
         }
     }
 }

@@ -18,7 +18,7 @@ use hearth_protocol::{HostOptions, ModelHost, TextKind, append_text};
 use std::{
     collections::HashMap,
     path::PathBuf,
-    sync::{Arc, Mutex, MutexGuard},
+    sync::{Arc, Mutex, MutexGuard, atomic::AtomicBool},
     time::Duration,
 };
 use tokio::sync::{Semaphore, watch};
@@ -64,6 +64,10 @@ pub(crate) struct Shared {
     pub(crate) changing_presets: Mutex<()>,
     /// Whether the chat is busy.
     answering: watch::Sender<bool>,
+    /// Whether the CPU waits to be measured again.
+    pub(crate) is_remeasuring: AtomicBool,
+    /// See [`Options::remeasure_delay`].
+    pub(crate) remeasure_delay: Duration,
     /// Runs newer than their rows in the store: the active one.
     runs: Mutex<HashMap<i64, Run>>,
     /// Held while a run is started: only one is active at a time.
@@ -111,6 +115,8 @@ impl Shared {
             adding: Mutex::default(),
             changing_presets: Mutex::default(),
             answering: watch::Sender::new(false),
+            is_remeasuring: AtomicBool::new(false),
+            remeasure_delay: options.remeasure_delay,
             runs: Mutex::default(),
             starting_run: Mutex::default(),
             downloads: Downloads::default(),
@@ -326,6 +332,11 @@ impl Shared {
     /// The active run.
     pub(crate) fn active_run(&self) -> Option<Run> {
         self.lock_runs().values().next().cloned()
+    }
+
+    /// Whether an answer or a run is in progress, which a measurement would slow down.
+    pub(crate) fn is_computing(&self) -> bool {
+        *self.answering.borrow() || self.active_run().is_some()
     }
 
     /// Changes the active run and emits [`Event::RunChanged`] if it differs.

@@ -163,9 +163,16 @@ pub struct DeviceCheck {
     /// Distinct kernels, each compiled by the driver.
     #[serde(alias = "kernels_compiled", default)]
     pub kernels_compiled: u64,
+    /// Utilization of the CPU by other programs around its check, from 0 to 1. `None` means
+    /// unknown, and for a GPU.
+    #[serde(default)]
+    pub load: Option<f32>,
 }
 
 impl DeviceCheck {
+    /// Load above which other programs slow a check down.
+    const BUSY_LOAD: f32 = 0.3;
+
     /// Version of the check, raised when the check changes, so that earlier results are ignored.
     pub const VERSION: u32 = 8;
 
@@ -185,6 +192,7 @@ impl DeviceCheck {
             seconds: 0.0,
             kernels_launched: 0,
             kernels_compiled: 0,
+            load: None,
         }
     }
 
@@ -201,6 +209,11 @@ impl DeviceCheck {
         [bytes_per_second, step_seconds, layer_seconds, macs_per_second, seconds]
             .iter()
             .all(|value| value.is_finite() && *value >= 0.0)
+    }
+
+    /// Whether other programs slowed it down.
+    pub fn was_busy(&self) -> bool {
+        self.load.is_some_and(|load| load > Self::BUSY_LOAD)
     }
 
     /// Time of a typical turn in seconds, for a model of a billion weights in 4 bits.

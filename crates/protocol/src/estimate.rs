@@ -28,6 +28,8 @@ pub struct Estimate {
     pub tokens_per_second: Option<f64>,
     /// Whether the speeds of the devices were measured.
     pub is_measured: bool,
+    /// Whether other programs slowed the measurement of the CPU down, which decodes a part.
+    pub was_busy: bool,
 }
 
 /// Estimates a model whose files have this many bytes, on these devices; the CPU is the first.
@@ -67,6 +69,7 @@ pub fn estimate(size: u64, devices: &[DeviceInfo]) -> Estimate {
         room: available_memory,
         tokens_per_second: speed.filter(|_| verdict != Verdict::WontFit),
         is_measured: (gpu_bytes == 0 || is_gpu_measured) && (gpu_bytes == size || is_cpu_measured),
+        was_busy: gpu_bytes < size && cpu_check.was_busy(),
     }
 }
 
@@ -176,6 +179,20 @@ mod tests {
         assert_eq!(speed(1e12, &[cpu(Some(40e9))]).0, None);
         assert_eq!(speed(0.0, &[cpu(None)]).0, None);
         assert!(speed(1e9, &[cpu(Some(f64::NAN))]).0 == Some(20.0));
+    }
+
+    #[test]
+    fn a_measurement_beside_other_programs_is_marked() {
+        let was_busy = |load, gpu_gib: u64| {
+            let mut cpu = device("cpu", "cpu", 16 * GIB, Some(40e9));
+            cpu.backends[0].check.as_mut().expect("a check").load = load;
+            estimate(GIB, &[cpu, device("gpu0", "discrete", gpu_gib * GIB, None)]).was_busy
+        };
+        assert_eq!(
+            [None, Some(0.1), Some(0.9)].map(|load| was_busy(load, 0)),
+            [false, false, true]
+        );
+        assert!(!was_busy(Some(0.9), 2), "the CPU decodes nothing");
     }
 
     /// The overheads make a small model slower than in proportion to its size.

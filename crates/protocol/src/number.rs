@@ -114,6 +114,7 @@ mod tests {
             seconds: 0.5,
             kernels_launched: 1,
             kernels_compiled: 1,
+            load: Some(0.5),
         };
         let option = BackendOption {
             check: Some(check),
@@ -124,7 +125,7 @@ mod tests {
             backends: vec![option],
             ..DeviceInfo::default()
         };
-        assert_event_is_read(Event::Devices { devices: vec![device] }, 6);
+        assert_event_is_read(Event::Devices { devices: vec![device] }, 7);
         assert_event_is_read(
             Event::Measured(Measured {
                 prompt_tokens_per_second: 0.5,

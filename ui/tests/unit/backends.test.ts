@@ -14,6 +14,7 @@ const checkResult = (speed: number): DeviceCheck => ({
   seconds: 1,
   kernelsLaunched: 0,
   kernelsCompiled: 0,
+  load: null,
 });
 
 /** A device with builds of these speeds; null: not checked, below 0: mismatch. */

@@ -114,8 +114,7 @@ describe("labels", () => {
   });
 
   test("of speeds have two digits", () => {
-    const at = (tokensPerSecond: number | null) =>
-      expectedSpeed({ verdict: { type: "fits" }, tokensPerSecond, isMeasured: true });
+    const at = (tokensPerSecond: number | null) => expectedSpeed({ tokensPerSecond });
     expect([at(231.4), at(29.6), at(8.24), at(null), at(0), at(Number.NaN)]).toEqual([
       "about 230 tokens/s",
       "about 30 tokens/s",

@@ -704,6 +704,8 @@ pub enum Event {
         /// From 0 to 1.
         fraction: f32,
     },
+    /// The CPU was measured again: what to expect of models that are not loaded changed.
+    DevicesMeasured,
     /// Context usage of a conversation.
     ContextUsed {
         /// The conversation.

@@ -15,6 +15,9 @@ pub struct Expectation {
     pub tokens_per_second: Option<f64>,
     /// Whether the speed follows from a measurement of this machine, and not from an assumption.
     pub is_measured: bool,
+    /// Whether other programs slowed the measurement down. The app measures again when the machine
+    /// is idle.
+    pub was_busy: bool,
 }
 
 /// A model of the catalog.

@@ -1,13 +1,13 @@
 //! The queue of downloads, and remote models, over a local hub.
 
-use crate::harness::Harness;
+use crate::harness::{self, Harness};
 use crate::support::{
     self,
     hub::{FakeHub, Reply, repository},
 };
 use hearth_app::{
     store::now,
-    wire::{Download, DownloadState, Event, HubKind, HubSort, ProblemCode, Settings, Source, Verdict},
+    wire::{CatalogModel, Download, DownloadState, Event, HubKind, HubSort, ProblemCode, Settings, Source, Verdict},
 };
 use std::{
     fs,
@@ -334,6 +334,25 @@ async fn the_catalog_says_what_each_model_would_be_like_here() {
             model.id
         );
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_machine_that_was_busy_is_measured_again_once_it_is_idle() {
+    let folder = tempfile::tempdir().expect("a folder");
+    support::model(&folder.path().join("bundled"), "tiny.gguf");
+    let mut options = harness::options(&folder);
+    options.worker.arguments = vec!["busy".into()];
+    let mut harness = Harness::with(folder, options);
+    let busy = harness.catalog().await.unwrap();
+    let is_marked = |model: &CatalogModel| model.expectation.is_measured && model.expectation.was_busy;
+    assert!(busy.iter().all(is_marked), "{busy:?}");
+    harness
+        .next(|event| matches!(event, Event::DevicesMeasured).then_some(()))
+        .await;
+    let idle = harness.catalog().await.unwrap();
+    assert!(!idle.iter().any(is_marked), "{idle:?}");
+    let speed = |models: &[CatalogModel]| models.iter().find_map(|model| model.expectation.tokens_per_second);
+    assert!(speed(&idle) > speed(&busy));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -97,6 +97,7 @@ pub fn options(data: &Path) -> Options {
         keychain: Arc::new(keychain::FakeKeychain::missing()),
         idle_unload: None,
         chat_idle_delay: Duration::ZERO,
+        remeasure_delay: Duration::from_millis(10),
         shutdown_timeout: Duration::from_secs(1),
     }
 }

@@ -122,13 +122,16 @@ fn check_cpu(again: bool) {
         store().remove_decode_costs(&subject);
         store().remove_prefetches(&subject);
     }
-    if (again || store().check(&subject).is_none())
-        && let Some(program) = this_program()
-        && let Ok(check) = probe::check(&program, None, false)
-        // The CPU is the reference.
-        && check.mismatch.is_none()
-    {
-        store().record_check(subject, check);
+    let Some(program) = this_program().filter(|_| again || store().check(&subject).is_none()) else {
+        return;
+    };
+    let before = cpu::load_now();
+    // The CPU is the reference, so it has no mismatch.
+    let check = probe::check(&program, None, false);
+    if let Some(check) = check.ok().filter(|check| check.mismatch.is_none()) {
+        let loads = [before, cpu::load_now()];
+        let load = loads.into_iter().flatten().reduce(f32::max);
+        store().record_check(subject, DeviceCheck { load, ..check });
     }
 }
 

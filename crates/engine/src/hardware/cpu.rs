@@ -3,7 +3,8 @@
 use super::cores;
 use hearth_kernels::Isa;
 use std::sync::{Mutex, PoisonError};
-use std::time::Instant;
+use std::thread;
+use std::time::{Duration, Instant};
 use sysinfo::{CpuRefreshKind, MINIMUM_CPU_UPDATE_INTERVAL, RefreshKind, System};
 
 /// Physical cores, at most the number of threads available to this process.
@@ -35,6 +36,16 @@ pub fn cpu_name() -> String {
 /// Name of the instruction set that the kernels use.
 pub fn instructions() -> &'static str {
     Isa::best().label()
+}
+
+/// Interval of [`load_now`].
+const LOAD_WINDOW: Duration = Duration::from_millis(500);
+
+/// Utilization of all cores in the next half second, from 0 to 1. `None` means unknown.
+pub fn load_now() -> Option<f32> {
+    load();
+    thread::sleep(LOAD_WINDOW);
+    load()
 }
 
 /// Utilization of all cores between the last two calls, from 0 to 1. `None` in the first call.

@@ -164,8 +164,13 @@ impl Store {
             .filter(DeviceCheck::is_sound)
     }
 
-    /// Records a check, replacing earlier checks of the same device in the same build.
+    /// Records a check, replacing earlier checks of the same device in the same build. One that
+    /// other programs slowed down does not replace a better one of the same subject.
     pub fn record_check(&mut self, subject: Subject, check: DeviceCheck) {
+        let is_better = |old: &DeviceCheck| !old.was_busy() || old.bytes_per_second > check.bytes_per_second;
+        if check.was_busy() && self.check(&subject).as_ref().is_some_and(is_better) {
+            return;
+        }
         self.change(|records| {
             let key = |subject: &Subject| (subject.identity.clone(), subject.build.clone());
             records.checks.retain(|record| key(&record.subject) != key(&subject));
@@ -354,6 +359,28 @@ mod tests {
         store.add_prefetches((0..200).map(|index| record("a", &index.to_string(), "none")).collect());
         assert_eq!(store.prefetches(&subject("a")).len(), MAX_PREFETCHES);
         assert_eq!(store.prefetches(&subject("b")), [], "the oldest are dropped");
+    }
+
+    #[test]
+    fn a_check_beside_other_programs_replaces_no_better_one() {
+        let mut store = Store::default();
+        let subject = Subject::default();
+        let mut record = |bytes_per_second: f64, load: Option<f32>| {
+            let check = DeviceCheck {
+                bytes_per_second,
+                load,
+                ..DeviceCheck::default()
+            };
+            store.record_check(subject.clone(), check);
+            store.check(&subject).expect("a check").bytes_per_second
+        };
+        assert_eq!(record(4.0, Some(0.9)), 4.0);
+        assert_eq!(record(3.0, Some(0.9)), 4.0, "the better of two");
+        assert_eq!(record(5.0, Some(0.5)), 5.0);
+        assert_eq!(record(20.0, Some(0.1)), 20.0);
+        assert_eq!(record(30.0, Some(0.9)), 20.0, "an idle one stays");
+        assert_eq!(record(18.0, Some(0.0)), 18.0, "a newer idle one counts");
+        assert_eq!(record(17.0, None), 17.0, "a GPU");
     }
 
     #[test]

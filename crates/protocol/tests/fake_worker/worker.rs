@@ -10,9 +10,9 @@ mod training;
 
 use generate::generate;
 use hearth_protocol::{
-    DeviceInfo, DeviceStatus, DraftChoice, DraftKind, Envelope, Event, KvType, LoadRequest, Measured, ModelInfo,
-    Notice, PROTOCOL_VERSION, PlanRequest, Problem, ProblemCode, Request, RequestId, RunCommand, Stage,
-    ThinkingSupport,
+    BackendOption, DeviceCheck, DeviceInfo, DeviceStatus, DraftChoice, DraftKind, Envelope, Event, KvType, LoadRequest,
+    Measured, ModelInfo, Notice, PROTOCOL_VERSION, PlanRequest, Problem, ProblemCode, Request, RequestId, RunCommand,
+    Stage, ThinkingSupport,
 };
 use plan::{LAYERS, answer_plan, count_gpu_layers, is_copy, plan};
 use std::{
@@ -28,9 +28,12 @@ use std::{
 /// requests are received. It only limits the output: no test depends on its length.
 const PAUSE: Duration = Duration::from_millis(10);
 
+/// The start of a worker on a machine that is busy during its first device check.
+const BUSY: &str = "busy";
+
 fn main() {
     match std::env::args().nth(1).as_deref() {
-        Some("worker") => ready(PROTOCOL_VERSION, "0.0.0"),
+        Some("worker" | BUSY) => ready(PROTOCOL_VERSION, "0.0.0"),
         Some("old") => ready(PROTOCOL_VERSION + 1, "0.0.1"),
         Some("silent") => {
             listen();
@@ -48,7 +51,10 @@ fn main() {
         other => panic!("there is no start {other:?}"),
     }
     let requests = listen();
-    let mut worker = Worker::default();
+    let mut worker = Worker {
+        is_measurable: std::env::args().nth(1).as_deref() == Some(BUSY),
+        ..Worker::default()
+    };
     while let Ok(Envelope { id, message }) = requests.recv() {
         worker.handle(id, message);
     }
@@ -69,6 +75,10 @@ enum Control {
 struct Worker {
     /// Whether measurements run until they are cancelled.
     is_endless: bool,
+    /// Whether device checks have results. Others change nothing.
+    is_measurable: bool,
+    /// Number of device checks.
+    checks: u32,
     /// Requests in progress, each in a separate thread.
     controls: HashMap<RequestId, Sender<Control>>,
 }
@@ -86,7 +96,11 @@ impl Worker {
             Request::Generate(request) => self.spawn(id, move |controls| generate(id, &request, &controls)),
             Request::Cancel { request } => self.control(request, Control::Cancel),
             Request::Count { .. } => send(id, Event::Counted { tokens: 1 }),
-            Request::Devices | Request::Check { .. } => send(id, Event::Devices { devices: vec![cpu()] }),
+            Request::Devices => self.send_devices(id),
+            Request::Check { .. } => {
+                self.checks += 1;
+                self.send_devices(id);
+            }
             Request::Plan(request) => answer_plan(id, &request),
             Request::Measure => {
                 let is_endless = self.is_endless;
@@ -98,6 +112,23 @@ impl Worker {
             Request::Export(request) => training::export(id, &request),
             Request::Shutdown => exit(0),
         }
+    }
+
+    fn send_devices(&self, id: RequestId) {
+        let check = (self.is_measurable && self.checks > 0).then(|| DeviceCheck {
+            bytes_per_second: 1e9 * f64::from(self.checks),
+            load: Some(if self.checks == 1 { 0.9 } else { 0.0 }),
+            ..DeviceCheck::default()
+        });
+        let cpu = DeviceInfo {
+            load: Some(0.0),
+            backends: vec![BackendOption {
+                check,
+                ..BackendOption::default()
+            }],
+            ..cpu()
+        };
+        send(id, Event::Devices { devices: vec![cpu] });
     }
 
     fn spawn(&mut self, id: RequestId, work: impl FnOnce(Receiver<Control>) + Send + 'static) {

@@ -95,10 +95,11 @@ export class FakeHost extends FakeGetting implements Host {
   private readonly notSent = new Map<number | null, Unsent>();
 
   constructor(scene: string | null) {
-    super(scene === "fresh" || scene === "no-model" || scene === "first-run");
+    super(["fresh", "no-model", "first-run", "busy-first-run"].includes(scene ?? ""));
     this.world = initialWorld(scene);
     if (this.world.pace !== undefined) this.pace = this.world.pace;
     this.fillDownloads(this.world.downloads);
+    this.wasBusy = scene === "busy-first-run";
     if (scene === "presets") this.fillPresets();
     if (scene === "organized") this.fillOrganized();
     if (scene === "link") this.linked.push(linked);

@@ -1611,7 +1611,12 @@ kernelsLaunched: number,
 /**
  * Distinct kernels, each compiled by the driver.
  */
-kernelsCompiled: number, };
+kernelsCompiled: number,
+/**
+ * Utilization of the CPU by other programs around its check, from 0 to 1. `None` means
+ * unknown, and for a GPU.
+ */
+load: number | null, };
 
 export type DeviceStatus = { "type": "unknown" } | { "type": "cpu",
 /**
@@ -1867,7 +1872,7 @@ problem: Problem, } | { "type": "measureProgress",
 /**
  * From 0 to 1.
  */
-fraction: number, } | { "type": "contextUsed",
+fraction: number, } | { "type": "devicesMeasured" } | { "type": "contextUsed",
 /**
  * The conversation.
  */
@@ -1939,7 +1944,12 @@ tokensPerSecond: number | null,
 /**
  * Whether the speed follows from a measurement of this machine, and not from an assumption.
  */
-isMeasured: boolean, };
+isMeasured: boolean,
+/**
+ * Whether other programs slowed the measurement down. The app measures again when the machine
+ * is idle.
+ */
+wasBusy: boolean, };
 
 export type ExportFormat = { "type": "ggufLora" } | { "type": "peft" } | { "type": "gguf",
 /**

@@ -238,6 +238,7 @@ export class App {
     this.presets.handle(event);
     this.prompts.handle(event);
     this.machine.handle(event);
+    this.catalog.handle(event);
     this.downloads.handle(event);
     this.updates.handle(event);
     this.modelsPage.handle(event);

@@ -1,11 +1,13 @@
 // Owns the catalog: models that Hearth recommends, with their expected speed on this machine.
 
-import { asProblem, type CatalogModel, type Host, type Problem } from "../host";
+import { asProblem, type CatalogModel, type Host, type HostEvent, type Problem } from "../host";
 
 export class Catalog {
   all: readonly CatalogModel[] | null = $state.raw(null);
   /** The problem of the last request. */
   problem: Problem | null = $state.raw(null);
+  /** Whether other programs slowed the measurement of the speeds down. */
+  readonly wasBusy: boolean = $derived((this.all ?? []).some(({ expectation }) => expectation.wasBusy));
   private requests = 0;
 
   constructor(private readonly host: Host) {}
@@ -21,5 +23,9 @@ export class Catalog {
     } catch (error) {
       if (request === this.requests) this.problem = asProblem(error);
     }
+  }
+
+  handle(event: HostEvent): void {
+    if (event.type === "devicesMeasured" && this.all !== null) void this.load();
   }
 }

@@ -54,7 +54,7 @@ export function removalText({ source, isDeletable, fileSize: bytes }: Model): st
 }
 
 /** The expected decode speed: `about 30 tokens/s`. `null` if the model does not fit. */
-export function expectedSpeed({ tokensPerSecond }: Expectation): string | null {
+export function expectedSpeed({ tokensPerSecond }: Pick<Expectation, "tokensPerSecond">): string | null {
   if (tokensPerSecond === null || !(tokensPerSecond > 0)) return null;
   return m.text_model_about_speed({ speed: speed(Number(tokensPerSecond.toPrecision(2))) });
 }

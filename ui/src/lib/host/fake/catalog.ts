@@ -73,11 +73,11 @@ const entries: Entry[] = [
 ];
 
 /** The catalog as the app would send it: the three that suit the machine best come first. */
-export function catalogOf(devices: readonly Device[], models: readonly Model[]): CatalogModel[] {
+export function catalogOf(devices: readonly Device[], models: readonly Model[], wasBusy: boolean): CatalogModel[] {
   const all = entries.map((entry): CatalogModel => ({
     ...entry,
     model: models.find(({ id, problem }) => id === entry.id && problem === null)?.id ?? null,
-    expectation: expectationOf(entry.fileSize, devices),
+    expectation: expectationOf(entry.fileSize, devices, wasBusy),
     source: entry.id,
   }));
   return [...all].sort(

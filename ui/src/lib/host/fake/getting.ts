@@ -79,6 +79,8 @@ export abstract class FakeGetting extends FakeTuning {
   requests: string[] = [];
   /** For tests: whether the hub cannot be reached. */
   unreachable = false;
+  /** For tests: whether other programs slowed the measurement of this machine down. */
+  wasBusy = false;
   /** For tests: the source of a hub token outside the keychain, and the state of the keychain. */
   tokenElsewhere: "environment" | "file" | null = null;
   keychain: KeychainState = "empty";
@@ -105,7 +107,14 @@ export abstract class FakeGetting extends FakeTuning {
   }
 
   async catalog(): Promise<CatalogModel[]> {
-    return catalogOf(this.devicesNow, this.modelsNow);
+    if (this.wasBusy) await this.rest();
+    return catalogOf(this.devicesNow, this.modelsNow, this.wasBusy);
+  }
+
+  /** For tests: measures the machine again, which is idle now. */
+  measureIdle(): void {
+    this.wasBusy = false;
+    this.emit({ type: "devicesMeasured" });
   }
 
   async searchHub(query: string, sort: HubSort, kind: HubKind): Promise<HubModel[]> {

@@ -296,6 +296,8 @@ export function initialWorld(scene: string | null): World {
     case "first-run":
     case "fresh":
       return { ...world, models: [smol], modelState: { type: "none" }, conversations: new Map() };
+    case "busy-first-run":
+      return { ...world, models: [smol], modelState: { type: "none" }, conversations: new Map(), pace: 60_000 };
     case "no-model":
       return { ...world, models: [], modelState: { type: "none" }, conversations: new Map() };
     case "discover":
