@@ -8,6 +8,7 @@ useBrowser();
 interface Fake {
   requests: string[];
   unreachable: boolean;
+  measureIdle(): void;
   opened: string[];
   drop(drop: object): void;
   catalog(): Promise<unknown>;
@@ -444,6 +445,44 @@ describe("the first run", () => {
     await page.getByText("Gemma 3 1B is ready").waitFor();
     await expect.poll(() => offer.count()).toBe(0);
     expect(errors).toEqual([]);
+  });
+
+  test.each([
+    [1120, 760],
+    [800, 600],
+  ])("the offer moves nothing and leaves no button under the composer at %i x %i", async (width, height) => {
+    const { page, errors } = await open({ scene: "busy-first-run", width, height });
+    const offer = page.getByTestId("first-models");
+    const suggestion = page.getByTestId("suggestion").first();
+    await offer.getByTestId("progress").waitFor();
+    const before = await suggestion.boundingBox();
+    await pace(page, 0);
+    await expect.poll(() => offer.getByTestId("catalog-model").count()).toBe(3);
+    expect(await suggestion.boundingBox()).toEqual(before);
+    const places = await page.evaluate(() => {
+      const welcome = document.querySelector("[data-testid=welcome]");
+      const composer = document.querySelector("[data-testid=composer]")?.getBoundingClientRect().top ?? 0;
+      const end = Math.min(composer, welcome?.getBoundingClientRect().bottom ?? 0);
+      const buttons = [...(welcome?.querySelectorAll("button") ?? [])];
+      return buttons.map((button) => [button.textContent, Math.ceil(button.getBoundingClientRect().bottom - end)]);
+    });
+    expect(places.length).toBeGreaterThan(7);
+    expect(places.filter(([, below]) => Number(below) > 0)).toEqual([]);
+    expect(errors).toEqual([]);
+  });
+
+  test("a busy machine is measured again, and the offer follows", async () => {
+    const { page } = await open({ scene: "busy-first-run" });
+    await pace(page, 0);
+    const first = page.getByTestId("first-models").getByTestId("catalog-model").first();
+    await expect
+      .poll(() => page.getByTestId("first-models-busy").textContent())
+      .toContain("busy while it was measured");
+    expect(await first.textContent()).toMatch(/Fits, but may be slow.*2\.8 tokens\/s/);
+    expect(await first.locator(".speed").getAttribute("title")).toContain("measured while other programs");
+    await onHost(page, (host) => host.measureIdle());
+    await expect.poll(() => first.textContent()).toMatch(/Fits(?!,).*9\.5 tokens\/s/);
+    expect(await page.getByTestId("first-models-busy").count()).toBe(0);
   });
 
   test("the offer is declined for good", async () => {
