@@ -213,6 +213,29 @@ describe("discover", () => {
     await page.getByTestId("hub-results").waitFor();
   });
 
+  test("the catalog is searched too, also without the hub, and a button leads back to it", async () => {
+    const { page, errors } = await models("discover");
+    const matches = page.getByTestId("catalog-matches").getByTestId("catalog-model");
+    await onHost(page, (host) => (host.unreachable = true));
+    await page.getByTestId("hub-query").fill("qwen3 4b");
+    await page.getByTestId("hub-query").press("Enter");
+    await page.getByTestId("hub-failed").waitFor();
+    expect(await matches.evaluateAll((rows) => rows.map((row) => row.getAttribute("data-id")))).toEqual([
+      "qwen3-4b-2507",
+    ]);
+    await page.getByTestId("hub-back").click();
+    await page.getByTestId("suited").waitFor();
+    expect(await page.getByTestId("hub-query").inputValue()).toBe("");
+    expect(await focused(page)).toBe("hub-query");
+    await onHost(page, (host) => (host.unreachable = false));
+    await search(page, "gemma");
+    expect([await matches.count(), await page.getByTestId("hub-result").count()]).toEqual([1, 2]);
+    await search(page, "nothing has this name");
+    await page.getByTestId("hub-back").click();
+    await page.getByTestId("suited").waitFor();
+    expect(errors).toEqual([]);
+  });
+
   test("a newer search replaces an older one that is still under way", async () => {
     const { page } = await models("discover");
     await pace(page, Infinity);
@@ -577,8 +600,8 @@ test("the gallery works by keyboard alone", async () => {
   await page.keyboard.type("0.5b");
   await page.keyboard.press("Enter");
   await page.getByTestId("hub-results").waitFor();
-  // The button, the kind, the sort and two filters come before the results.
-  for (let i = 0; i < 6; i++) await page.keyboard.press("Tab");
+  // The button, the kind, the sort, two filters and the way back come before the results.
+  for (let i = 0; i < 7; i++) await page.keyboard.press("Tab");
   expect(await focused(page)).toBe("hub-result");
   await page.keyboard.press("Enter");
   await page.getByTestId("variants").waitFor();

@@ -10,6 +10,7 @@ import {
   compactCount,
   downloadedFraction,
   expectedSpeed,
+  hasWords,
   progressText,
   removalText,
   shortProgress,
@@ -103,6 +104,11 @@ describe("labels", () => {
     expect(waiting({}, 85_000)).toBe("Not started, next try in 15 s");
     expect(waiting({ done: 1e6, total: 2e6 }, 10_000)).toBe("1 MB of 2 MB, next try in 1 min 30 s");
     expect(waiting({ done: 1e6, total: 2e6 }, 200_000)).toBe("1 MB of 2 MB, next try in 0 s");
+  });
+
+  test("of models have the words of a query in any order", () => {
+    const has = (query: string) => hasWords("Qwen3 4B Instruct 2507 qwen3-4b-2507", query);
+    expect(["4b QWEN3", "", " qwen3-4b ", "instruct 4", "qwen3 8b"].map(has)).toEqual([true, true, true, true, false]);
   });
 
   test("of a fraction stay between 0 and 1", () => {

@@ -64,6 +64,15 @@ export function fitsHere(expectation: Expectation | null): boolean {
   return expectation !== null && expectation.verdict.type !== "wontFit";
 }
 
+/** Whether a text has all words of a query, in any case and order. */
+export function hasWords(text: string, query: string): boolean {
+  const lower = text.toLowerCase();
+  return query
+    .toLowerCase()
+    .split(/\s+/)
+    .every((word) => lower.includes(word));
+}
+
 /** Whether a download is queued, running, being checked, or waits for its next attempt. */
 export function isActive({ state }: Download): boolean {
   return ["queued", "running", "checking", "waiting"].includes(state.type);
