@@ -42,7 +42,6 @@ impl App {
                     .map(|entry| CatalogModel {
                         id: entry.id.clone(),
                         name: entry.name.clone(),
-                        description: entry.description.clone(),
                         license: entry.license.clone(),
                         repository: entry.repository.clone(),
                         quantization: entry.quantization(),

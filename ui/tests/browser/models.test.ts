@@ -221,7 +221,7 @@ describe("discover", () => {
     await page.getByTestId("hub-query").press("Enter");
     await page.getByTestId("hub-failed").waitFor();
     expect(await matches.evaluateAll((rows) => rows.map((row) => row.getAttribute("data-id")))).toEqual([
-      "qwen3-4b-2507",
+      "qwen3-4b-instruct-2507",
     ]);
     await page.getByTestId("hub-back").click();
     await page.getByTestId("suited").waitFor();

@@ -27,7 +27,6 @@ const DATA: readonly (readonly [selector: string, content: string])[] = [
   ["[data-testid=hub-endpoint]", "placeholder: the address of the hub"],
   ["[data-testid=language] option", "languages, each in its own words"],
   ["[data-testid=preset] option, [data-testid=contender-preset] option", "presets; the app names its own in English"],
-  ["[data-testid=catalog-description], [data-testid=card-description]", "the catalog, which is in English"],
   ["[data-testid=preview]", "an example of a dataset"],
   ["[data-testid=previews] .legend i", "letters in the style of a kind of token"],
   ["[data-testid=setting-targets] .targets label", "modules of the architecture"],

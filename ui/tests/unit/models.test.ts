@@ -1,3 +1,4 @@
+import { readFileSync } from "node:fs";
 import { describe, expect, test, vi } from "vitest";
 import type { Download, Host, HostEvent, HubModel, ModelUpdate } from "../../src/lib/host";
 import { FakeHost } from "../../src/lib/host/fake";
@@ -6,6 +7,7 @@ import { detailed } from "../../src/lib/host/fake/problems";
 import { App } from "../../src/lib/stores/app.svelte";
 import { Updates } from "../../src/lib/stores/updates.svelte";
 import { unmatchedText } from "../../src/lib/text/adapters";
+import { catalogDescription, descriptions } from "../../src/lib/text/catalog";
 import {
   compactCount,
   downloadedFraction,
@@ -85,6 +87,14 @@ describe("addresses", () => {
   });
 });
 
+test("every model of the catalog is described, and no other", () => {
+  const catalog = readFileSync(new URL("../../../models/catalog.toml", import.meta.url), "utf8");
+  const ids = [...catalog.matchAll(/^id = "(.+)"$/gm)].map(([, id]) => id);
+  expect(Object.keys(descriptions)).toEqual(ids);
+  expect(catalogDescription("qwen3-8b")).toContain("Thinks before it answers");
+  expect([catalogDescription("of-a-newer-catalog"), catalogDescription(null)]).toEqual([null, null]);
+});
+
 describe("labels", () => {
   test("of progress say what a download waits for", () => {
     expect(progressText(download())).toBe("Asking for its size");
@@ -107,7 +117,7 @@ describe("labels", () => {
   });
 
   test("of models have the words of a query in any order", () => {
-    const has = (query: string) => hasWords("Qwen3 4B Instruct 2507 qwen3-4b-2507", query);
+    const has = (query: string) => hasWords("Qwen3 4B Instruct 2507 qwen3-4b-instruct-2507", query);
     expect(["4b QWEN3", "", " qwen3-4b ", "instruct 4", "qwen3 8b"].map(has)).toEqual([true, true, true, true, false]);
   });
 

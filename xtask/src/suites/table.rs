@@ -320,6 +320,7 @@ pub const SUITES: &[Suite] = &[
             Paths::Under("ui/"),
             Paths::Under("crates/protocol/src/messages"),
             Paths::Under("docs/QUANTS.md"),
+            Paths::Under("models/catalog.toml"),
         ],
     },
     Suite {

@@ -161,7 +161,7 @@ pub(crate) fn model(model: &library::Model, all: &[library::Model]) -> wire::Mod
         quantization: metadata.map_or_else(String::new, |metadata| metadata.quantization.clone()),
         parameters: metadata.map_or(0, |metadata| metadata.parameters),
         context_trained: metadata.map_or(0, |metadata| metadata.context_trained),
-        description: model.entry.map_or_else(String::new, |entry| entry.description.clone()),
+        catalog_id: model.entry.map(|entry| entry.id.clone()),
         system_prompt: model.system_prompt().map(str::to_owned),
         sampling: model.sampling(),
         sampling_source: match (model.entry, metadata) {

@@ -15,8 +15,6 @@ pub struct Entry {
     pub id: String,
     /// Display name.
     pub name: String,
-    /// One or two sentences.
-    pub description: String,
     /// The license of the weights.
     pub license: String,
     /// `owner/name` on the Hugging Face hub.

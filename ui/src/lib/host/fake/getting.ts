@@ -349,7 +349,7 @@ function downloaded({ name, source, total }: Download, devices: readonly Device[
     quantization: entry?.quantization ?? match?.variant.name ?? "Q4_K_M",
     parameters: match?.repository.parameters ?? Math.round((total ?? qwen.fileSize) / 0.62),
     contextTrained: match?.repository.context ?? 32_768,
-    description: entry?.description ?? "",
+    catalogId: entry?.id ?? null,
     source: "catalog",
     license: entry?.license ?? match?.repository.license ?? null,
     downloadedFrom: source,

@@ -235,7 +235,7 @@ function everyDownload(): Download[] {
     download(
       57,
       "Qwen3 4B Instruct 2507",
-      "qwen3-4b-2507",
+      "qwen3-4b-instruct-2507",
       1_071_334_080,
       2_497_281_120,
       { type: "running" },
