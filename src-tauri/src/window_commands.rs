@@ -11,7 +11,7 @@ use tauri_plugin_opener::OpenerExt;
 use tokio::sync::oneshot;
 
 /// A file dialog of the window, which stays in front of it.
-fn dialog(app: &AppHandle, title: &str) -> FileDialogBuilder<Wry> {
+fn dialog(app: &AppHandle, title: String) -> FileDialogBuilder<Wry> {
     let dialog = app.dialog().file().set_title(title);
     match window::main(app) {
         Some(window) => dialog.set_parent(&window),
@@ -74,47 +74,58 @@ pub async fn set_settings(window: AppHandle, settings: Settings) -> Result<(), P
     Ok(())
 }
 
-pub async fn choose_model_file(window: AppHandle) -> Result<Option<String>, Problem> {
-    let dialog = dialog(&window, "Add a model").add_filter("GGUF model", &["gguf"]);
+pub async fn choose_model_file(window: AppHandle, title: String, files: String) -> Result<Option<String>, Problem> {
+    let dialog = dialog(&window, title).add_filter(files, &["gguf"]);
     pick_path(|callback| dialog.pick_file(callback)).await
 }
 
-pub async fn choose_model_folder(window: AppHandle) -> Result<Option<String>, Problem> {
-    let dialog = dialog(&window, "Add a folder of models");
+pub async fn choose_model_folder(window: AppHandle, title: String) -> Result<Option<String>, Problem> {
+    let dialog = dialog(&window, title);
     pick_path(|callback| dialog.pick_folder(callback)).await
 }
 
-pub async fn choose_data_file(window: AppHandle) -> Result<Option<String>, Problem> {
-    let dialog = dialog(&window, "Add a dataset").add_filter("Examples", &DATASET_EXTENSIONS);
+pub async fn choose_data_file(window: AppHandle, title: String, files: String) -> Result<Option<String>, Problem> {
+    let dialog = dialog(&window, title).add_filter(files, &DATASET_EXTENSIONS);
     pick_path(|callback| dialog.pick_file(callback)).await
 }
 
-pub async fn choose_text_files(window: AppHandle) -> Result<Vec<String>, Problem> {
-    let dialog = dialog(&window, "Add files to the message");
+pub async fn choose_text_files(window: AppHandle, title: String) -> Result<Vec<String>, Problem> {
+    let dialog = dialog(&window, title);
     pick_paths(|callback| dialog.pick_files(callback)).await
 }
 
-pub async fn choose_adapter(window: AppHandle, folder: bool) -> Result<Option<String>, Problem> {
-    let dialog = dialog(&window, "Import an adapter");
+pub async fn choose_adapter(
+    window: AppHandle,
+    folder: bool,
+    title: String,
+    files: String,
+) -> Result<Option<String>, Problem> {
+    let dialog = dialog(&window, title);
     if folder {
         return pick_path(|callback| dialog.pick_folder(callback)).await;
     }
-    let dialog = dialog.add_filter("GGUF adapter", &["gguf"]);
+    let dialog = dialog.add_filter(files, &["gguf"]);
     pick_path(|callback| dialog.pick_file(callback)).await
 }
 
-pub async fn choose_import(window: AppHandle, folder: bool) -> Result<Option<String>, Problem> {
-    let dialog = dialog(&window, "Import conversations");
+pub async fn choose_import(
+    window: AppHandle,
+    folder: bool,
+    title: String,
+    files: String,
+) -> Result<Option<String>, Problem> {
+    let dialog = dialog(&window, title);
     if folder {
         return pick_path(|callback| dialog.pick_folder(callback)).await;
     }
-    let dialog = dialog.add_filter("Export of conversations", &["zip", "json", "jsonl"]);
+    let dialog = dialog.add_filter(files, &["zip", "json", "jsonl"]);
     pick_path(|callback| dialog.pick_file(callback)).await
 }
 
 pub async fn choose_chat_export(
     window: AppHandle,
     format: ChatFormat,
+    name: String,
     title: String,
 ) -> Result<Option<String>, Problem> {
     let (kind, extension) = match format {
@@ -122,38 +133,43 @@ pub async fn choose_chat_export(
         ChatFormat::Html => ("HTML", "html"),
         ChatFormat::Json => ("JSON", "json"),
     };
-    let dialog = dialog(&window, "Export conversations")
+    let dialog = dialog(&window, title)
         .add_filter(kind, &[extension])
-        .set_file_name(format!("{}.{extension}", file_name(&title)));
+        .set_file_name(format!("{}.{extension}", file_name(&name)));
     pick_path(|callback| dialog.save_file(callback)).await
 }
 
-pub async fn choose_backup_target(window: AppHandle) -> Result<Option<String>, Problem> {
-    let dialog = dialog(&window, "Back up everything")
-        .add_filter("Backup of Hearth", &["hearthbackup"])
+pub async fn choose_backup_target(window: AppHandle, title: String, files: String) -> Result<Option<String>, Problem> {
+    let dialog = dialog(&window, title)
+        .add_filter(files, &["hearthbackup"])
         .set_file_name("Hearth.hearthbackup");
     pick_path(|callback| dialog.save_file(callback)).await
 }
 
-pub async fn choose_backup(window: AppHandle) -> Result<Option<String>, Problem> {
-    let dialog = dialog(&window, "Restore a backup").add_filter("Backup of Hearth", &["hearthbackup", "zip"]);
+pub async fn choose_backup(window: AppHandle, title: String, files: String) -> Result<Option<String>, Problem> {
+    let dialog = dialog(&window, title).add_filter(files, &["hearthbackup", "zip"]);
     pick_path(|callback| dialog.pick_file(callback)).await
 }
 
-pub async fn choose_preset(window: AppHandle) -> Result<Option<String>, Problem> {
-    let dialog = dialog(&window, "Import a preset").add_filter("Preset of Hearth", &["json"]);
+pub async fn choose_preset(window: AppHandle, title: String, files: String) -> Result<Option<String>, Problem> {
+    let dialog = dialog(&window, title).add_filter(files, &["json"]);
     pick_path(|callback| dialog.pick_file(callback)).await
 }
 
-pub async fn choose_preset_target(window: AppHandle, name: String) -> Result<Option<String>, Problem> {
-    let dialog = dialog(&window, "Export a preset")
-        .add_filter("Preset of Hearth", &["json"])
+pub async fn choose_preset_target(
+    window: AppHandle,
+    name: String,
+    title: String,
+    files: String,
+) -> Result<Option<String>, Problem> {
+    let dialog = dialog(&window, title)
+        .add_filter(files, &["json"])
         .set_file_name(format!("{}.json", preset_file_stem(&name)));
     pick_path(|callback| dialog.save_file(callback)).await
 }
 
-pub async fn choose_data_folder(window: AppHandle) -> Result<Option<String>, Problem> {
-    let dialog = dialog(&window, "Move the data folder");
+pub async fn choose_data_folder(window: AppHandle, title: String) -> Result<Option<String>, Problem> {
+    let dialog = dialog(&window, title);
     pick_path(|callback| dialog.pick_folder(callback)).await
 }
 
@@ -197,8 +213,9 @@ pub async fn choose_export_target(
     window: AppHandle,
     format: ExportFormat,
     name: String,
+    title: String,
 ) -> Result<Option<String>, Problem> {
-    let dialog = dialog(&window, "Export an adapter");
+    let dialog = dialog(&window, title);
     let dialog = match format {
         // A new folder.
         ExportFormat::Peft => dialog.set_file_name(name),

@@ -17,6 +17,7 @@ import {
   removalText,
   shortProgress,
 } from "../../src/lib/text/models";
+import { language } from "../../src/lib/text/language.svelte";
 import { asSource, droppedSource, fileName, repositoryOf } from "../../src/lib/text/source";
 import { started, tell } from "./started";
 import { until } from "./until";
@@ -93,6 +94,24 @@ test("every model of the catalog is described, and no other", () => {
   expect(Object.keys(descriptions)).toEqual(ids);
   expect(catalogDescription("qwen3-8b")).toContain("Thinks before it answers");
   expect([catalogDescription("of-a-newer-catalog"), catalogDescription(null)]).toEqual([null, null]);
+});
+
+test("dialogs of the system have titles in the language of the window", async () => {
+  const { app, host } = await started();
+  const file = vi.spyOn(host, "chooseModelFile").mockResolvedValue(null);
+  const adapter = vi.spyOn(host, "chooseAdapter").mockResolvedValue(null);
+  const chats = vi.spyOn(host, "chooseChatExport").mockResolvedValue(null);
+  language.choose("de");
+  try {
+    await app.modelsPage.chooseFile();
+    await app.adapters.choose(true);
+    await app.transfer.export(1, "html", "Plan");
+  } finally {
+    language.choose("en");
+  }
+  expect(file.mock.lastCall).toEqual(["GGUF-Datei hinzufügen", "GGUF-Modelle"]);
+  expect(adapter.mock.lastCall).toEqual([true, "PEFT-Ordner importieren", "GGUF-Adapter"]);
+  expect(chats.mock.lastCall).toEqual(["html", "Plan", "„Plan“ exportieren"]);
 });
 
 describe("labels", () => {

@@ -255,29 +255,30 @@ macro_rules! commands {
             window {
                 /// Saves the settings. A loaded model is reloaded if its load settings change.
                 fn set_settings(settings: Settings) -> ();
+                /// Opens a native dialog with a title and a name of the files that it offers; `null`
+                /// if cancelled.
+                fn choose_model_file(title: String, files: String) -> Option<String>;
                 /// Opens a native dialog; `null` if cancelled.
-                fn choose_model_file() -> Option<String>;
+                fn choose_model_folder(title: String) -> Option<String>;
                 /// Opens a native dialog; `null` if cancelled.
-                fn choose_model_folder() -> Option<String>;
-                /// Opens a native dialog; `null` if cancelled.
-                fn choose_data_file() -> Option<String>;
+                fn choose_data_file(title: String, files: String) -> Option<String>;
                 /// Opens a native dialog for text files; empty if cancelled.
-                fn choose_text_files() -> Vec<String>;
+                fn choose_text_files(title: String) -> Vec<String>;
                 /// Opens a native dialog for a GGUF file or a PEFT folder; `null` if cancelled.
-                fn choose_adapter(folder: bool) -> Option<String>;
+                fn choose_adapter(folder: bool, title: String, files: String) -> Option<String>;
                 /// Opens a native dialog for an export of another program; `null` if cancelled.
-                fn choose_import(folder: bool) -> Option<String>;
+                fn choose_import(folder: bool, title: String, files: String) -> Option<String>;
                 /// Opens a native dialog for a new backup; `null` if cancelled.
-                fn choose_backup_target() -> Option<String>;
+                fn choose_backup_target(title: String, files: String) -> Option<String>;
                 /// Opens a native dialog for a backup; `null` if cancelled.
-                fn choose_backup() -> Option<String>;
+                fn choose_backup(title: String, files: String) -> Option<String>;
                 /// Opens a native dialog for a preset's file; `null` if cancelled.
-                fn choose_preset() -> Option<String>;
+                fn choose_preset(title: String, files: String) -> Option<String>;
                 /// Opens a native dialog for the file of a preset with this name; `null` if
                 /// cancelled.
-                fn choose_preset_target(name: String) -> Option<String>;
+                fn choose_preset_target(name: String, title: String, files: String) -> Option<String>;
                 /// Opens a native dialog; `null` if cancelled.
-                fn choose_data_folder() -> Option<String>;
+                fn choose_data_folder(title: String) -> Option<String>;
                 /// Copies the data to another folder, then restarts Hearth. Reports progress
                 /// through events; nothing can be saved meanwhile.
                 fn move_data(folder: PathBuf) -> ();
@@ -292,11 +293,11 @@ macro_rules! commands {
                 fn restart() -> ();
                 /// Opens the data folder in the system's file manager.
                 fn open_data_folder() -> ();
-                /// Opens a native dialog for a file of conversations with this title; `null` if
+                /// Opens a native dialog for a file of conversations with this name; `null` if
                 /// cancelled.
-                fn choose_chat_export(format: ChatFormat, title: String) -> Option<String>;
+                fn choose_chat_export(format: ChatFormat, name: String, title: String) -> Option<String>;
                 /// Opens a native dialog for the format; `null` if cancelled.
-                fn choose_export_target(format: ExportFormat, name: String) -> Option<String>;
+                fn choose_export_target(format: ExportFormat, name: String, title: String) -> Option<String>;
             }
         }
     };

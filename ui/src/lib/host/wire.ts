@@ -185,28 +185,28 @@ export interface Commands {
   datasetFromRatings(name: string): Promise<Dataset>;
   /** Saves the settings. A loaded model is reloaded if its load settings change. */
   setSettings(settings: Settings): Promise<void>;
+  /** Opens a native dialog with a title and a name of the files that it offers; `null` if cancelled. */
+  chooseModelFile(title: string, files: string): Promise<string | null>;
   /** Opens a native dialog; `null` if cancelled. */
-  chooseModelFile(): Promise<string | null>;
+  chooseModelFolder(title: string): Promise<string | null>;
   /** Opens a native dialog; `null` if cancelled. */
-  chooseModelFolder(): Promise<string | null>;
-  /** Opens a native dialog; `null` if cancelled. */
-  chooseDataFile(): Promise<string | null>;
+  chooseDataFile(title: string, files: string): Promise<string | null>;
   /** Opens a native dialog for text files; empty if cancelled. */
-  chooseTextFiles(): Promise<Array<string>>;
+  chooseTextFiles(title: string): Promise<Array<string>>;
   /** Opens a native dialog for a GGUF file or a PEFT folder; `null` if cancelled. */
-  chooseAdapter(folder: boolean): Promise<string | null>;
+  chooseAdapter(folder: boolean, title: string, files: string): Promise<string | null>;
   /** Opens a native dialog for an export of another program; `null` if cancelled. */
-  chooseImport(folder: boolean): Promise<string | null>;
+  chooseImport(folder: boolean, title: string, files: string): Promise<string | null>;
   /** Opens a native dialog for a new backup; `null` if cancelled. */
-  chooseBackupTarget(): Promise<string | null>;
+  chooseBackupTarget(title: string, files: string): Promise<string | null>;
   /** Opens a native dialog for a backup; `null` if cancelled. */
-  chooseBackup(): Promise<string | null>;
+  chooseBackup(title: string, files: string): Promise<string | null>;
   /** Opens a native dialog for a preset's file; `null` if cancelled. */
-  choosePreset(): Promise<string | null>;
+  choosePreset(title: string, files: string): Promise<string | null>;
   /** Opens a native dialog for the file of a preset with this name; `null` if cancelled. */
-  choosePresetTarget(name: string): Promise<string | null>;
+  choosePresetTarget(name: string, title: string, files: string): Promise<string | null>;
   /** Opens a native dialog; `null` if cancelled. */
-  chooseDataFolder(): Promise<string | null>;
+  chooseDataFolder(title: string): Promise<string | null>;
   /** Copies the data to another folder, then restarts Hearth. Reports progress through events; nothing can be saved meanwhile. */
   moveData(folder: string): Promise<void>;
   /** Shows a notification of the system, unless the window has the focus. */
@@ -219,10 +219,10 @@ export interface Commands {
   restart(): Promise<void>;
   /** Opens the data folder in the system's file manager. */
   openDataFolder(): Promise<void>;
-  /** Opens a native dialog for a file of conversations with this title; `null` if cancelled. */
-  chooseChatExport(format: ChatFormat, title: string): Promise<string | null>;
+  /** Opens a native dialog for a file of conversations with this name; `null` if cancelled. */
+  chooseChatExport(format: ChatFormat, name: string, title: string): Promise<string | null>;
   /** Opens a native dialog for the format; `null` if cancelled. */
-  chooseExportTarget(format: ExportFormat, name: string): Promise<string | null>;
+  chooseExportTarget(format: ExportFormat, name: string, title: string): Promise<string | null>;
 }
 
 /** Calls commands by their names and named arguments. */
@@ -335,25 +335,25 @@ export const commands = (invoke: <T>(command: string, named?: Record<string, unk
   ratedExamples: () => invoke("rated_examples"),
   datasetFromRatings: (name) => invoke("dataset_from_ratings", { name }),
   setSettings: (settings) => invoke("set_settings", { settings }),
-  chooseModelFile: () => invoke("choose_model_file"),
-  chooseModelFolder: () => invoke("choose_model_folder"),
-  chooseDataFile: () => invoke("choose_data_file"),
-  chooseTextFiles: () => invoke("choose_text_files"),
-  chooseAdapter: (folder) => invoke("choose_adapter", { folder }),
-  chooseImport: (folder) => invoke("choose_import", { folder }),
-  chooseBackupTarget: () => invoke("choose_backup_target"),
-  chooseBackup: () => invoke("choose_backup"),
-  choosePreset: () => invoke("choose_preset"),
-  choosePresetTarget: (name) => invoke("choose_preset_target", { name }),
-  chooseDataFolder: () => invoke("choose_data_folder"),
+  chooseModelFile: (title, files) => invoke("choose_model_file", { title, files }),
+  chooseModelFolder: (title) => invoke("choose_model_folder", { title }),
+  chooseDataFile: (title, files) => invoke("choose_data_file", { title, files }),
+  chooseTextFiles: (title) => invoke("choose_text_files", { title }),
+  chooseAdapter: (folder, title, files) => invoke("choose_adapter", { folder, title, files }),
+  chooseImport: (folder, title, files) => invoke("choose_import", { folder, title, files }),
+  chooseBackupTarget: (title, files) => invoke("choose_backup_target", { title, files }),
+  chooseBackup: (title, files) => invoke("choose_backup", { title, files }),
+  choosePreset: (title, files) => invoke("choose_preset", { title, files }),
+  choosePresetTarget: (name, title, files) => invoke("choose_preset_target", { name, title, files }),
+  chooseDataFolder: (title) => invoke("choose_data_folder", { title }),
   moveData: (folder) => invoke("move_data", { folder }),
   notify: (title, body) => invoke("notify", { title, body }),
   setTray: (content) => invoke("set_tray", { content }),
   takeLinks: () => invoke("take_links"),
   restart: () => invoke("restart"),
   openDataFolder: () => invoke("open_data_folder"),
-  chooseChatExport: (format, title) => invoke("choose_chat_export", { format, title }),
-  chooseExportTarget: (format, name) => invoke("choose_export_target", { format, name }),
+  chooseChatExport: (format, name, title) => invoke("choose_chat_export", { format, name, title }),
+  chooseExportTarget: (format, name, title) => invoke("choose_export_target", { format, name, title }),
 });
 
 /** The name of the Tauri event that carries every {@link Event}. */

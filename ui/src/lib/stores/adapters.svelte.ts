@@ -1,5 +1,6 @@
 // Owns the list of adapters.
 
+import { m } from "$messages";
 import type { Adapter, Host, Announced } from "../host";
 import { bestModel, doesFit } from "../text/adapters";
 import { Reading } from "./reading";
@@ -32,12 +33,18 @@ export class Adapters {
   /** The adapters that fit no model on this machine. */
   readonly waiting: readonly Adapter[] = $derived(this.all.filter((adapter) => bestModel(adapter) === null));
 
+  /** Asks for the file or folder of an adapter; `null` if the dialog is cancelled. */
+  choose(folder: boolean): Promise<string | null> {
+    const title = folder ? m.models_adapter_folder() : m.models_adapter_file();
+    return this.host.chooseAdapter(folder, title, m.shell_files_adapters());
+  }
+
   /**
    * Asks for a file or folder and imports it. Without a model it matches any model; `null` if the
    * dialog is cancelled.
    */
   async import(folder: boolean, model: string | null): Promise<Adapter | null> {
-    const path = await this.host.chooseAdapter(folder);
+    const path = await this.choose(folder);
     return path === null ? null : this.host.importAdapter(path, model);
   }
 

@@ -54,7 +54,7 @@ export class Attachments {
 
   /** Opens a dialog for files and adds them. */
   async choose(conversation: number | null): Promise<void> {
-    await this.addPaths(conversation, await this.host.chooseTextFiles());
+    await this.addPaths(conversation, await this.host.chooseTextFiles(m.chat_attach()));
   }
 
   /** Reads files on this machine and adds them. If one cannot be read, the files before it stay. */

@@ -122,7 +122,7 @@ export class ModelsPage {
   /** Asks for a folder of models and adds it. */
   async chooseFolder(): Promise<void> {
     await this.app.try(async () => {
-      const folder = await this.app.host.chooseModelFolder();
+      const folder = await this.app.host.chooseModelFolder(m.models_add_folder());
       if (folder !== null) await this.addFolder(folder);
     });
   }
@@ -185,7 +185,7 @@ export class ModelsPage {
    * Asks for a GGUF file and adds it; `null` if the dialog is cancelled, or the file is an adapter.
    */
   async chooseFile(): Promise<Model | null> {
-    const path = await this.app.host.chooseModelFile();
+    const path = await this.app.host.chooseModelFile(m.models_add_file(), m.shell_files_models());
     return path === null ? null : this.addFile(path);
   }
 

@@ -138,7 +138,7 @@ export class Presets {
 
   /** Asks for a file and imports it. */
   async import(): Promise<void> {
-    const path = await this.app.host.choosePreset();
+    const path = await this.app.host.choosePreset(m.action_import_preset(), m.shell_files_presets());
     if (path === null) return;
     const { name } = await this.app.host.importPreset(path);
     this.app.toasts.show({ kind: "note", text: m.store_preset_imported({ name }) });
@@ -146,7 +146,7 @@ export class Presets {
 
   /** Asks for a file and exports a preset to it. */
   async export({ id, name }: Preset): Promise<void> {
-    const path = await this.app.host.choosePresetTarget(name);
+    const path = await this.app.host.choosePresetTarget(name, m.shell_dialog_export({ name }), m.shell_files_presets());
     if (path === null) return;
     await this.app.host.exportPreset(id, path);
     this.app.toasts.show({ kind: "note", text: m.store_written({ path }) });

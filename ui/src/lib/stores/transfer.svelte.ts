@@ -1,6 +1,7 @@
 // Owns imports, exports, backups and moves of the data folder: the operation in progress, the last
 // result, and the data folder.
 
+import { m } from "$messages";
 import type {
   ChatFormat,
   DataPlace,
@@ -34,7 +35,7 @@ export class Transfer {
   }
 
   async backUp(): Promise<void> {
-    const path = await this.host.chooseBackupTarget();
+    const path = await this.host.chooseBackupTarget(m.settings_back_up_all(), m.shell_files_backups());
     if (path === null) return;
     this.written = null;
     this.written = await this.while("backup", () => this.host.backUp(path));
@@ -90,7 +91,8 @@ export class Transfer {
    * Asks for a file and writes conversations to it; `null` means all. Returns `null` if cancelled.
    */
   async export(conversation: number | null, format: ChatFormat, title: string): Promise<ExportedChats | null> {
-    const path = await this.host.chooseChatExport(format, title);
+    const heading = conversation === null ? m.settings_export_all() : m.shell_dialog_export({ name: title });
+    const path = await this.host.chooseChatExport(format, title, heading);
     if (path === null) return null;
     this.exported = null;
     const exported = await this.while("export", () => this.host.exportConversations(conversation, format, path));

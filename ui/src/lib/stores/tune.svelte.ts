@@ -83,7 +83,7 @@ export class Tune {
 
   async chooseData(): Promise<void> {
     await this.app.try(async () => {
-      const path = await this.app.host.chooseDataFile();
+      const path = await this.app.host.chooseDataFile(m.tune_choose_file(), m.shell_files_examples());
       if (path !== null) await this.addData(path);
     });
   }
