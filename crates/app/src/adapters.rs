@@ -163,8 +163,8 @@ impl Shared {
     }
 }
 
-/// The chosen adapters with their names, for an answer's row. A deleted adapter stays in the list;
-/// the answer then fails.
+/// The chosen adapters with their names, for an answer's row. A deleted adapter stays in the list,
+/// without a name; the answer then fails.
 pub(crate) fn with_names(t: &Transaction<'_>, choices: &[AdapterChoice]) -> rusqlite::Result<Vec<UsedAdapter>> {
     choices
         .iter()
@@ -172,7 +172,7 @@ pub(crate) fn with_names(t: &Transaction<'_>, choices: &[AdapterChoice]) -> rusq
             let row = adapter::get(t, choice.adapter)?;
             Ok(UsedAdapter {
                 adapter: choice.adapter,
-                name: row.map_or_else(|| "a deleted adapter".to_owned(), |row| row.name),
+                name: row.map_or_else(String::new, |row| row.name),
                 scale: choice.scale,
             })
         })

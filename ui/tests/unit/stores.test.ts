@@ -1,8 +1,10 @@
 import { describe, expect, test } from "vitest";
 import type { HostEvent, Message } from "../../src/lib/host";
 import { detailed } from "../../src/lib/host/fake/problems";
+import { adapterName } from "../../src/lib/chat/adapterName";
 import { Live } from "../../src/lib/stores/live.svelte";
 import { Toasts } from "../../src/lib/stores/toasts.svelte";
+import { language } from "../../src/lib/text/language.svelte";
 import { plain, textOf } from "../../src/lib/text/parts";
 import { started, tell } from "./started";
 import { until } from "./until";
@@ -56,6 +58,18 @@ describe("a conversation", () => {
     await sending;
     expect(app.thread.id).toBe(2);
     expect(app.thread.path.length).toBe(2);
+  });
+
+  test("without a title or an adapter's name has the words of the window", async () => {
+    const { app } = await started();
+    const [first] = app.conversations.all;
+    tell(app, { type: "conversationChanged", conversation: { ...first!, title: "" }, leaf: null });
+    expect(app.conversations.title(first!.id)).toBe("New conversation");
+    language.choose("de");
+    expect(app.conversations.title(first!.id)).toBe("Neue Unterhaltung");
+    expect(adapterName({ adapter: 1, name: "", scale: 0.5 })).toBe("gelöscht × 0,5");
+    language.choose("en");
+    expect(adapterName({ adapter: 1, name: "poems", scale: 1 })).toBe("poems");
   });
 
   test("that opens late does not replace a newer request", async () => {

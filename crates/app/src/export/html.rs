@@ -37,7 +37,10 @@ pub(super) fn begin(out: &mut impl Write, title: &str) -> io::Result<()> {
 }
 
 pub(super) fn write(out: &mut impl Write, conversation: &Conversation) -> io::Result<()> {
-    writeln!(out, "<section>\n<h1>{}</h1>", Escaped(&conversation.title))?;
+    writeln!(out, "<section>")?;
+    if !conversation.title.is_empty() {
+        writeln!(out, "<h1>{}</h1>", Escaped(&conversation.title))?;
+    }
     writeln!(out, "<p class=\"about\">{}</p>", format_time(conversation.created_at))?;
     if let Some(prompt) = conversation
         .system_prompt

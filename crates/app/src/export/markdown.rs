@@ -10,7 +10,9 @@ pub(super) fn write(out: &mut impl Write, conversation: &Conversation, is_first:
     if !is_first {
         writeln!(out, "\n---\n")?;
     }
-    writeln!(out, "# {}\n", one_line(&conversation.title))?;
+    if !conversation.title.is_empty() {
+        writeln!(out, "# {}\n", one_line(&conversation.title))?;
+    }
     writeln!(out, "*{}*", format_time(conversation.created_at))?;
     if let Some(prompt) = conversation
         .system_prompt

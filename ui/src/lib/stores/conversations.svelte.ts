@@ -3,6 +3,7 @@
 import { m } from "$messages";
 import type { ConversationSummary, DeletedConversation, Host, HostEvent } from "../host";
 import { dayGroup } from "../text/format";
+import { titled } from "../text/title";
 import type { Folders } from "./folders.svelte";
 
 export interface Group {
@@ -11,7 +12,9 @@ export interface Group {
 }
 
 export class Conversations {
-  all: readonly ConversationSummary[] = $state.raw([]);
+  /** The list as the app sent it. */
+  private listed: readonly ConversationSummary[] = $state.raw([]);
+  readonly all: readonly ConversationSummary[] = $derived(this.listed.map(titled));
 
   /** Groups of the list: pinned conversations, then conversations without a folder, by day. */
   readonly groups: readonly Group[] = $derived(
@@ -32,7 +35,7 @@ export class Conversations {
   ) {}
 
   fill(conversations: readonly ConversationSummary[]): void {
-    this.all = [...conversations].sort(newestFirst);
+    this.listed = [...conversations].sort(newestFirst);
   }
 
   get(id: number | null): ConversationSummary | null {
@@ -68,7 +71,7 @@ export class Conversations {
 
   async remove(id: number): Promise<void> {
     await this.host.deleteConversation(id);
-    this.all = this.all.filter((c) => c.id !== id);
+    this.listed = this.listed.filter((c) => c.id !== id);
   }
 
   async pin(id: number, pinned: boolean): Promise<void> {
@@ -76,7 +79,7 @@ export class Conversations {
   }
 
   async openBin(): Promise<void> {
-    this.bin = await this.host.deletedConversations();
+    this.bin = (await this.host.deletedConversations()).map(titled);
   }
 
   async restore(id: number): Promise<void> {
@@ -96,14 +99,14 @@ export class Conversations {
   }
 
   private put(conversation: ConversationSummary): void {
-    this.fill([conversation, ...this.all.filter((c) => c.id !== conversation.id)]);
+    this.fill([conversation, ...this.listed.filter((c) => c.id !== conversation.id)]);
   }
 
   handle(event: HostEvent): void {
     if (event.type === "conversationRemoved") this.removed.add(event.id);
     if (event.type === "conversationChanged") this.put(event.conversation);
     else if (event.type === "conversationsChanged") this.fill(event.conversations);
-    else if (event.type === "conversationRemoved") this.all = this.all.filter((c) => c.id !== event.id);
+    else if (event.type === "conversationRemoved") this.listed = this.listed.filter((c) => c.id !== event.id);
   }
 }
 

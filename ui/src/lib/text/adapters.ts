@@ -4,6 +4,11 @@ import { m } from "$messages";
 import type { Adapter, AdapterFit, AdapterMismatch, UnmatchedEntries } from "../host";
 import { count, fileSize } from "./format";
 
+/** The name of an adapter of an answer; one that was deleted before the answer has none. */
+export function usedAdapterName(name: string): string {
+  return name === "" ? m.chat_adapters_deleted() : name;
+}
+
 /** The fit of an adapter to a model; `null` if the files of the adapter could not be read. */
 export function fitOf(adapter: Adapter, model: string | null): AdapterFit | null {
   return adapter.matches.find((match) => match.model === model)?.fit ?? null;

@@ -2,6 +2,7 @@
 
 import { m } from "$messages";
 import type { AnswerSettings, LogitBias, Message, SamplingParams } from "../host";
+import { usedAdapterName } from "./adapters";
 import { count, list, moment, precise, seconds, speed } from "./format";
 
 type Fact = [name: string, value: string];
@@ -12,7 +13,11 @@ export function answerFacts(message: Message, now = Date.now()): Fact[] {
   if (adapters.length > 0)
     facts.push([
       m.text_fact_adapters(),
-      list(adapters.map(({ name, scale }) => (scale === 1 ? name : `${name} × ${precise(scale)}`))),
+      list(
+        adapters.map(({ name, scale }) =>
+          scale === 1 ? usedAdapterName(name) : `${usedAdapterName(name)} × ${precise(scale)}`,
+        ),
+      ),
     ]);
   facts.push([m.text_fact_time(), moment(message.createdAt, now)]);
   if (overrides?.preset) {
