@@ -40,6 +40,23 @@ test.each(["de", "es", "zh-CN", "ar-XB"])("%s fits wide and narrow windows", asy
   expect(errors).toEqual([]);
 });
 
+test.each(["en", "de", "es", "zh-CN"])("the keys below the composer are not cut in %s", async (language) => {
+  const { page, errors } = await open({ language, width: 1120, height: 760 });
+  await pace(page, 0);
+  await openConversation(page, "Borrow checker");
+  const hint = page.getByTestId("composer-keys");
+  const cut = () => hint.evaluate((element) => element.scrollWidth - element.clientWidth);
+  expect(await hint.textContent()).not.toBe("");
+  expect(await cut()).toBeLessThanOrEqual(0);
+  await pace(page, Infinity);
+  await page.getByTestId("composer").fill("Tell me a long story.");
+  await page.getByTestId("send").click();
+  await page.getByTestId("composer").fill("And then?");
+  await page.getByTestId("queue-message").waitFor();
+  expect(await cut()).toBeLessThanOrEqual(0);
+  expect(errors).toEqual([]);
+});
+
 test("a chosen language is shown at once, and errors are in it", async () => {
   const { page, errors } = await settings("", "general");
   await page.getByTestId("language").selectOption("de");
