@@ -88,7 +88,7 @@ struct ActiveDownload {
     /// Its files, once the hub has answered.
     remote: Mutex<Option<Remote>>,
     progress: Mutex<CurrentProgress>,
-    /// Set while it waits for its next attempt. Taking it ends the wait.
+    /// Present while it waits for its next attempt. Taking it ends the wait.
     waiting: Mutex<Option<Waiting>>,
 }
 

@@ -5,6 +5,7 @@ use crate::{
     shared::Shared,
     wire::{Device, Event},
 };
+use hearth_protocol::DeviceCheck;
 use std::{
     sync::{Arc, atomic::Ordering},
     time::Duration,
@@ -47,7 +48,7 @@ fn was_busy(devices: &[Device]) -> bool {
     let checks = devices.first().into_iter().flat_map(|cpu| &cpu.backends);
     checks
         .filter_map(|option| option.check.as_ref())
-        .any(|check| check.was_busy())
+        .any(DeviceCheck::was_busy)
 }
 
 /// Checks the CPU if the machine is idle. Returns whether its recorded check was not slowed down.

@@ -170,7 +170,7 @@ pub struct DeviceCheck {
 }
 
 impl DeviceCheck {
-    /// Load above which other programs slow a check down.
+    /// Utilization above which other programs slow a check down.
     const BUSY_LOAD: f32 = 0.3;
 
     /// Version of the check, raised when the check changes, so that earlier results are ignored.

@@ -600,7 +600,7 @@ test("the gallery works by keyboard alone", async () => {
   await page.keyboard.type("0.5b");
   await page.keyboard.press("Enter");
   await page.getByTestId("hub-results").waitFor();
-  // The button, the kind, the sort, two filters and the way back come before the results.
+  // The button, the kind, the sort, two filters and the button back come before the results.
   for (let i = 0; i < 7; i++) await page.keyboard.press("Tab");
   expect(await focused(page)).toBe("hub-result");
   await page.keyboard.press("Enter");

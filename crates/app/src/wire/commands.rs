@@ -255,8 +255,8 @@ macro_rules! commands {
             window {
                 /// Saves the settings. A loaded model is reloaded if its load settings change.
                 fn set_settings(settings: Settings) -> ();
-                /// Opens a native dialog with a title and a name of the files that it offers; `null`
-                /// if cancelled.
+                /// Opens a native dialog with a title and a name of the files that it offers;
+                /// `null` if cancelled.
                 fn choose_model_file(title: String, files: String) -> Option<String>;
                 /// Opens a native dialog; `null` if cancelled.
                 fn choose_model_folder(title: String) -> Option<String>;

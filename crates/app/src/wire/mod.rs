@@ -448,7 +448,7 @@ impl Message {
 pub struct ConversationSummary {
     /// Id.
     pub id: i64,
-    /// Title.
+    /// Title; empty if the first message has no visible character.
     pub title: String,
     /// Creation time.
     pub created_at: i64,

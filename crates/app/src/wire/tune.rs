@@ -297,7 +297,7 @@ pub struct AdapterChoice {
 pub struct UsedAdapter {
     /// Id; the adapter may be deleted.
     pub adapter: i64,
-    /// Name at that time.
+    /// Name at that time; empty if it was deleted before.
     pub name: String,
     /// Scale.
     pub scale: f32,

@@ -273,7 +273,7 @@ fn fitting(bytes: u64) -> (Verdict, Vec<Notice>) {
     }
 }
 
-/// Replaces the verdict of a plan that fits, and its reason, by the ones of a predicted decode speed.
+/// Sets the verdict of a plan that fits, and its reason, by a predicted decode speed.
 fn judge_speed(plan: &mut Plan, tokens_per_second: f64) {
     let (Verdict::Fits | Verdict::Slow, Some(reason)) = (plan.verdict, plan.notices.first_mut()) else {
         return;

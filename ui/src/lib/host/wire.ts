@@ -1105,7 +1105,7 @@ export type ConversationSummary = {
  */
 id: number,
 /**
- * Title.
+ * Title; empty if the first message has no visible character.
  */
 title: string,
 /**
@@ -5441,7 +5441,7 @@ export type UsedAdapter = {
  */
 adapter: number,
 /**
- * Name at that time.
+ * Name at that time; empty if it was deleted before.
  */
 name: string,
 /**

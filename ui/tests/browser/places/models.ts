@@ -1,5 +1,6 @@
 // The places of Models, the hub and opened links.
 
+import { pace } from "../window";
 import { discover, find, repository, type Place } from "./place";
 
 export const places: Place[] = [
@@ -31,7 +32,11 @@ export const places: Place[] = [
       await page.getByTestId("download-row").first().waitFor()
     ),
   ],
-  ["the first start", "first-run", (page) => page.getByTestId("first-models").waitFor()],
+  [
+    "the first start",
+    "busy-first-run",
+    async (page) => (await pace(page, 0), await page.getByTestId("first-models-busy").waitFor()),
+  ],
   [
     "a link that was dropped",
     "",
@@ -90,6 +95,7 @@ export const places: Place[] = [
     "discover",
     async (page) => (await find(page, ""), await page.getByTestId("only-supported").uncheck()),
   ],
+  ["the catalog in a search", "discover", (page) => find(page, "qwen3")],
   [
     "a repository",
     "discover",
