@@ -61,7 +61,6 @@ fn download_as(folder: &Path, ranges: Ranges, pace: Pace) -> Result<(), String> 
     let entry = Entry {
         id: "model".into(),
         name: "A model".into(),
-        description: String::new(),
         license: String::new(),
         repository: "owner/name".into(),
         revision: "main".into(),
