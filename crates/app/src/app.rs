@@ -69,6 +69,7 @@ impl App {
     /// The initial state of a window.
     pub async fn snapshot(&self) -> Result<Snapshot, Problem> {
         let model_state = self.model_state().await?;
+        let live_models = self.request_chat(Command::LiveModels).await?;
         self.shared
             .blocking(|shared| {
                 let (rows, unsent) = shared
@@ -83,6 +84,7 @@ impl App {
                     models: convert::models(&models),
                     folders: folders::list(shared)?,
                     model_state,
+                    live_models,
                     default_hub: Hub::address(None),
                     unsent,
                     answering: shared.unfinished(),
@@ -124,7 +126,7 @@ impl App {
         self.send_chat(Command::ApplySettings)
     }
 
-    /// The load state of the chat's model.
+    /// The load state of the selected model.
     pub async fn model_state(&self) -> Result<ModelState, Problem> {
         self.request_chat(Command::State).await
     }

@@ -5,6 +5,7 @@
 //! ([`hearth_protocol::ModelHost`]).
 
 mod answer;
+mod live_models;
 mod lookup;
 mod measuring;
 mod prompt;
@@ -23,6 +24,7 @@ use crate::{
 };
 use answer::{Answer, Stop, Wait};
 use hearth_protocol::{LoadRequest, Model, ModelStatus, Request};
+use live_models::LiveModels;
 use lookup::{Lookup, LookupOutcome, LookupQuery, ModelLocks};
 use selection::Selection;
 use std::{
@@ -63,6 +65,8 @@ pub(crate) enum Command {
     ApplySettings,
     /// Sends the state of the selected model.
     State(oneshot::Sender<ModelState>),
+    /// Sends the states of all models that are loaded, being loaded or could not be loaded.
+    LiveModels(oneshot::Sender<Vec<ModelState>>),
     /// Measures the speed of the selected model.
     Measure(measuring::Reply),
     /// Cancels the measurement.
@@ -84,7 +88,8 @@ struct Running {
     stop: watch::Sender<Stop>,
     /// The model that generates it, once that is loaded.
     model: Arc<OnceLock<Model>>,
-    /// The selection that it waits for, if that is not the chat's.
+    /// The selection of its own model, or of its conversation's. `None` means that it waits for the
+    /// chat's.
     own_selection: Option<watch::Sender<Option<Selection>>>,
     task: JoinHandle<()>,
 }
@@ -107,6 +112,8 @@ struct Chat {
     shared: Arc<Shared>,
     /// The model that new answers wait for.
     selection: watch::Sender<Option<Selection>>,
+    /// All models that answer or have answered.
+    live_models: LiveModels,
     /// By message.
     answers: HashMap<i64, Running>,
     locks: ModelLocks,
@@ -134,6 +141,7 @@ pub(crate) fn start(shared: Arc<Shared>) -> mpsc::UnboundedSender<Command> {
     let (task_end, task_ends) = mpsc::unbounded_channel();
     let chat = Chat {
         selection: watch::Sender::new(None),
+        live_models: LiveModels::new(shared.clone()),
         shared,
         answers: HashMap::new(),
         locks: ModelLocks::default(),
@@ -218,6 +226,9 @@ impl Chat {
             Command::State(reply) => {
                 let _ = reply.send(selection::state(self.selection.borrow().as_ref()));
             }
+            Command::LiveModels(reply) => {
+                let _ = reply.send(self.live_models.states());
+            }
             Command::Measure(reply) => self.measure(reply),
             Command::StopMeasuring => self.stop_measuring(),
             Command::ShutDown(done) => {
@@ -242,7 +253,8 @@ impl Chat {
 
     /// Starts an answer. Its model is the first of these that exists: the model that the message
     /// names, the conversation's model, the selected model, the last loaded model, the default
-    /// model. `previous_state` is the state of an answer that is continued.
+    /// model. The first two are not selected by that. `previous_state` is the state of an answer that
+    /// is continued.
     fn answer(&mut self, message: Message, previous_state: Option<MessageState>) {
         self.stop_measuring();
         let (id, conversation) = (message.id, message.conversation);
@@ -299,7 +311,8 @@ impl Chat {
         });
     }
 
-    /// Selects the model that was looked up, and tells the answer.
+    /// Tells the answer its model: one that it or its conversation names, or the selected model.
+    /// Selects the default model if none is selected.
     fn apply_lookup(&mut self, lookup: Lookup, outcome: Result<LookupOutcome, Problem>) {
         // A stopped answer selects no model.
         if lookup.is_cancelled() {
@@ -325,13 +338,7 @@ impl Chat {
             Err(problem) => return lookup.reply(Err(problem)),
             Ok(outcome) => outcome,
         };
-        let is_per_answer = matches!(lookup.query, LookupQuery::OfAnswer { .. });
-        let selected = self.selected().map(|selected| selected.target.id.clone());
-        let is_selected = match (&outcome, &selected) {
-            (LookupOutcome::Named(target), Some(selected)) => !is_per_answer && target.id == *selected,
-            (LookupOutcome::KeepSelected | LookupOutcome::Default(_), selected) => selected.is_some(),
-            (LookupOutcome::Named(_), None) => false,
-        };
+        let is_selected = !matches!(outcome, LookupOutcome::Named(_)) && self.selected().is_some();
         if is_selected && self.is_applying && order > self.settings_order {
             return self.deferred_lookups.push((lookup, outcome));
         }
@@ -342,8 +349,8 @@ impl Chat {
                 let order = self.settings_order;
                 return self.look_up(Lookup { order, ..lookup });
             }
-            // A later command has selected another model for new answers.
-            LookupOutcome::Named(target) if is_per_answer || order < self.selection_order => {
+            // The model of one conversation or answer is not selected for others.
+            LookupOutcome::Named(target) => {
                 let own_selection = self.new_selection(*target);
                 let selection = own_selection.subscribe();
                 if let Some(running) = self.answers.get_mut(&message) {
@@ -351,7 +358,7 @@ impl Chat {
                 }
                 return lookup.reply(Ok(selection));
             }
-            LookupOutcome::Named(target) | LookupOutcome::Default(target) => drop(self.select(*target, order)),
+            LookupOutcome::Default(target) => drop(self.select(*target, order)),
             // It was unloaded meanwhile.
             LookupOutcome::KeepSelected => return self.look_up(lookup),
         }
@@ -368,11 +375,18 @@ impl Chat {
 
     /// Creates a selection for one answer. The selection for new answers does not change.
     fn new_selection(&self, target: Target) -> watch::Sender<Option<Selection>> {
-        let model = self.shared.host.model(self.load_request(&target));
-        watch::Sender::new(Some(Selection {
+        let selection = self.live(target);
+        watch::Sender::new(Some(selection))
+    }
+
+    /// The model of the host for a target. Its state is shown from now on.
+    fn live(&self, target: Target) -> Selection {
+        let selection = Selection {
+            model: self.shared.host.model(self.load_request(&target)),
             target: Arc::new(target),
-            model,
-        }))
+        };
+        self.live_models.add(selection.clone());
+        selection
     }
 
     /// Selects a model for new answers and for those that wait for the selection. `order`: number
@@ -380,11 +394,8 @@ impl Chat {
     fn select(&mut self, target: Target, order: u64) -> Model {
         self.selection_order = order;
         self.is_applying = false;
-        let model = self.shared.host.model(self.load_request(&target));
-        let selected = Selection {
-            target: Arc::new(target),
-            model: model.clone(),
-        };
+        let selected = self.live(target);
+        let model = selected.model.clone();
         let previous = self.selection.send_replace(Some(selected));
         if let Some(Selection { model: previous, .. }) = previous.filter(|previous| previous.model != model) {
             let is_loading = matches!(*previous.status().borrow(), ModelStatus::Loading { .. });

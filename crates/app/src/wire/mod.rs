@@ -309,7 +309,7 @@ pub struct Model {
     pub drafts: Vec<String>,
 }
 
-/// State of the chat's worker.
+/// State of a model's worker.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS)]
 #[serde(tag = "type", rename_all = "camelCase", rename_all_fields = "camelCase")]
 pub enum ModelState {
@@ -532,8 +532,10 @@ pub struct Snapshot {
     pub folders: Vec<Folder>,
     /// Models of the library.
     pub models: Vec<Model>,
-    /// State of the chat's worker.
+    /// State of the selected model.
     pub model_state: ModelState,
+    /// States of all models that are loaded, being loaded or could not be loaded.
+    pub live_models: Vec<ModelState>,
     /// Id of the default model for a new conversation.
     pub default_model: Option<String>,
     /// Address of the hub, unless the settings name another one.
@@ -596,8 +598,15 @@ pub struct Announced {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS)]
 #[serde(tag = "type", rename_all = "camelCase", rename_all_fields = "camelCase")]
 pub enum Event {
-    /// The chat's worker changed state.
+    /// The selected model changed state, or another one was selected.
     ModelState {
+        /// The new state.
+        state: ModelState,
+    },
+    /// A model that answers or has answered changed state, selected or not.
+    LiveModel {
+        /// Its id.
+        model: String,
         /// The new state.
         state: ModelState,
     },

@@ -1,7 +1,7 @@
 //! Continued and edited answers, and the settings of conversations: a real store and the fake
 //! worker.
 
-use crate::harness::{Harness, failure};
+use crate::harness::Harness;
 use hearth_app::wire::{
     AnswerOverrides, ConversationSettings, Effort, LogitBias, Message, MessageState, NewConversation, Part, Problem,
     ProblemCode, SamplingOverrides, Sent, Settings, ThinkingChoice, ThinkingEffort, ThinkingSwitch, TruncationReason,
@@ -505,36 +505,6 @@ async fn a_refusal_names_the_setting() {
             "{refused:?}"
         );
     }
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_conversation_has_a_model_of_its_own() {
-    let mut harness = Harness::new(&["one.gguf", "two.gguf"]);
-    let first = harness.answer("say one").await;
-    let own = |model: &str| ConversationSettings {
-        model: Some(model.to_owned()),
-        ..ConversationSettings::default()
-    };
-    let loaded = |state| match state {
-        hearth_app::wire::ModelState::Ready { model, .. } => model,
-        other => panic!("not ready: {other:?}"),
-    };
-    for model in ["two", "one", "two"] {
-        harness
-            .set_conversation_settings(first.conversation, own(model))
-            .await
-            .expect("it is set");
-        let sent = harness.say(Some(first.conversation), "say more").await;
-        harness.ended(sent.answer.id).await;
-        assert_eq!(loaded(harness.snapshot().await.expect("a snapshot").model_state), model);
-    }
-    harness
-        .set_conversation_settings(first.conversation, own("gone"))
-        .await
-        .expect("it is set");
-    let sent = harness.say(Some(first.conversation), "say more").await;
-    let failed = harness.ended(sent.answer.id).await;
-    assert_eq!(failure(&failed).code, ProblemCode::NotFound);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

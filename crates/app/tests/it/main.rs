@@ -26,6 +26,7 @@ mod library;
 mod loading;
 mod model_drafts;
 mod organizing;
+mod own_models;
 mod presets;
 mod probe;
 mod ranges;

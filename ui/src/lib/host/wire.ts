@@ -1764,6 +1764,14 @@ export type Event = { "type": "modelState",
 /**
  * The new state.
  */
+state: ModelState, } | { "type": "liveModel",
+/**
+ * Its id.
+ */
+model: string,
+/**
+ * The new state.
+ */
 state: ModelState, } | { "type": "messageDelta",
 /**
  * Id of the conversation.
@@ -4941,9 +4949,13 @@ folders: Array<Folder>,
  */
 models: Array<Model>,
 /**
- * State of the chat's worker.
+ * State of the selected model.
  */
 modelState: ModelState,
+/**
+ * States of all models that are loaded, being loaded or could not be loaded.
+ */
+liveModels: Array<ModelState>,
 /**
  * Id of the default model for a new conversation.
  */
