@@ -358,8 +358,6 @@ test("a conversation with a model of its own shows that model, its adapters and 
   expect(other).toContain("SmolLM2");
   await page.getByTestId("adapter-pill").waitFor();
   await page.getByTestId("chat-settings-toggle").click();
-  await page.getByTestId("chat-settings-advanced").check();
-  await group(page, "other");
   const model = page.getByTestId("chat-settings-model");
   const value = await model.locator("option").filter({ hasText: "Qwen3" }).first().getAttribute("value");
   await model.selectOption(value);

@@ -164,14 +164,23 @@ test("settings are saved, and the model can be reloaded with them", async () => 
 
 test("the system prompt belongs to the conversation", async () => {
   const { page } = await open();
+  // Also of a new one, before its first message.
+  await page.getByTestId("instructions").click();
+  const prompt = page.getByTestId("chat-settings-prompt");
+  const isFocused = () => prompt.evaluate((field) => field === document.activeElement);
+  await expect.poll(isFocused).toBe(true);
+  await page.getByTestId("chat-settings-close").click();
   await openConversation(page, "Rye bread");
   await page.getByTestId("instructions").click();
-  await page.getByTestId("instructions-text").fill("Answer like a baker.");
-  await page.getByTestId("instructions-save").click();
+  await prompt.fill("Answer like a baker.");
+  // It stays one place: the button leads to the field of the open panel.
+  await page.getByTestId("composer").focus();
+  await page.getByTestId("instructions").click();
+  await expect.poll(isFocused).toBe(true);
   await openConversation(page, "Borrow checker");
+  await expect.poll(() => prompt.inputValue()).toBe("");
   await openConversation(page, "Rye bread");
-  await page.getByTestId("instructions").click();
-  expect(await page.getByTestId("instructions-text").inputValue()).toBe("Answer like a baker.");
+  await expect.poll(() => prompt.inputValue()).toBe("Answer like a baker.");
 });
 
 test("a problem stays until it is dismissed, alone or with all others", async () => {

@@ -21,7 +21,7 @@ const DATA: readonly (readonly [selector: string, content: string])[] = [
   ["bdi", "the same, beside other text"],
   ["pre, code", "code, paths, addresses and variables"],
   [".markdown :is(p, li, h3, h4, h5, h6, th, td)", "an answer"],
-  ["[data-testid=instructions-text], [data-testid=chat-settings-prompt]", "placeholder: an inherited system prompt"],
+  ["[data-testid=chat-settings-prompt]", "placeholder: an inherited system prompt"],
   ["[data-testid=json-schema]", "placeholder: an example of a JSON schema"],
   ["[data-testid=hub-token-field]", "placeholder: the beginning of a token"],
   ["[data-testid=hub-endpoint]", "placeholder: the address of the hub"],

@@ -100,6 +100,6 @@ test("a group says why it has no effect", async () => {
   expect(note("penalties", { ...defaults, repeatLastN: 0 })).toContain("window");
   expect(note("dry", { ...defaults, dryMultiplier: 1, dryLastN: 0 })).toContain("window");
   expect(note("dynatemp", { ...defaults, dynatempRange: 0.5 })).toBeNull();
-  expect(note("other", { ...defaults, temperature: 0 })).toContain("seed");
+  expect(note("seed", { ...defaults, temperature: 0 })).toContain("seed");
   expect(note("bans", { ...defaults, temperature: 0 })).toBeNull();
 });

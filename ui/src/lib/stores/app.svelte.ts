@@ -138,10 +138,11 @@ export class App {
   readonly announcements = new Announcements();
   readonly toasts = new Toasts();
   readonly speech = new Speech();
-  /** Fields that actions focus, and the opener of the search in a conversation, while mounted. */
+  /** Fields that are focused from elsewhere, and the opener of the search in a conversation, while mounted. */
   readonly fields: {
     search?: HTMLInputElement | undefined;
     composer?: HTMLTextAreaElement | undefined;
+    prompt?: HTMLTextAreaElement | undefined;
     find?: (() => Promise<void>) | undefined;
   } = {};
 
@@ -357,6 +358,13 @@ export class App {
     this.view = "chat";
     await tick();
     this.fields.composer?.focus();
+  }
+
+  /** Opens the panel of the conversation's settings at its system prompt. */
+  async editSystemPrompt(): Promise<void> {
+    this.chatSettings = true;
+    await tick();
+    this.fields.prompt?.focus();
   }
 
   /** Inserts a saved prompt into the composer, once its variables have values. */

@@ -58,7 +58,7 @@ export const places: Place[] = [
     async (page) => (
       await openConversation(page, "Rye bread"),
       await page.getByTestId("instructions").click(),
-      await page.getByTestId("instructions-text").waitFor()
+      await page.getByTestId("chat-settings-prompt").waitFor()
     ),
   ],
   [

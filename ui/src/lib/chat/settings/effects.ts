@@ -39,7 +39,7 @@ export function note(group: GroupId, s: SamplingParams): string | null {
       return s.repeatLastN === 0 ? m.knob_note_window() : null;
     case "dry":
       return s.dryMultiplier === 0 ? m.knob_note_multiplier() : s.dryLastN === 0 ? m.knob_note_window() : null;
-    case "other":
+    case "seed":
       return greedy ? m.knob_note_seed() : null;
   }
 }

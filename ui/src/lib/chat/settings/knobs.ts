@@ -76,7 +76,7 @@ export const limit = number("maxTokens", m.knob_limit, m.knob_limit_hint, 1, 10_
 });
 
 export type GroupId =
-  "length" | "filters" | "penalties" | "dry" | "xtc" | "mirostat" | "dynatemp" | "bans" | "schema" | "other";
+  "length" | "filters" | "penalties" | "dry" | "xtc" | "mirostat" | "dynatemp" | "bans" | "schema" | "seed";
 
 export interface KnobGroup {
   id: GroupId;
@@ -201,8 +201,8 @@ export const groups: readonly KnobGroup[] = [
     knobs: [{ kind: "schema", key: "jsonSchema", label: m.knob_schema, hint: m.knob_schema_hint }],
   },
   {
-    id: "other",
-    title: m.knob_group_other,
+    id: "seed",
+    title: m.knob_seed,
     knobs: [
       number("seed", m.knob_seed, m.knob_seed_hint, 0, Number.MAX_SAFE_INTEGER, {
         isInteger: true,
