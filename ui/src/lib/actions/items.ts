@@ -37,10 +37,11 @@ export function items(app: App): Item[] {
       run: () => action.run(app),
     }));
   const { state } = app.models;
-  const currentModel = state.type === "ready" || state.type === "loading" ? state.model : null;
+  const loaded = state.type === "ready" || state.type === "loading" ? state.model : null;
+  const chosen = loaded === app.chatModel?.id ? loaded : null;
   const modelWords = searchWords(m.action_load_model_words);
   const models = app.models.all
-    .filter((model) => model.problem === null && model.id !== currentModel)
+    .filter((model) => model.problem === null && model.id !== chosen)
     .map((model): Item => ({
       id: `model:${model.id}`,
       title: m.action_load_model({ name: model.name }),
@@ -48,7 +49,7 @@ export function items(app: App): Item[] {
       icon: "models",
       key: "",
       words: `${modelWords} ${model.quantization} ${model.architecture}`,
-      run: () => app.models.load(model.id),
+      run: () => app.chooseModel(model.id),
     }));
   const ofConversation = {
     group: m.action_group_conversation(),

@@ -12,7 +12,7 @@ export const modelActions: readonly Row[] = [
     words: m.action_add_model_words,
     run: async (app) => {
       const model = await app.modelsPage.chooseFile();
-      if (model && model.problem === null) await app.models.load(model.id);
+      if (model && model.problem === null) await app.chooseModel(model.id);
     },
   },
   {
@@ -21,7 +21,7 @@ export const modelActions: readonly Row[] = [
     group: "models",
     icon: "eject",
     words: m.action_unload_model_words,
-    enabled: (app) => app.models.state.type === "ready",
+    enabled: (app) => app.models.isAnyLoaded,
     run: (app) => app.models.unload(),
   },
   {

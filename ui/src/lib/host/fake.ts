@@ -89,14 +89,16 @@ export class FakeHost extends FakeGetting implements Host {
   private polls = 0;
   private measuring = false;
   private importCancelled = false;
-  /** Ids of loaded models that an answer uses instead of the conversation's model. */
-  private readonly loaded = new Set<string>();
+  /** States of the models that were loaded, by id. */
+  private readonly live = new Map<string, ModelState>();
   private readonly generating = new Map<number, Generation>();
   private readonly notSent = new Map<number | null, Unsent>();
 
   constructor(scene: string | null) {
     super(["fresh", "no-model", "first-run", "busy-first-run"].includes(scene ?? ""));
     this.world = initialWorld(scene);
+    const { modelState } = this.world;
+    if (modelState.type !== "none") this.live.set(modelState.model, modelState);
     if (this.world.pace !== undefined) this.pace = this.world.pace;
     this.fillDownloads(this.world.downloads);
     this.wasBusy = scene === "busy-first-run";
@@ -115,6 +117,7 @@ export class FakeHost extends FakeGetting implements Host {
       folders: this.folders,
       models,
       modelState,
+      liveModels: [...this.live.values()],
       defaultModel: models.find((m) => m.problem === null)?.id ?? null,
       defaultHub: "https://huggingface.co",
       unsent: this.unsent(null),
@@ -448,13 +451,13 @@ export class FakeHost extends FakeGetting implements Host {
 
   /** Loads the model of an answer. The answer shows the progress. */
   private async loadFor(home: Conversation, answer: Message, model: Model, run: Generation): Promise<void> {
-    const isOverride = answer.overrides?.model === model.id;
+    const isNamed = this.namedModel(home, answer) !== undefined;
+    const show = (state: ModelState) => (isNamed ? this.setLive(model.id, state) : this.setModelState(state));
     for await (const progress of this.loading()) {
-      if (!isOverride) this.setModelState({ type: "loading", model: model.id, ...progress });
+      show({ type: "loading", model: model.id, ...progress });
       if (!run.stopped) this.change(home, answer, { state: { type: "loading", ...progress } });
     }
-    if (isOverride) this.loaded.add(model.id);
-    else this.setModelState(loadedState(model, this.world.settings, this.world, this.world.models));
+    show(loadedState(model, this.world.settings, this.world, this.world.models));
   }
 
   async unloadModel(): Promise<void> {
@@ -745,12 +748,10 @@ export class FakeHost extends FakeGetting implements Host {
     const before = answer.stats?.tokens ?? 0;
     const { maxTokens, thinking, sampling, stop, jsonSchema } = answer.overrides?.preset?.values ?? home.settings;
     if (thinking.enabled === false) script.thought = [];
-    const overrideModel = this.world.models.find(({ id }) => id === answer.overrides?.model);
-    const state = this.world.modelState;
-    const isReady = state.type === "ready";
-    if (overrideModel && !this.loaded.has(overrideModel.id) && !(isReady && state.model === overrideModel.id))
-      await this.loadFor(home, answer, overrideModel, run);
-    else if (!overrideModel && !isReady) {
+    const named = this.namedModel(home, answer);
+    const isReady = (named ? this.live.get(named.id) : this.world.modelState)?.type === "ready";
+    if (named && !isReady) await this.loadFor(home, answer, named, run);
+    else if (!isReady) {
       const first = this.world.models.find((m) => m.problem === null);
       if (!first)
         return this.finish(home, answer, {
@@ -759,9 +760,8 @@ export class FakeHost extends FakeGetting implements Host {
         });
       await this.loadFor(home, answer, first, run);
     }
-    const model = this.world.models.find(
-      ({ id }) => this.world.modelState.type === "ready" && id === this.world.modelState.model,
-    );
+    const selected = this.world.modelState;
+    const model = named ?? this.world.models.find(({ id }) => selected.type === "ready" && id === selected.model);
     if (model)
       answer.settings = {
         sampling: {
@@ -928,6 +928,21 @@ export class FakeHost extends FakeGetting implements Host {
   private setModelState(state: ModelState): void {
     this.world.modelState = state;
     this.emit({ type: "modelState", state });
+    if (state.type !== "none") this.setLive(state.model, state);
+    else for (const model of this.live.keys()) this.setLive(model, state);
+  }
+
+  private setLive(model: string, state: ModelState): void {
+    if (state.type === "none") this.live.delete(model);
+    else this.live.set(model, state);
+    this.emit({ type: "liveModel", model, state });
+  }
+
+  /** The model that an answer, its conversation or its folder names. */
+  private namedModel(home: Conversation, { overrides }: Message): Model | undefined {
+    const folder = this.folders.find(({ id }) => id === this.placeOf(home.id).folder);
+    const named = overrides?.model ?? home.settings.model ?? folder?.settings.model;
+    return this.world.models.find(({ id }) => id === named);
   }
 
   private summary(c: Conversation): ConversationSummary {

@@ -14,6 +14,7 @@ import {
   type Announced,
   type Message,
   type Model,
+  type ModelState,
   type Problem,
   type SamplingParams,
   type SavedPrompt,
@@ -289,6 +290,26 @@ export class App {
     const own = this.thread.settings.model ?? this.folder?.settings.model ?? null;
     return (own === null ? null : this.models.all.find(({ id }) => id === own)) ?? this.models.current;
   });
+
+  /** The state of the model that answers in the open conversation. */
+  readonly chatState: ModelState = $derived.by(() => this.models.stateOf(this.chatModel?.id ?? null));
+
+  /**
+   * Loads a model and selects it for all conversations that choose none, the open one included. In
+   * a folder with another model, the open conversation chooses it too.
+   */
+  async chooseModel(model: string): Promise<void> {
+    const { thread } = this;
+    const ofFolder = this.folder?.settings.model ?? null;
+    const own = ofFolder === null || ofFolder === model ? null : model;
+    if (thread.settings.model !== own) await thread.setSettings({ ...thread.settings, model: own });
+    await this.models.load(model);
+  }
+
+  /** Chooses the model of the open conversation only; `null` means the selected one. */
+  async chooseOwnModel(model: string | null): Promise<void> {
+    await this.thread.setSettings({ ...this.thread.settings, model });
+  }
 
   /** Default sampling parameters of a model, overridden by the user's defaults for it. */
   defaultsOf(model: Model | null): SamplingParams | null {

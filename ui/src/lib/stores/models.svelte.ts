@@ -1,16 +1,25 @@
-// Owns the models on this machine and the state of the loaded one.
+// Owns the models on this machine, and the states of the selected and of all other loaded ones.
 
+import { SvelteMap } from "svelte/reactivity";
 import type { Host, Announced, Model, ModelState, Problem, Snapshot } from "../host";
 import { Reading } from "./reading";
 
+const NONE: ModelState = { type: "none" };
+
 export class Models {
   all: readonly Model[] = $state.raw([]);
-  state: ModelState = $state.raw({ type: "none" });
+  /** The state of the selected model. */
+  state: ModelState = $state.raw(NONE);
+  /** The states of the models that answer or have answered, selected or not, by id. */
+  private readonly live = new SvelteMap<string, ModelState>();
   /** The worker's crash, until a model is loaded or the user dismisses it. */
   crash: Problem | null = $state.raw(null);
   private preferred: string | null = $state(null);
 
-  /** The loaded or loading model; otherwise the model that the next message will load. */
+  /**
+   * The selected model: loaded, loading, or the one that the next message will load in a
+   * conversation without a model of its own.
+   */
   readonly current: Model | null = $derived.by(() => {
     const state = this.state;
     const id = state.type === "none" ? this.preferred : state.model;
@@ -23,9 +32,18 @@ export class Models {
 
   constructor(private readonly host: Host) {}
 
+  /** Whether any model is loaded. */
+  readonly isAnyLoaded: boolean = $derived.by(() => [...this.live.values()].some(({ type }) => type === "ready"));
+
+  stateOf(model: string | null): ModelState {
+    return (model === null ? null : this.live.get(model)) ?? NONE;
+  }
+
   fill(snapshot: Snapshot): void {
     this.all = snapshot.models;
     this.state = snapshot.modelState;
+    this.live.clear();
+    for (const state of snapshot.liveModels) if (state.type !== "none") this.live.set(state.model, state);
     this.preferred = snapshot.settings.lastModel ?? snapshot.defaultModel;
   }
 
@@ -63,6 +81,9 @@ export class Models {
     if (event.type === "modelState") {
       this.state = event.state;
       if (event.state.type === "ready" || event.state.type === "loading") this.crash = null;
+    } else if (event.type === "liveModel") {
+      if (event.state.type === "none") this.live.delete(event.model);
+      else this.live.set(event.model, event.state);
     } else if (event.type === "workerDied") this.crash = event.problem;
   }
 }
