@@ -37,8 +37,13 @@ describe("on this machine", () => {
     expect(await terse.getByTestId("adapter-fit").textContent()).toBe("fits by its sizes");
     expect(await terse.textContent()).toContain("imported");
     expect(await terse.getByTestId("adapter-unmatched").textContent()).toContain("^q_proj in its alpha_pattern");
-    await terse.getByTestId("adapter-try").click();
+    await terse.getByTestId("adapter-chat").click();
     await page.getByTestId("adapter-pill").filter({ hasText: "terse" }).waitFor();
+    expect(await page.getByTestId("contenders").count()).toBe(0);
+    await page.getByTestId("view-models").click();
+    await page.locator(smol).getByTestId("card-adapters").click();
+    await row(page, "terse").getByTestId("adapter-compare").click();
+    await page.getByTestId("contenders").waitFor();
     expect(errors).toEqual([]);
   });
 

@@ -171,10 +171,13 @@ test("at least two compared answers stay, and identical ones are pointed out", a
   expect(await page.getByTestId("twins").count()).toBe(0);
 });
 
-test("a new conversation keeps the comparison, and identical choices give one answer", async () => {
+test("a new conversation ends the comparison, and identical choices give one answer", async () => {
   const { page, errors } = await open();
   await tryIt(page);
   await page.getByTestId("new-conversation").click();
+  await expect.poll(() => page.getByTestId("contenders").count()).toBe(0);
+  expect(await page.getByTestId("adapter-pill").textContent()).toContain("No adapter");
+  await page.getByTestId("compare").click();
   expect(await page.getByTestId("contender").allTextContents()).toEqual(["1 Base model", "2 With support-tone"]);
   await page.getByTestId("contender").nth(1).click();
   await page.getByTestId("contender-adapters").selectOption("");

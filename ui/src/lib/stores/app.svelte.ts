@@ -139,7 +139,7 @@ export class App {
   readonly announcements = new Announcements();
   readonly toasts = new Toasts();
   readonly speech = new Speech();
-  /** Fields that are focused from elsewhere, and the opener of the search in a conversation, while mounted. */
+  /** Fields to focus, and the opener of the search in a conversation, while mounted. */
   readonly fields: {
     search?: HTMLInputElement | undefined;
     composer?: HTMLTextAreaElement | undefined;
@@ -404,10 +404,11 @@ export class App {
     composer?.setSelectionRange(composer.value.length, composer.value.length);
   }
 
+  /** Starts a conversation, and ends comparison. */
   newConversation(folder: number | null = null): void {
     this.view = "chat";
     this.thread.startNew(folder);
-    this.compare.chooseAdapter();
+    this.compare.on = false;
     if (folder === null) return;
     // The list, in which the folder was chosen, may cover the composer.
     this.listOpen = false;

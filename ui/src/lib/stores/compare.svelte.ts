@@ -22,11 +22,7 @@ interface Parts {
   readonly models: { readonly all: readonly Model[] };
   readonly adapters: { of(model: string | null): readonly Adapter[] };
   readonly presets: { readonly all: readonly Preset[]; readonly chosen: Preset | null };
-  readonly thread: {
-    readonly adapters: readonly AdapterChoice[];
-    setAdapters(choices: readonly AdapterChoice[]): Promise<void>;
-  };
-  try(action: () => Promise<unknown>): Promise<boolean>;
+  readonly thread: { readonly adapters: readonly AdapterChoice[] };
 }
 
 /** As `ComparedAnswer::MAX` of the app. */
@@ -40,6 +36,8 @@ export class Compare {
   /** Hides which answer is which until the vote. */
   blind = $state(true);
   choices: readonly Choice[] = $state.raw([]);
+  /** Id of the conversation's model when the user last changed the choices. */
+  private changedFor: string | null = null;
   /** Revealed comparisons, by the first answer's id. */
   private readonly open = new SvelteSet<number>();
 
@@ -94,28 +92,25 @@ export class Compare {
   /** Whether the next message has several answers. */
   readonly isReady: boolean = $derived.by(() => this.on && this.distinctCount > 1);
 
-  /** Switches comparison on or off. Choices that differ are kept. */
+  /** Switches comparison on or off. Choices of the user for the same model are kept. */
   toggle(): void {
     this.on = !this.on;
     if (!this.on) return;
-    const { chatModel, presets, thread } = this.app;
     this.choices = this.choices.filter(({ model }) => model === null || this.models.some(({ id }) => id === model));
-    this.chooseAdapter();
-    if (this.choices.length > 1 && !this.hasTwins) return;
-    const other = this.models.find(({ id }) => id !== chatModel?.id);
-    const preset = presets.all.find(({ id }) => id !== presets.chosen?.id);
-    if (thread.adapters.length > 0) this.withBase();
-    else this.choices = [CHAT, other ? { ...BASE, model: other.id } : { ...CHAT, preset: preset?.id ?? null }];
+    const isKept = this.changedFor === this.modelOf(CHAT) && this.choices.length > 1 && !this.hasTwins;
+    if (!isKept) this.choices = this.defaults();
   }
 
-  /** Chooses the newest adapter for a conversation without one whose adapters are compared. */
-  chooseAdapter(): void {
-    const { thread } = this.app;
-    const newest = this.fitting(CHAT).find(({ problem }) => problem === null);
-    const isWanted =
-      this.choices.length === 0 || this.choices.some((choice) => choice.adapters === "chat" && choice.model === null);
-    if (this.on && newest && isWanted && thread.adapters.length === 0)
-      void this.app.try(() => thread.setAdapters([{ adapter: newest.id, scale: 1 }]));
+  /** The base model and the newest adapter; or else another model, or another preset. */
+  private defaults(): readonly Choice[] {
+    const fitting = this.fitting(CHAT);
+    if (this.app.thread.adapters.some(({ adapter }) => fitting.some(({ id }) => id === adapter))) return [BASE, CHAT];
+    const newest = fitting.find(({ problem }) => problem === null);
+    if (newest) return [BASE, { ...BASE, adapters: [{ adapter: newest.id, scale: 1 }] }];
+    const other = this.models.find(({ id }) => id !== this.app.chatModel?.id);
+    if (other) return [CHAT, { ...BASE, model: other.id }];
+    const { all, chosen } = this.app.presets;
+    return [CHAT, { ...CHAT, preset: all.find(({ id }) => id !== chosen?.id)?.id ?? null }];
   }
 
   /** Compares the base model with the adapters of the conversation. */
@@ -125,7 +120,7 @@ export class Compare {
   }
 
   set(at: number, change: Partial<Choice>): void {
-    this.choices = this.choices.map((choice, index) => (index === at ? { ...choice, ...change } : choice));
+    this.change(this.choices.map((choice, index) => (index === at ? { ...choice, ...change } : choice)));
   }
 
   /** Adds a choice: the first model that is not compared yet, or else the first such preset. */
@@ -135,11 +130,16 @@ export class Compare {
     const presets = new Set(this.choices.map(({ preset }) => preset ?? this.app.presets.chosen?.id));
     const model = this.models.find(({ id }) => !models.has(id));
     const preset = this.app.presets.all.find(({ id }) => !presets.has(id));
-    this.choices = [...this.choices, model ? { ...BASE, model: model.id } : { ...CHAT, preset: preset?.id ?? null }];
+    this.change([...this.choices, model ? { ...BASE, model: model.id } : { ...CHAT, preset: preset?.id ?? null }]);
   }
 
   remove(at: number): void {
-    if (this.choices.length > 2) this.choices = this.choices.filter((_, index) => index !== at);
+    if (this.choices.length > 2) this.change(this.choices.filter((_, index) => index !== at));
+  }
+
+  private change(choices: readonly Choice[]): void {
+    this.choices = choices;
+    this.changedFor = this.modelOf(CHAT);
   }
 
   /** Whether the models and settings of these answers are hidden. */

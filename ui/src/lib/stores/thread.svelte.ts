@@ -45,7 +45,7 @@ export class Thread {
   /** The problem of opening the conversation. */
   problem: Problem | null = $state.raw(null);
   systemPrompt: string | null = $state(null);
-  /** Adapters of new answers; in a new conversation, the adapters to compare. */
+  /** Adapters of new answers; for a new conversation, its initial adapters. */
   adapters: readonly AdapterChoice[] = $state.raw([]);
   /** Settings of new answers; for a new conversation, its initial settings. */
   settings: ConversationSettings = $state.raw(defaultChatSettings);
@@ -148,7 +148,7 @@ export class Thread {
 
   /** Sends a message after `parent`; `null` means after the open branch. */
   async send(text: string, files: TextFile[], parent: number | null = null): Promise<Sent> {
-    const beginning = this.beginning([]);
+    const beginning = this.beginning();
     return this.begin(
       () => this.host.send(this.id, parent ?? this.leaf, text, files, beginning),
       this.id === null,
@@ -163,7 +163,7 @@ export class Thread {
     files: TextFile[],
     parent: number | null = null,
   ): Promise<Compared> {
-    const beginning = this.beginning(this.adapters);
+    const beginning = this.beginning();
     return this.begin(
       () => this.host.compare(this.id, parent ?? this.leaf, text, files, answers, beginning),
       this.id === null,
@@ -330,8 +330,9 @@ export class Thread {
     }
   }
 
-  private beginning(adapters: readonly AdapterChoice[]): NewConversation {
-    return { settings: this.settings, systemPrompt: this.systemPrompt, folder: this.folder, adapters: [...adapters] };
+  private beginning(): NewConversation {
+    const { settings, systemPrompt, folder, adapters } = this;
+    return { settings, systemPrompt, folder, adapters: [...adapters] };
   }
 
   private async begin<T extends Sent | Compared>(

@@ -1,7 +1,7 @@
 // Owns the current page of Tune, and the actions there that need several stores.
 
 import { m } from "$messages";
-import type { Dataset, FileDrop, Host, HostEvent, Run } from "../host";
+import type { Adapter, Dataset, FileDrop, Host, HostEvent, Run } from "../host";
 import { bestModel } from "../text/adapters";
 import { count, loss } from "../text/format";
 import { problemText } from "../text/problem";
@@ -114,21 +114,33 @@ export class Tune {
     this.page = { at: "run", id };
   }
 
-  /**
-   * Starts a conversation that compares a model with an adapter; by default the model that the
-   * adapter fits best.
-   */
-  async tryAdapter(id: number, on: string | null = null): Promise<void> {
+  /** Starts a conversation with an adapter, on the model that it fits best by default. */
+  async chatWith(id: number, on: string | null = null): Promise<void> {
     const adapter = this.app.adapters.get(id);
     if (!adapter) return;
-    const { state } = this.app.models;
-    const model = on ?? bestModel(adapter) ?? adapter.model;
+    this.app.newConversation();
+    await this.useAdapter(adapter, on);
+  }
+
+  /** Starts such a conversation, which compares the adapter with the base model. */
+  async compareWithBase(id: number, on: string | null = null): Promise<void> {
+    const adapter = this.app.adapters.get(id);
+    if (!adapter) return;
     this.app.newConversation();
     this.app.compare.withBase();
+    await this.useAdapter(adapter, on);
+  }
+
+  /** Chooses an adapter and its model in the open conversation only. */
+  private async useAdapter(adapter: Adapter, on: string | null): Promise<void> {
+    const { models, thread } = this.app;
+    const model = on ?? bestModel(adapter) ?? adapter.model;
     await this.app.try(async () => {
-      await this.app.thread.setAdapters([{ adapter: id, scale: 1 }]);
-      if (model !== null && (state.type === "none" || state.type === "failed" || state.model !== model))
-        await this.app.models.load(model);
+      await thread.setAdapters([{ adapter: adapter.id, scale: 1 }]);
+      if (model === null) return;
+      if (model !== models.current?.id) return thread.setSettings({ ...thread.settings, model });
+      const { type } = models.stateOf(model);
+      if (type === "none" || type === "failed") await models.load(model);
     });
   }
 
