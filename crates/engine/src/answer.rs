@@ -4,7 +4,8 @@ use crate::engine::Texts;
 use crate::json_schema::Schema;
 use crate::numbers::saturating_u32;
 use crate::problem::from_sampling;
-use crate::repetition::{Repetition, exemption};
+use crate::repetition::Repetition;
+use crate::repetition::exemption::{self, Exemption};
 use crate::sampling::{sampler, visible_bytes};
 use crate::scheduler::AnswerDraft;
 use crate::text_stream::{TextPieces, TextStream};
@@ -29,8 +30,9 @@ pub(crate) struct Answer {
     so_far: Option<Vec<Part>>,
     context: usize,
     max_tokens: Option<usize>,
-    /// The repeated tokens. `None` means that a repetition does not end the answer.
-    repetition: Option<Repetition>,
+    /// The repeated tokens, and the texts that may be repeated. `None` means that a repetition does
+    /// not end the answer.
+    repetition: Option<(Repetition, Exemption)>,
     sampler: Sampler,
     /// The JSON schema while the answer is in a thought. After the thought, the sampler has it.
     schema: Option<Schema>,
@@ -119,9 +121,10 @@ impl Answer {
             draft: None,
             context,
             max_tokens: request.max_tokens.map(|max| max as usize),
-            repetition: request
-                .max_repeated
-                .map(|limit| Repetition::new(limit, exemption::times(&request.prompt))),
+            repetition: request.max_repeated.map(|limit| {
+                let repetition = Repetition::new(limit, exemption::times(&request.prompt));
+                (repetition, Exemption::new(&request.prompt))
+            }),
             sampler,
             schema,
             text,
@@ -226,14 +229,15 @@ impl Answer {
     /// Counts the last token as a repeated one if it is. Returns whether the answer repeats itself
     /// more than the request allows.
     fn repeats(&mut self, texts: &Texts) -> bool {
+        let Some((repetition, exemption)) = &mut self.repetition else {
+            return false;
+        };
         let answer = &self.ids[self.prompt - self.continued..];
-        let is_asked = |period: &[u32]| {
+        repetition.push(answer, |period| {
             let bytes = |&token: &u32| visible_bytes(&texts.tokenizer, None, token);
             let period: Vec<&[u8]> = period.iter().map(bytes).collect();
-            exemption::contains(&self.request.prompt, &period)
-        };
-        let repetition = self.repetition.as_mut();
-        repetition.is_some_and(|repetition| repetition.push(answer, is_asked))
+            exemption.times(&period.concat())
+        })
     }
 
     fn has_max_length(&self) -> bool {

@@ -1,5 +1,6 @@
 //! Tests of the detection: a table of texts, and a specification.
 
+use super::exemption::Exemption;
 use super::*;
 use hearth_protocol::{Message, Part, Prompt, Role};
 use proptest::prelude::*;
@@ -40,11 +41,12 @@ fn end(prompt: &Prompt, answer: &str) -> Option<usize> {
     };
     let ids: Vec<u32> = pieces(answer).into_iter().map(&mut id_of).collect();
     let mut repetition = Repetition::new(LIMIT, exemption::times(prompt));
-    let is_asked = |period: &[u32]| {
-        let period: Vec<&[u8]> = period.iter().map(|&id| texts[id as usize].as_bytes()).collect();
-        exemption::contains(prompt, &period)
+    let mut exemption = Exemption::new(prompt);
+    let mut times_asked = |period: &[u32]| {
+        let period: String = period.iter().map(|&id| texts[id as usize]).collect();
+        exemption.times(period.as_bytes())
     };
-    (1..=ids.len()).find(|&length| repetition.push(&ids[..length], is_asked))
+    (1..=ids.len()).find(|&length| repetition.push(&ids[..length], &mut times_asked))
 }
 
 fn chat(question: &str) -> Prompt {
@@ -162,16 +164,26 @@ fn minified_code_goes_on() {
 fn identical_log_lines_that_the_user_asked_for_go_on() {
     let log = "ERROR worker: the disk is full\n".repeat(2000);
     assert_eq!(end(&chat("Print 2,000 identical log lines."), &log), None);
-    assert_eq!(
-        end(&chat("Fill my log with \"error worker: the disk is full\"."), &log),
-        None
-    );
     assert_eq!(end(&about_file("Clean up this log.", &log), &log), None);
+    assert_eq!(end(&chat(&format!("Clean up this log:\n{log}")), &log), None);
     let period = pieces("ERROR worker: the disk is full\n").len();
     assert_eq!(end(&chat("Print some log lines."), &log), Some(period + LIMIT as usize));
     assert_eq!(
         end(&chat("Print 50 identical log lines."), &log),
         Some(period + 50 * period)
+    );
+}
+
+#[test]
+fn a_repetition_that_the_prompt_asks_for_ends_after_a_larger_limit() {
+    let line = "ERROR worker 7: the disk is full, so the upload was refused\n";
+    let log = line.repeat(2000);
+    let (period, limit) = (pieces(line).len(), LIMIT as usize);
+    let question = format!("Fill my log with \"{}\".", line.trim_end());
+    assert_eq!(end(&chat(&question), &log), Some(period + EXEMPT_LIMITS * limit));
+    assert_eq!(
+        end(&about_file("Clean up this log.", &line.repeat(500)), &log),
+        Some(period + 2 * 500 * period)
     );
 }
 
@@ -192,6 +204,7 @@ fn a_loop_ends_after_the_limit() {
             " Ares the Warrior, Ares the",
         ),
         ("What is the capital of France?", "The capital of", " the"),
+        ("What is the capital of France?", "It is", " the capital of"),
         // The question itself is no text to repeat.
         ("What is 3 times 4?", "", "What is 3 times 4?\n"),
     ];
@@ -207,7 +220,7 @@ fn a_longer_period_is_repeated_eight_times_and_the_longest_is_256() {
     let end = |period: usize| {
         let ids: Vec<u32> = (0..period as u32).cycle().take(12 * period + 400).collect();
         let mut repetition = Repetition::new(LIMIT, 0);
-        (1..=ids.len()).find(|&length| repetition.push(&ids[..length], |_| false))
+        (1..=ids.len()).find(|&length| repetition.push(&ids[..length], |_| None))
     };
     assert_eq!(end(1), Some(1 + 300));
     assert_eq!(end(37), Some(37 + 300));
@@ -224,7 +237,7 @@ fn a_repetition_is_judged_once_while_it_lasts() {
     for length in 1..=text.len() {
         let ends = repetition.push(&text[..length], |period| {
             judged.push((length, period.to_vec()));
-            true
+            Some(0)
         });
         assert!(!ends);
     }
@@ -232,9 +245,15 @@ fn a_repetition_is_judged_once_while_it_lasts() {
 }
 
 /// The specification: the number of tokens after which an answer ends, by a count of the repeated
-/// tokens of every period at every token. The tokens from `first` on are new. A repetition is asked
-/// for if it has the token `asked`.
-fn specified_end(answer: &[u32], first: usize, limit: u32, times: usize, asked: u32) -> Option<usize> {
+/// tokens of every period at every token. The tokens from `first` on are new. A repetition with the
+/// token `asked` is asked for, `times_asked` times.
+fn specified_end(
+    answer: &[u32],
+    first: usize,
+    limit: u32,
+    times: usize,
+    (asked, times_asked): (u32, usize),
+) -> Option<usize> {
     let has_ended = |&length: &usize| {
         let count = |period: usize| {
             let repeats = |at: &usize| *at >= period && answer[*at] == answer[*at - period];
@@ -244,8 +263,11 @@ fn specified_end(answer: &[u32], first: usize, limit: u32, times: usize, asked: 
             let required = [limit as usize, MIN_TIMES * period, times * period];
             required.iter().all(|&required| count(period) >= required)
         };
-        let period = (1..=MAX_PERIOD).find(is_over);
-        period.is_some_and(|period| !answer[length - period..length].contains(&asked))
+        let Some(period) = (1..=MAX_PERIOD).find(is_over) else {
+            return false;
+        };
+        let is_asked = answer[length - period..length].contains(&asked);
+        !is_asked || count(period) >= (EXEMPT_LIMITS * limit as usize).max(times_asked * period)
     };
     (first + 1..=answer.len()).find(has_ended)
 }
@@ -254,13 +276,14 @@ proptest! {
     #[test]
     fn the_count_of_a_token_equals_the_specification(
         blocks in prop::collection::vec((prop::collection::vec(0_u32..3, 1..6), 1_usize..30), 1..6),
-        first in 0_usize..30, limit in 0_u32..60, times in 0_usize..20, asked in 0_u32..6,
+        first in 0_usize..30, limit in 0_u32..60, times in 0_usize..20,
+        asked in (0_u32..6, 0_usize..40),
     ) {
         let answer: Vec<u32> = blocks.iter().flat_map(|(block, times)| block.repeat(*times)).collect();
         let first = first.min(answer.len());
         let mut repetition = Repetition::new(limit, times);
-        let is_asked = |period: &[u32]| period.contains(&asked);
-        let end = (first + 1..=answer.len()).find(|&length| repetition.push(&answer[..length], is_asked));
+        let times_asked = |period: &[u32]| period.contains(&asked.0).then_some(asked.1);
+        let end = (first + 1..=answer.len()).find(|&length| repetition.push(&answer[..length], times_asked));
         prop_assert_eq!(end, specified_end(&answer, first, limit, times, asked));
     }
 }
