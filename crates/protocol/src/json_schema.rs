@@ -39,7 +39,7 @@ pub fn assume_objects(schema: &mut Map<String, Value>) -> bool {
 }
 
 /// [`assume_objects`] for a schema that may be an alternative or a part of one with a `type`, which
-/// then applies to it.
+/// then applies to it. The `type` of a part of `allOf` applies to the other parts, too.
 fn assume(schema: &mut Map<String, Value>, has_type: bool) -> bool {
     let has = |keywords: &[&str]| keywords.iter().any(|keyword| schema.contains_key(*keyword));
     let mut is_assumed = !has_type && has(&OF_OBJECTS) && !has(&CHOOSE_TYPE);
@@ -49,8 +49,11 @@ fn assume(schema: &mut Map<String, Value>, has_type: bool) -> bool {
     let has_type = has_type || schema.contains_key("type");
     for (keyword, value) in schema {
         let is_same_value = matches!(keyword.as_str(), "anyOf" | "oneOf" | "allOf");
-        for subschema in subschemas(keyword, value) {
-            is_assumed |= assume(subschema, has_type && is_same_value);
+        let mut subschemas = subschemas(keyword, value);
+        let has_typed_part = keyword == "allOf" && subschemas.iter().any(|part| part.contains_key("type"));
+        let has_type = has_typed_part || (has_type && is_same_value);
+        for subschema in &mut subschemas {
+            is_assumed |= assume(subschema, has_type);
         }
     }
     is_assumed

@@ -42,8 +42,11 @@ export function assumesObjects(root: Schema): boolean {
     for (const [keyword, value] of Object.entries(schema)) {
       // A `type` also applies to the alternatives and parts beside it.
       const isSameValue = ["anyOf", "oneOf", "allOf"].includes(keyword);
-      const typed = isSameValue && (hasType || "type" in schema);
-      left.push(...subschemas(keyword, value).map((schema) => ({ schema, hasType: typed })));
+      const parts = subschemas(keyword, value);
+      // The `type` of a part of `allOf` applies to the other parts, too.
+      const hasTypedPart = keyword === "allOf" && parts.some((part) => "type" in part);
+      const typed = hasTypedPart || (isSameValue && (hasType || "type" in schema));
+      left.push(...parts.map((part) => ({ schema: part, hasType: typed })));
     }
   }
   return false;
