@@ -163,14 +163,14 @@ pub struct DeviceCheck {
     /// Distinct kernels, each compiled by the driver.
     #[serde(alias = "kernels_compiled", default)]
     pub kernels_compiled: u64,
-    /// Utilization of the CPU by other programs around its check, from 0 to 1. `None` means
-    /// unknown, and for a GPU.
+    /// Utilization of the CPU around its check, from 0 to 1, by other programs and by other
+    /// processes of Hearth. `None` means unknown, and for a GPU.
     #[serde(default)]
     pub load: Option<f32>,
 }
 
 impl DeviceCheck {
-    /// Utilization above which other programs slow a check down.
+    /// Utilization above which other processes slow a check down.
     const BUSY_LOAD: f32 = 0.3;
 
     /// Version of the check, raised when the check changes, so that earlier results are ignored.
@@ -211,7 +211,7 @@ impl DeviceCheck {
             .all(|value| value.is_finite() && *value >= 0.0)
     }
 
-    /// Whether other programs slowed it down.
+    /// Whether other processes slowed it down, which may be Hearth's.
     pub fn was_busy(&self) -> bool {
         self.load.is_some_and(|load| load > Self::BUSY_LOAD)
     }

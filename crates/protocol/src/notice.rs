@@ -22,6 +22,8 @@ pub enum Notice {
         /// Bytes of weights that the CPU reads per token.
         bytes: u64,
     },
+    /// The plan fits, but decode will be slower than the user reads, with all layers on GPUs.
+    SlowDecode,
     /// A device has too little free memory.
     DeviceFull {
         /// Its name.

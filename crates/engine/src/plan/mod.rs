@@ -22,13 +22,10 @@ use fit::{Budgets, Load};
 use hearth_kernels::attention::KvFormat;
 use hearth_llm::{Config, Place, Placement};
 use hearth_protocol::{
-    DeviceInfo, GpuLayers, KvType, LargeBuffer, LoadReason, LoadRequest, Notice, Plan, PlannedDevice, Problem,
-    ProblemCode, READING_SPEED, Verdict,
+    DeviceCheck, DeviceInfo, GpuLayers, KvType, LargeBuffer, LoadReason, LoadRequest, Notice, Plan, PlannedDevice,
+    Problem, ProblemCode, READING_SPEED, Verdict,
 };
 
-/// Bytes of weights on the CPU above which decode of a machine that was not measured is assumed to
-/// be slower than [`READING_SPEED`]: 30 GB/s of memory bandwidth.
-const MAX_FAST_CPU_BYTES: u64 = 6 << 30;
 /// Minimum tokens of an automatic context when it is shortened to fit more layers on GPUs.
 const MIN_AUTO_CONTEXT: u32 = 2048;
 
@@ -223,7 +220,9 @@ pub fn compute_plan(
     let planned_devices = budgets.fill(&load, &placement);
     let fits = planned_devices.iter().all(|device| device.fits);
     let context_fits = budgets.longest_context(&load, &placement, trained.max(context));
-    let cpu_weights = planned_devices.first().map_or(0, |cpu| cpu.weights);
+    // With all layers on GPUs, the CPU only looks up rows of the embedding.
+    let cpu = planned_devices.first().filter(|_| placement.gpu_layers() < total);
+    let cpu_bytes = cpu.map_or(0, |cpu| cpu.weights);
     let too_large = budgets.too_large(&load, &placement);
     let main_memory = budgets.main_memory(&planned_devices);
     let limits = match (shortened, options.gpu_layers) {
@@ -232,7 +231,7 @@ pub fn compute_plan(
         (None, GpuLayers::All | GpuLayers::Count(_)) => Vec::new(),
     };
     let (verdict, mut notices) = if fits {
-        fitting(cpu_weights)
+        fitting(cpu_bytes)
     } else {
         not_fitting(&planned_devices, context, context_fits, too_large.as_ref())
     };
@@ -264,12 +263,15 @@ pub fn compute_plan(
     })
 }
 
-/// The verdict and its reason for a plan that fits with this many bytes of weights on the CPU.
+/// The verdict and its reason for a plan that fits, on a machine that was not measured: decode
+/// reads this many bytes of weights on the CPU per token, with the assumed bandwidth. The estimate
+/// of a model that is not downloaded assumes the same.
 fn fitting(bytes: u64) -> (Verdict, Vec<Notice>) {
-    if bytes <= MAX_FAST_CPU_BYTES {
-        (Verdict::Fits, vec![Notice::Fits])
-    } else {
+    let seconds = DeviceCheck::ASSUMED_CPU.decode_seconds(bytes as f64, 0.0);
+    if 1.0 / seconds < READING_SPEED {
         (Verdict::Slow, vec![Notice::SlowOnCpu { bytes }])
+    } else {
+        (Verdict::Fits, vec![Notice::Fits])
     }
 }
 
@@ -278,15 +280,14 @@ fn judge_speed(plan: &mut Plan, tokens_per_second: f64) {
     let (Verdict::Fits | Verdict::Slow, Some(reason)) = (plan.verdict, plan.notices.first_mut()) else {
         return;
     };
-    plan.verdict = if tokens_per_second < READING_SPEED {
-        Verdict::Slow
-    } else {
-        Verdict::Fits
-    };
-    let bytes = plan.devices.first().map_or(0, |cpu| cpu.weights);
-    *reason = match plan.verdict {
-        Verdict::Slow if bytes > 0 => Notice::SlowOnCpu { bytes },
-        _ => Notice::Fits,
+    if tokens_per_second >= READING_SPEED {
+        (plan.verdict, *reason) = (Verdict::Fits, Notice::Fits);
+        return;
+    }
+    plan.verdict = Verdict::Slow;
+    *reason = match plan.devices.first() {
+        Some(cpu) if plan.gpu_layers < plan.layers_total => Notice::SlowOnCpu { bytes: cpu.weights },
+        _ => Notice::SlowDecode,
     };
 }
 

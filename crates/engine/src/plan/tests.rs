@@ -57,11 +57,24 @@ fn the_predicted_speed_decides_whether_a_plan_that_fits_is_slow() {
         ..planned.plan.clone()
     };
     assert_eq!(judged(assumed_slow, 30.0), (Verdict::Fits, vec![Notice::Fits]));
+    let on_gpu = Plan {
+        gpu_layers: planned.plan.layers_total,
+        ..planned.plan.clone()
+    };
+    assert_eq!(judged(on_gpu, 1.0), (Verdict::Slow, vec![Notice::SlowDecode]));
     let short = Plan {
         verdict: Verdict::WontFit,
         ..planned.plan
     };
     assert_eq!(judged(short, 30.0).0, Verdict::WontFit);
+}
+
+#[test]
+fn an_estimate_and_a_plan_agree_on_a_machine_that_was_not_measured() {
+    for bytes in [0, 1_000_000_000, 3_999_999_999, 4_000_000_001, 6 << 30] {
+        let estimated = hearth_protocol::estimate(bytes, &[device("cpu", "cpu", 64 * GIB)]);
+        assert_eq!(fitting(bytes).0, estimated.verdict, "{bytes}");
+    }
 }
 
 #[test]
