@@ -22,6 +22,7 @@ use hearth_formats::gguf::part_files;
 use hearth_protocol::ModelsReason;
 use std::{
     collections::{HashMap, HashSet},
+    mem,
     ops::ControlFlow,
     path::{Path, PathBuf},
     ptr,
@@ -88,7 +89,7 @@ struct ActiveDownload {
     /// Its files, once the hub has answered.
     remote: Mutex<Option<Remote>>,
     progress: Mutex<CurrentProgress>,
-    /// Present while it waits for its next attempt. Taking it ends the wait.
+    /// Present while it waits for its next attempt.
     waiting: Mutex<Option<Waiting>>,
 }
 
@@ -99,6 +100,9 @@ struct Waiting {
     problem: Problem,
     /// Time of the next attempt, in milliseconds since the Unix epoch.
     retry_at: i64,
+    /// Whether the delay is over, or the user requested the next attempt: it only waits until fewer
+    /// than [`MAX_RUNNING`] other downloads run.
+    is_due: bool,
 }
 
 /// The progress of a download.
@@ -161,11 +165,23 @@ impl Downloads {
         true
     }
 
-    /// Ends the wait of a download for its next attempt.
+    /// Makes the next attempt of a waiting download due.
     fn retry_now(&self, id: i64) {
         if let Some(download) = self.lock().get(&id) {
+            download.set_due();
+        }
+    }
+
+    /// Ends the wait of a download, unless [`MAX_RUNNING`] others run. Returns whether it has
+    /// ended.
+    fn end_wait(&self, download: &ActiveDownload) -> bool {
+        let active = self.lock();
+        let running = active.values().filter(|other| !other.is_waiting()).count();
+        let can_run = running < MAX_RUNNING;
+        if can_run {
             lock(&download.waiting).take();
         }
+        can_run
     }
 
     /// Whether another download that shares files with this one is stopping.
@@ -196,6 +212,19 @@ impl ActiveDownload {
     /// Whether it waits for its next attempt.
     fn is_waiting(&self) -> bool {
         lock(&self.waiting).is_some()
+    }
+
+    /// Whether its next attempt is due.
+    fn is_due(&self) -> bool {
+        lock(&self.waiting).as_ref().is_some_and(|waiting| waiting.is_due)
+    }
+
+    /// Makes its next attempt due. Returns whether it was due already.
+    fn set_due(&self) -> bool {
+        let mut waiting = lock(&self.waiting);
+        waiting
+            .as_mut()
+            .is_some_and(|waiting| mem::replace(&mut waiting.is_due, true))
     }
 }
 
@@ -331,7 +360,9 @@ fn start_queued(shared: &Arc<Shared>) {
     let unsaved = lock(&shared.downloads.unsaved);
     // The oldest first.
     for row in rows.into_iter().rev().filter(|row| row.state == State::Queued) {
-        let running = active.values().filter(|other| !other.is_waiting()).count();
+        // One whose next attempt is due comes before those that have not started.
+        let is_running = |other: &ActiveDownload| !other.is_waiting() || other.is_due();
+        let running = active.values().filter(|other| is_running(other)).count();
         if running >= MAX_RUNNING || active.len() >= MAX_ACTIVE {
             break;
         }
@@ -441,7 +472,8 @@ enum Retry {
     Requested,
 }
 
-/// Waits for the next attempt and lists the download with its problem meanwhile.
+/// Waits for the next attempt and lists the download with its problem meanwhile. The next attempt
+/// begins once fewer than [`MAX_RUNNING`] other downloads run.
 ///
 /// # Errors
 /// As [`wait_while`].
@@ -458,18 +490,30 @@ fn wait_for_retry(
         is_checking: false,
         ..active.progress()
     });
-    *lock(&active.waiting) = Some(Waiting { problem, retry_at });
+    *lock(&active.waiting) = Some(Waiting {
+        problem,
+        retry_at,
+        is_due: false,
+    });
     if let Some(shared) = weak.upgrade() {
         start(&shared);
     }
     // `Instant` stands still while the machine sleeps, and the clock may be set back.
     let is_early = || Instant::now() < deadline && now() < retry_at;
-    wait_while(weak, active, || is_early() && active.is_waiting())?;
-    let is_due = lock(&active.waiting).take().is_some();
-    if let Some(shared) = weak.upgrade() {
-        announce(&shared);
+    wait_while(weak, active, || is_early() && !active.is_due())?;
+    let is_requested = active.set_due();
+    let end_wait = || weak.upgrade().is_some_and(|shared| shared.downloads.end_wait(active));
+    let announce_state = || {
+        if let Some(shared) = weak.upgrade() {
+            announce(&shared);
+        }
+    };
+    if !end_wait() {
+        announce_state();
+        wait_while(weak, active, || !end_wait())?;
     }
-    Ok(if is_due { Retry::Due } else { Retry::Requested })
+    announce_state();
+    Ok(if is_requested { Retry::Requested } else { Retry::Due })
 }
 
 /// Waits as long as a condition holds.
@@ -667,7 +711,11 @@ fn to_wire(
     let resumes = |remote: &Remote| library::resumes(remote, shared.library.folder_of(remote));
     let state = match row.state {
         State::Queued => match (progress, waiting) {
-            (_, Some(Waiting { problem, retry_at })) => DownloadState::Waiting { problem, retry_at },
+            (_, Some(waiting)) if waiting.is_due => DownloadState::Queued,
+            (_, Some(waiting)) => DownloadState::Waiting {
+                problem: waiting.problem,
+                retry_at: waiting.retry_at,
+            },
             (Some(progress), None) if progress.is_checking => DownloadState::Checking,
             (Some(_), None) => DownloadState::Running,
             (None, None) => DownloadState::Queued,

@@ -10,6 +10,7 @@ use hearth_app::{
     wire::{CatalogModel, Download, DownloadState, Event, HubKind, HubSort, ProblemCode, Settings, Source, Verdict},
 };
 use std::{
+    collections::HashMap,
     fs,
     time::{Duration, Instant},
 };
@@ -176,6 +177,48 @@ async fn a_download_without_a_network_says_why_and_when_it_is_tried_again() {
     harness.resume_download(id).await.unwrap();
     until(&mut harness, is_done).await;
     assert!(begin.elapsed() < Duration::from_secs(10), "not when the delay is over");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_download_that_is_tried_again_waits_for_two_others() {
+    let mut harness = Harness::tiny();
+    use_endpoint(&harness, &support::hub::unreachable().endpoint, false).await;
+    let first = harness.start_download("o/Tiny-GGUF".into()).await.unwrap().id;
+    until(&mut harness, |state| matches!(state, DownloadState::Waiting { .. })).await;
+
+    let files = ["o/A-GGUF", "o/B-GGUF", "o/Tiny-GGUF"].map(|id| repository(id, &[("Tiny-Q4_K_M.gguf", model())]));
+    // More bytes than a description has, and fewer than a file.
+    let hub = FakeHub::with(files.into_iter().flatten().collect(), &[Reply::Stalled(1000)]);
+    use_hub(&harness, &hub, false).await;
+    let mut others = Vec::new();
+    for id in ["o/A-GGUF", "o/B-GGUF"] {
+        others.push(harness.start_download(id.into()).await.unwrap().id);
+    }
+    harness.resume_download(first).await.unwrap();
+    let states = |downloads: Vec<Download>| -> HashMap<i64, DownloadState> {
+        downloads
+            .into_iter()
+            .map(|download| (download.id, download.state))
+            .collect()
+    };
+    // Longer than a waiting download takes to see that it is due.
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let actual = states(harness.downloads().await.unwrap());
+    assert_eq!(actual[&first], DownloadState::Queued);
+    assert!(
+        others.iter().all(|id| actual[id] == DownloadState::Running),
+        "{actual:?}"
+    );
+
+    harness.pause_download(others[0]).await.unwrap();
+    harness
+        .next(|event| match event {
+            Event::DownloadsChanged { downloads } => {
+                (states(downloads)[&first] == DownloadState::Running).then_some(())
+            }
+            _ => None,
+        })
+        .await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -1,7 +1,9 @@
 //! Checks of addresses: private networks, and targets of redirects.
 
 use std::{
+    io,
     net::{IpAddr, Ipv4Addr, Ipv6Addr},
+    ops::RangeInclusive,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -146,12 +148,22 @@ impl Lookup {
     }
 }
 
+/// Whether the resolver found no address, also for want of a network. Other errors, such as too
+/// many open files, do not depend on the name.
+fn is_name_error(error: &io::Error) -> bool {
+    /// `WSAHOST_NOT_FOUND`, `WSATRY_AGAIN`, `WSANO_RECOVERY` and `WSANO_DATA`.
+    const WINSOCK: RangeInclusive<i32> = 11001..=11004;
+    // On Unix, the errors of the resolver are not those of the system.
+    error
+        .raw_os_error()
+        .is_none_or(|code| cfg!(windows) && WINSOCK.contains(&code))
+}
+
 impl Resolver for Lookup {
     fn resolve(&self, uri: &Uri, config: &Config, timeout: NextTimeout) -> Result<ResolvedSocketAddrs, Error> {
         let resolved = DefaultResolver::default().resolve(uri, config, timeout);
-        // The system's resolver describes a missing network, too, as an I/O error.
         let resolved = resolved.map_err(|error| match error {
-            Error::Io(_) => Error::HostNotFound,
+            Error::Io(error) if is_name_error(&error) => Error::HostNotFound,
             other => other,
         })?;
         let addresses: Vec<IpAddr> = resolved.iter().map(|address| address.ip()).collect();
@@ -227,6 +239,14 @@ mod tests {
         let lookup = Lookup::default();
         assert!(lookup.check(&ips(&["8.8.8.8", "10.0.0.1"])).is_err());
         assert!(lookup.check(&ips(&["10.0.0.1"])).is_err());
+    }
+
+    #[test]
+    fn an_error_of_the_system_is_no_missing_name() {
+        assert!(is_name_error(&io::Error::other("Name or service not known")));
+        assert_eq!(is_name_error(&io::Error::from_raw_os_error(11001)), cfg!(windows));
+        // `EMFILE`
+        assert!(!is_name_error(&io::Error::from_raw_os_error(24)));
     }
 
     #[test]

@@ -282,8 +282,8 @@ impl Hub {
         }
     }
 
-    /// Requests JSON, with up to [`MAX_JSON_REQUESTS`] attempts. A server without an address is
-    /// asked once: without a network the user should read so at once.
+    /// Requests JSON, with up to [`MAX_JSON_REQUESTS`] attempts. The address of a server is looked
+    /// up once: without a network the user should read so at once.
     pub(super) fn json<T: DeserializeOwned>(&self, url: &str, accept: Option<&str>) -> Result<T, Failure> {
         let mut count = 0;
         loop {

@@ -6,8 +6,10 @@ use super::client::{Failure, Hub};
 use super::reference::encode;
 use crate::wire::{HubKind, HubSort};
 use hearth_formats::Architecture;
+use hearth_protocol::FetchFailure;
 use serde::Deserialize;
 use serde_json::Value;
+use std::thread;
 
 /// Most results of a search.
 const MAX_RESULTS: u32 = 40;
@@ -137,7 +139,16 @@ impl Hub {
             "{}/api/models?{parameters}&direction=-1&limit={MAX_RESULTS}{fields}",
             self.endpoint
         );
-        let rows: Vec<Value> = self.json(&url, None).map_err(Failure::search_error)?;
+        let list = || self.json(&url, None);
+        let rows: Result<Vec<Value>, Failure> = list().or_else(|failure| match failure {
+            // A resolver may fail once, for example just after the network is up.
+            Failure::Temporary(FetchFailure::HostNotFound) => {
+                thread::sleep(self.retry_delay);
+                list()
+            }
+            other => Err(other),
+        });
+        let rows = rows.map_err(Failure::search_error)?;
         // A malformed row is left out; the others are kept.
         let rows = rows
             .into_iter()
