@@ -1,11 +1,11 @@
-//! Measures the CPU again once the machine is idle, if other programs slowed its check down: what
-//! suits the machine should not depend on what it did in that second.
+//! Measures the CPU again once the machine is idle, if other programs or Hearth itself slowed its
+//! check down: what suits the machine should not depend on what it did in that second.
 
 use crate::{
     shared::Shared,
-    wire::{Device, Event},
+    wire::{Device, Event, Problem},
 };
-use hearth_protocol::DeviceCheck;
+use hearth_protocol::{DeviceCheck, Model, ModelStatus};
 use std::{
     sync::{Arc, atomic::Ordering},
     time::Duration,
@@ -21,19 +21,38 @@ const IDLE_LOAD: f32 = 0.15;
 /// Time over which the utilization is measured.
 const LOAD_WINDOW: Duration = Duration::from_secs(1);
 
-/// Measures again in the background if the check of these devices' CPU was slowed down, until an
-/// attempt is not, and emits [`Event::DevicesMeasured`] then.
-pub(crate) fn start(shared: &Arc<Shared>, devices: &[Device]) {
-    if !was_busy(devices) || shared.is_remeasuring.swap(true, Ordering::Relaxed) {
+/// A check of a device.
+pub(crate) struct Check {
+    /// All devices after it.
+    pub devices: Vec<Device>,
+    /// Whether an answer, a load or a run was in progress during the check. The recorded load does
+    /// not include one that started and ended meanwhile.
+    pub is_disturbed: bool,
+}
+
+/// Checks a device.
+pub(crate) async fn check(shared: &Shared, device: String) -> Result<Check, Problem> {
+    let (was_computing, before) = (is_computing(shared), shared.computations());
+    let devices = shared.host.check(device).await?;
+    let is_disturbed = was_computing || shared.computations() != before;
+    Ok(Check { devices, is_disturbed })
+}
+
+/// Measures again in the background if the check of these devices' CPU was slowed down or
+/// disturbed, until an attempt is not, and emits [`Event::DevicesMeasured`] then.
+pub(crate) fn start(shared: &Arc<Shared>, devices: &[Device], is_disturbed: bool) {
+    let is_needed = is_disturbed || was_busy(devices);
+    if !is_needed || shared.is_remeasuring.swap(true, Ordering::Relaxed) {
         return;
     }
     let mut delay = shared.remeasure_delay;
     let shared = Arc::downgrade(shared);
     tokio::spawn(async move {
+        let mut is_disturbed = is_disturbed;
         loop {
             sleep(delay).await;
             let Some(shared) = shared.upgrade() else { return };
-            if measure_if_idle(&shared).await {
+            if measure_if_idle(&shared, &mut is_disturbed).await {
                 shared.is_remeasuring.store(false, Ordering::Relaxed);
                 shared.emit(Event::DevicesMeasured);
                 return;
@@ -51,20 +70,40 @@ fn was_busy(devices: &[Device]) -> bool {
         .any(DeviceCheck::was_busy)
 }
 
-/// Checks the CPU if the machine is idle. Returns whether its recorded check was not slowed down.
-async fn measure_if_idle(shared: &Shared) -> bool {
-    let Some(cpu) = idle_cpu(shared).await.filter(|_| !shared.is_computing()) else {
-        return false;
+/// Whether an answer, a load or a run is in progress.
+fn is_computing(shared: &Shared) -> bool {
+    let is_loading = || {
+        let models = shared.host.live_models();
+        let mut statuses = models.iter().map(Model::status);
+        statuses.any(|status| matches!(*status.borrow(), ModelStatus::Loading { .. }))
     };
-    shared.host.check(cpu).await.is_ok_and(|devices| !was_busy(&devices))
+    shared.is_computing() || is_loading()
 }
 
-/// The id of the CPU if it is idle.
-async fn idle_cpu(shared: &Shared) -> Option<String> {
+/// Checks the CPU if the machine is idle. Returns whether its recorded check, perhaps one that the
+/// user started meanwhile, was neither slowed down nor disturbed. `is_disturbed`: whether the last
+/// check was disturbed.
+async fn measure_if_idle(shared: &Shared, is_disturbed: &mut bool) -> bool {
     // Each call returns the utilization since the call before.
-    shared.host.devices().await.ok()?;
+    match shared.host.devices().await {
+        Ok(devices) if *is_disturbed || was_busy(&devices) => {}
+        Ok(_) => return true,
+        Err(_) => return false,
+    }
     sleep(LOAD_WINDOW).await;
-    let cpu = shared.host.devices().await.ok()?.into_iter().next()?;
-    let is_idle = cpu.load.is_some_and(|load| load < IDLE_LOAD);
-    is_idle.then_some(cpu.id)
+    let Ok(devices) = shared.host.devices().await else {
+        return false;
+    };
+    let idle = devices
+        .into_iter()
+        .next()
+        .filter(|cpu| cpu.load.is_some_and(|load| load < IDLE_LOAD));
+    let Some(cpu) = idle.filter(|_| !is_computing(shared)) else {
+        return false;
+    };
+    let Ok(check) = check(shared, cpu.id).await else {
+        return false;
+    };
+    *is_disturbed = check.is_disturbed;
+    !check.is_disturbed && !was_busy(&check.devices)
 }

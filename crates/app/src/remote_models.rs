@@ -7,7 +7,7 @@ use crate::{
         catalog::{self, Entry},
         hub::{Expected, HeaderFile, Reference, Repository, SearchResult, Variant},
     },
-    remeasure,
+    remeasure::{self, Check},
     shared::Shared,
     store::adapter,
     wire::{
@@ -26,8 +26,8 @@ impl App {
     /// The models of the catalog, the recommended ones for this machine first. Starts a worker if
     /// there is none, to list the devices.
     pub async fn catalog(&self) -> Result<Vec<CatalogModel>, Problem> {
-        let devices = self.measured_devices().await?;
-        remeasure::start(&self.shared, &devices);
+        let (devices, is_disturbed) = self.measured_devices().await?;
+        remeasure::start(&self.shared, &devices, is_disturbed);
         self.shared
             .blocking(move |shared| {
                 let models = shared.models()?;
@@ -57,15 +57,18 @@ impl App {
 
     /// The devices. Checks the CPU first if it was never measured, which takes some seconds:
     /// without a measurement, expectations follow from an assumed speed. GPUs are checked before
-    /// their first use.
-    async fn measured_devices(&self) -> Result<Vec<Device>, Problem> {
+    /// their first use. Also returns whether an answer, a load or a run disturbed this check.
+    async fn measured_devices(&self) -> Result<(Vec<Device>, bool), Problem> {
         let devices = self.devices().await?;
         let is_measured = |device: &Device| device.backends.iter().any(|option| option.check.is_some());
         match devices.first() {
             Some(cpu) if !is_measured(cpu) && !self.shared.is_computing() => {
-                self.check_device(cpu.id.clone()).await.or(Ok(devices))
+                match remeasure::check(&self.shared, cpu.id.clone()).await {
+                    Ok(Check { devices, is_disturbed }) => Ok((devices, is_disturbed)),
+                    Err(_) => Ok((devices, false)),
+                }
             }
-            _ => Ok(devices),
+            _ => Ok((devices, false)),
         }
     }
 

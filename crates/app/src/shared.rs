@@ -18,7 +18,10 @@ use hearth_protocol::{HostOptions, ModelHost, TextKind, append_text};
 use std::{
     collections::HashMap,
     path::PathBuf,
-    sync::{Arc, Mutex, MutexGuard, atomic::AtomicBool},
+    sync::{
+        Arc, Mutex, MutexGuard,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
     time::Duration,
 };
 use tokio::sync::{Semaphore, watch};
@@ -64,6 +67,8 @@ pub(crate) struct Shared {
     pub(crate) changing_presets: Mutex<()>,
     /// Whether the chat is busy.
     answering: watch::Sender<bool>,
+    /// See [`Shared::computations`].
+    computations: AtomicU64,
     /// Whether the CPU waits to be measured again.
     pub(crate) is_remeasuring: AtomicBool,
     /// See [`Options::remeasure_delay`].
@@ -115,6 +120,7 @@ impl Shared {
             adding: Mutex::default(),
             changing_presets: Mutex::default(),
             answering: watch::Sender::new(false),
+            computations: AtomicU64::new(0),
             is_remeasuring: AtomicBool::new(false),
             remeasure_delay: options.remeasure_delay,
             runs: Mutex::default(),
@@ -304,6 +310,9 @@ impl Shared {
 
     /// Sets whether the chat is busy.
     pub(crate) fn set_answering(&self, answering: bool) {
+        if answering {
+            self.count_computation();
+        }
         self.answering
             .send_if_modified(|current| std::mem::replace(current, answering) != answering);
     }
@@ -315,6 +324,7 @@ impl Shared {
 
     /// Shadows a run's row in the store, until [`Shared::clear_live_run`].
     pub(crate) fn set_live_run(&self, run: Run) {
+        self.count_computation();
         self.lock_runs().insert(run.id, run.clone());
         self.emit(Event::RunChanged { run: Box::new(run) });
     }
@@ -332,6 +342,17 @@ impl Shared {
     /// The active run.
     pub(crate) fn active_run(&self) -> Option<Run> {
         self.lock_runs().values().next().cloned()
+    }
+
+    /// Counts an answer, a load or a run that starts.
+    pub(crate) fn count_computation(&self) {
+        self.computations.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Number of answers, loads and runs that have started. A measurement is undisturbed if nothing
+    /// was in progress at its start and the number is the same at its end.
+    pub(crate) fn computations(&self) -> u64 {
+        self.computations.load(Ordering::Relaxed)
     }
 
     /// Whether an answer or a run is in progress, which a measurement would slow down.

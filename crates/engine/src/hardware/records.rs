@@ -165,17 +165,19 @@ impl Store {
     }
 
     /// Records a check, replacing earlier checks of the same device in the same build. One that
-    /// other programs slowed down does not replace a better one of the same subject.
-    pub fn record_check(&mut self, subject: Subject, check: DeviceCheck) {
+    /// other programs slowed down does not replace a better one of the same subject. Returns
+    /// whether it was recorded.
+    pub fn record_check(&mut self, subject: Subject, check: DeviceCheck) -> bool {
         let is_better = |old: &DeviceCheck| !old.was_busy() || old.bytes_per_second > check.bytes_per_second;
         if check.was_busy() && self.check(&subject).as_ref().is_some_and(is_better) {
-            return;
+            return false;
         }
         self.change(|records| {
             let key = |subject: &Subject| (subject.identity.clone(), subject.build.clone());
             records.checks.retain(|record| key(&record.subject) != key(&subject));
             records.checks.push(CheckRecord { subject, check });
         });
+        true
     }
 
     /// The recorded decode cost of a CPU with this many threads. `None` means that it is not
