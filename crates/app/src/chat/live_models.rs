@@ -5,7 +5,7 @@ use crate::{
     shared::Shared,
     wire::{Event, ModelState},
 };
-use hearth_protocol::ModelStatus;
+use hearth_protocol::{Model, ModelStatus};
 use std::{collections::HashMap, future::poll_fn, sync::Arc, task::Poll};
 use tokio::sync::watch;
 
@@ -28,6 +28,12 @@ impl LiveModels {
         });
     }
 
+    /// Drops the models that `should_keep` rejects; the window then shows them as not loaded.
+    pub fn retain(&self, should_keep: impl Fn(&Model) -> bool) {
+        self.0
+            .send_modify(|models| models.retain(|selection| should_keep(&selection.model)));
+    }
+
     /// The states of those that are loaded, being loaded or could not be loaded.
     pub fn states(&self) -> Vec<ModelState> {
         let models = self.0.borrow();
@@ -38,11 +44,19 @@ impl LiveModels {
 
 /// Emits the state of each model whenever it changes.
 async fn show(shared: Arc<Shared>, mut models: watch::Receiver<Vec<Selection>>) {
-    let mut shown = HashMap::new();
+    let mut shown = HashMap::<String, ModelState>::new();
     loop {
         let current = models.borrow_and_update().clone();
         // Subscribed before the states are read, so that no change is missed.
         let statuses: Vec<_> = current.iter().map(|selection| selection.model.status()).collect();
+        shown.retain(|model, state| {
+            let is_kept = current.iter().any(|selection| selection.target.id == *model);
+            if !is_kept && *state != ModelState::None {
+                let (model, state) = (model.clone(), ModelState::None);
+                shared.emit(Event::LiveModel { model, state });
+            }
+            is_kept
+        });
         for selection in &current {
             let (model, state) = (selection.target.id.clone(), state(Some(selection)));
             if *shown.get(&model).unwrap_or(&ModelState::None) != state {

@@ -56,7 +56,7 @@ pub(crate) enum Command {
     RemovePromptCache { conversation: i64 },
     /// Loads a model and selects it for new answers.
     Load(Box<Target>),
-    /// Unloads the selected model, which stops its answers, and all unused ones.
+    /// Stops all answers and unloads all models.
     Unload,
     /// Unloads every model that uses a file, also as a draft, and waits until it is no longer in
     /// use. Stops their answers.
@@ -215,8 +215,10 @@ impl Chat {
                 }
             }
             Command::Unload => {
+                self.stop_answers(|_| true).await;
                 self.unload().await;
                 self.shared.host.unload_idle().await;
+                self.live_models.retain(Model::is_live);
             }
             Command::Remove { path, done } => {
                 self.remove(&path).await;
@@ -381,6 +383,7 @@ impl Chat {
 
     /// The model of the host for a target. Its state is shown from now on.
     fn live(&self, target: Target) -> Selection {
+        self.shared.count_computation();
         let selection = Selection {
             model: self.shared.host.model(self.load_request(&target)),
             target: Arc::new(target),
@@ -445,6 +448,7 @@ impl Chat {
         self.stop_answers(|running| running.model().is_some_and(|used| used.request().uses(path)))
             .await;
         self.shared.host.unload(path).await;
+        self.live_models.retain(|model| !model.request().uses(path));
     }
 
     /// Stops answers at once; their text up to now is saved.

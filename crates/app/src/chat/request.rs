@@ -50,8 +50,9 @@ pub(super) fn build(
         (None, TrainingPrompt::Unknown) => target.system_prompt.as_deref().and_then(prompt::trimmed),
     };
     let mut settings = over_folder(answer.settings, folder.as_ref());
-    let overrides = message.overrides.clone().unwrap_or_default();
-    settings.sampling = overrides.sampling.unwrap_or_default().or(settings.sampling);
+    let overrides = message.overrides.as_ref();
+    let sampling = overrides.and_then(|overrides| overrides.sampling.clone());
+    settings.sampling = sampling.unwrap_or_default().or(settings.sampling);
     let thinking = Thinking::from(settings.thinking);
     let answer_settings = AnswerSettings {
         sampling: with_seed(settings.sampling.apply(defaults(shared, target))),

@@ -72,8 +72,8 @@ pub(super) async fn show(shared: Arc<Shared>, mut selection: watch::Receiver<Opt
         loop {
             let current = status.borrow_and_update().clone();
             if let ModelStatus::Died(problem) = &current {
-                let problem = died(problem.clone());
-                shared.emit(Event::WorkerDied { problem });
+                let (model, problem) = (selected.target.id.clone(), died(problem.clone()));
+                shared.emit(Event::WorkerDied { model, problem });
             }
             show(state_of(&selected, &current));
             tokio::select! {

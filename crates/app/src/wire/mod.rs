@@ -703,8 +703,10 @@ pub enum Event {
         /// Present speed in bytes per second.
         bytes_per_second: f64,
     },
-    /// The worker ended unexpectedly.
+    /// The worker of the selected model ended unexpectedly.
     WorkerDied {
+        /// Id of the model.
+        model: String,
         /// The reason.
         problem: Problem,
     },

@@ -193,7 +193,7 @@ async fn the_next_message_follows_the_answer_that_has_text() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn unloading_the_selected_model_leaves_the_answer_of_another() {
+async fn unloading_stops_the_answers_of_all_compared_models() {
     let mut harness = two_models();
     harness.load_model("tiny".into()).await.unwrap();
     let compared = compare(&harness, "slow", vec![ComparedAnswer::default(), with_model("other")])
@@ -202,10 +202,9 @@ async fn unloading_the_selected_model_leaves_the_answer_of_another() {
     let [plain, other] = ids(&compared);
     harness.streaming(other).await;
     harness.unload_model().await.unwrap();
-    assert_eq!(harness.ended(plain).await.state, MessageState::Stopped);
-    harness.streaming(other).await;
-    harness.stop(compared.conversation.id).await.unwrap();
-    assert_eq!(harness.ended(other).await.state, MessageState::Stopped);
+    for answer in harness.all_ended([plain, other]).await {
+        assert_eq!(answer.state, MessageState::Stopped);
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

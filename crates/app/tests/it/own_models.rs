@@ -131,6 +131,53 @@ async fn the_states_of_all_live_models_reach_the_window() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn unloading_stops_the_answers_of_all_models() {
+    let mut harness = two_models();
+    harness.load_model("tiny".into()).await.expect("it is loaded");
+    let fresh = NewConversation {
+        settings: own("other"),
+        ..NewConversation::default()
+    };
+    let sent = harness.send(None, None, "slow".into(), Vec::new(), fresh).await;
+    let sent = sent.expect("it is sent");
+    harness.streaming(sent.answer.id).await;
+    harness.unload_model().await.expect("they are unloaded");
+    assert_eq!(harness.ended(sent.answer.id).await.state, MessageState::Stopped);
+    assert_eq!(loaded(&harness).await, [""; 0]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_failed_load_of_a_conversations_model_is_shown_until_all_are_unloaded() {
+    let mut harness = Harness::new(&["tiny.gguf", "refuse.gguf"]);
+    let fresh = NewConversation {
+        settings: own("refuse"),
+        ..NewConversation::default()
+    };
+    let sent = harness.send(None, None, "say one".into(), Vec::new(), fresh).await;
+    sent.expect("it is sent");
+    harness
+        .next(|event| match event {
+            Event::LiveModel {
+                model,
+                state: ModelState::Failed { problem, .. },
+            } if model == "refuse" => Some(problem),
+            _ => None,
+        })
+        .await;
+    harness.unload_model().await.expect("it is unloaded");
+    harness
+        .next(|event| match event {
+            Event::LiveModel {
+                model,
+                state: ModelState::None,
+            } if model == "refuse" => Some(()),
+            _ => None,
+        })
+        .await;
+    assert_eq!(loaded(&harness).await, [""; 0]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_progress_of_a_conversations_model_reaches_the_window() {
     let mut harness = Harness::new(&["tiny.gguf", "slow.gguf"]);
     harness.load_model("tiny".into()).await.expect("it is loaded");

@@ -21,7 +21,7 @@ fn with_short_cancel_timeout() -> Harness {
 /// The problem of the event that a worker has died.
 fn worker_death(event: &Event) -> Option<Problem> {
     match event {
-        Event::WorkerDied { problem } => Some(problem.clone()),
+        Event::WorkerDied { model, problem } if model == "tiny" => Some(problem.clone()),
         _ => None,
     }
 }
