@@ -11,6 +11,7 @@ interface Fake {
   measureIdle(): void;
   opened: string[];
   drop(drop: object): void;
+  downloads(): Promise<readonly { state: { retryAt?: number } }[]>;
   catalog(): Promise<unknown>;
   searchHub(query: string, sort: HubSort, kind: HubKind): Promise<unknown>;
 }
@@ -389,9 +390,14 @@ describe("downloads", () => {
     const row = download(page, "Gemma 3 1B");
     expect(await row.getByTestId("download-waits").textContent()).toContain("the server was not found");
     const counted = () => row.getByTestId("download-progress").textContent();
-    await expect.poll(counted).toMatch(/next try in 1[0-4] s/);
+    await expect.poll(counted).toMatch(/next try in [1-4]?\d s/);
+    expect(await row.getByRole("progressbar").getAttribute("aria-valuetext")).toBe("Waiting");
+    const retryAt = () =>
+      onHost(page, async (host) => Math.max(...(await host.downloads()).map(({ state }) => state.retryAt ?? 0)));
+    const before = await retryAt();
     await row.getByTestId("retry-now").click();
-    await expect.poll(counted).toMatch(/next try in 1[0-5] s/);
+    await expect.poll(retryAt).toBeGreaterThan(before);
+    expect(await focused(page)).toBe("pause-download");
     expect(await page.getByTestId("toast").count()).toBe(0);
     await onHost(page, (host) => (host.unreachable = false));
     await row.getByTestId("retry-now").click();

@@ -101,4 +101,19 @@ describe("an adapter", () => {
     app.newConversation();
     expect([app.compare.on, app.thread.adapters]).toEqual([false, []]);
   });
+
+  test("is no longer compared once another conversation is opened, or the open one removed", async () => {
+    const { app } = await started();
+    await app.open(1);
+    app.compare.toggle();
+    await app.open(1);
+    expect(app.compare.on).toBe(true);
+    await app.open(2);
+    expect(app.compare.on).toBe(false);
+    app.compare.toggle();
+    await app.remove(1);
+    expect(app.compare.on).toBe(true);
+    await app.remove(2);
+    expect(app.compare.on).toBe(false);
+  });
 });

@@ -189,6 +189,16 @@ describe("the search of the hub", () => {
     expect(app.hub.results.map(({ id }) => id)).toEqual(["new"]);
   });
 
+  test("asks again once this machine is measured, and keeps its results meanwhile", async () => {
+    const { app, host } = await started();
+    await app.hub.search();
+    const { results } = app.hub;
+    host.measureIdle();
+    expect(app.hub.results).toBe(results);
+    await until(() => app.hub.results !== results);
+    expect(host.requests).toEqual(["search  trending", "search  trending"]);
+  });
+
   test("asks nothing while offline, nor for an address", async () => {
     const { app, host } = await started("offline");
     app.hub.query = "qwen";

@@ -712,9 +712,11 @@ export class FakeHost extends FakeGetting implements Host {
 
   /** For tests: the worker crashes. */
   killWorker(): void {
+    const { modelState } = this.world;
+    const model = modelState.type === "none" ? "smollm2-135m-instruct" : modelState.model;
     for (const run of this.generating.values()) run.crashed = true;
     this.setModelState({ type: "none" });
-    this.emit({ type: "workerDied", problem: WORKER_DIED });
+    this.emit({ type: "workerDied", model, problem: WORKER_DIED });
   }
 
   /** For tests: Hearth was updated in place, so no worker can be started. */

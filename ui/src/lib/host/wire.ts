@@ -1870,6 +1870,10 @@ total: number,
  */
 bytesPerSecond: number, } | { "type": "workerDied",
 /**
+ * Id of the model.
+ */
+model: string,
+/**
  * The reason.
  */
 problem: Problem, } | { "type": "measureProgress",
@@ -3584,7 +3588,7 @@ detail: string, } | { "type": "fits" } | { "type": "slowOnCpu",
 /**
  * Bytes of weights that the CPU reads per token.
  */
-bytes: number, } | { "type": "deviceFull",
+bytes: number, } | { "type": "slowDecode" } | { "type": "deviceFull",
 /**
  * Its name.
  */

@@ -232,6 +232,7 @@ export class App {
   handle(event: Announced): void {
     const { live } = this.thread;
     const wasActive = event.type === "messageChanged" && live.isActive(event.message.id);
+    if (event.type === "conversationRemoved" && event.id === this.thread.id) this.compare.on = false;
     // Its text grows once.
     if (event.type === "messageDelta" || event.type === "messageFolded") this.thread.handle(event);
     else this.reading.handle(event);
@@ -241,6 +242,7 @@ export class App {
     this.prompts.handle(event);
     this.machine.handle(event);
     this.catalog.handle(event);
+    this.hub.handle(event);
     this.downloads.handle(event);
     this.updates.handle(event);
     this.modelsPage.handle(event);
@@ -448,9 +450,11 @@ export class App {
     });
   }
 
+  /** Opens a conversation. Comparison ends, unless it is open already. */
   async open(id: number, message: number | null = null): Promise<void> {
     this.view = "chat";
     if (id === this.thread.id && message === null) return;
+    if (id !== this.thread.id) this.compare.on = false;
     await this.thread.open(id, message);
   }
 
@@ -566,7 +570,10 @@ export class App {
     const title = this.conversations.title(id) ?? m.store_conversation();
     await this.try(async () => {
       await this.conversations.remove(id);
-      if (this.thread.id === id) this.thread.startNew();
+      if (this.thread.id === id) {
+        this.thread.startNew();
+        this.compare.on = false;
+      }
       this.toasts.show({
         kind: "note",
         text: m.store_deleted({ name: title }),

@@ -6,6 +6,7 @@ import { SvelteMap } from "svelte/reactivity";
 import {
   asProblem,
   type Host,
+  type HostEvent,
   type HubKind,
   type HubModel,
   type HubRepository,
@@ -135,6 +136,32 @@ export class HubStore {
     if (this.checks.get(source)?.type === "asking") return;
     this.checks.set(source, { type: "asking" });
     this.checks.set(source, await answer(() => this.host.inspectRemote(source)));
+  }
+
+  handle(event: HostEvent): void {
+    if (event.type === "devicesMeasured") void this.refresh();
+  }
+
+  /**
+   * Requests the shown lists again, whose expected speeds follow from a measurement of this
+   * machine. A request that fails changes nothing.
+   */
+  private async refresh(): Promise<void> {
+    if (this.isOffline()) return;
+    const { searches, opens, open } = this;
+    if (this.found?.type === "answered") {
+      const found = await answer(async () => distinct(await this.host.searchHub(this.asked, this.sort, this.kind)));
+      if (searches === this.searches && found.type === "answered") this.found = found;
+    }
+    if (open === null || opens !== this.opens) return;
+    if (this.repository?.type === "answered") {
+      const repository = await answer(() => this.host.hubRepository(open));
+      if (opens === this.opens && repository.type === "answered") this.repository = repository;
+    }
+    if (opens === this.opens && this.conversions?.type === "answered") {
+      const conversions = await answer(async () => distinct(await this.host.hubConversions(open)));
+      if (opens === this.opens && conversions.type === "answered") this.conversions = conversions;
+    }
   }
 
   /** Clears the results. */

@@ -12,8 +12,8 @@ export class Models {
   state: ModelState = $state.raw(NONE);
   /** The states of the models that answer or have answered, selected or not, by id. */
   private readonly live = new SvelteMap<string, ModelState>();
-  /** The worker's crash, until a model is loaded or the user dismisses it. */
-  crash: Problem | null = $state.raw(null);
+  /** The crash of a model's worker, until a model is loaded or the user dismisses it. */
+  crash: { model: string; problem: Problem } | null = $state.raw(null);
   private preferred: string | null = $state(null);
 
   /**
@@ -84,6 +84,6 @@ export class Models {
     } else if (event.type === "liveModel") {
       if (event.state.type === "none") this.live.delete(event.model);
       else this.live.set(event.model, event.state);
-    } else if (event.type === "workerDied") this.crash = event.problem;
+    } else if (event.type === "workerDied") this.crash = { model: event.model, problem: event.problem };
   }
 }

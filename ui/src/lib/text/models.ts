@@ -10,10 +10,9 @@ const sourceLabels: Record<Source, () => string> = {
   file: m.text_model_source_file,
   folder: m.text_model_source_folder,
   huggingFace: m.text_model_source_hugging_face,
-  // Names of programs are not translated (not text).
-  lmStudio: () => "LM Studio",
-  ollama: () => "Ollama",
-  jan: () => "Jan",
+  lmStudio: () => "LM Studio", // not text: a name
+  ollama: () => "Ollama", // not text: a name
+  jan: () => "Jan", // not text: a name
   llamaCpp: () => "llama.cpp",
 };
 

@@ -33,7 +33,7 @@ const STEPS = 40;
 const AT_ONCE = 2;
 const BYTES_PER_SECOND = 14_200_000;
 /** Time to the next attempt of a download whose connection failed, in milliseconds. */
-const RETRY_MS = 15_000;
+const RETRY_MS = 50_000;
 
 const AUTOMATIC: LoadSettings = {
   threads: null,
