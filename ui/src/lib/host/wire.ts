@@ -11,7 +11,7 @@ export interface Commands {
   send(conversation: number | null, parent: number | null, text: string, files: Array<TextFile>, fresh: NewConversation): Promise<Sent>;
   /** Reads a text file for a message. */
   readTextFile(path: string): Promise<TextFile>;
-  /** Generates a sibling of this answer. */
+  /** Generates a sibling of this answer. `overrides` are the model and settings that are not the conversation's. */
   regenerate(message: number, overrides: AnswerOverrides | null): Promise<Sent>;
   /** Adds a sibling of this user message and generates its answer. */
   edit(message: number, text: string): Promise<Sent>;
@@ -1609,8 +1609,8 @@ kernelsLaunched: number,
  */
 kernelsCompiled: number,
 /**
- * Utilization of the CPU by other programs around its check, from 0 to 1. `None` means
- * unknown, and for a GPU.
+ * Utilization of the CPU around its check, from 0 to 1, by other programs and by other
+ * processes of Hearth. `None` means unknown, and for a GPU.
  */
 load: number | null, };
 
