@@ -166,7 +166,8 @@ fn grammar(text: &str) -> Result<TopLevelGrammar, Problem> {
     Ok(TopLevelGrammar::from_json_schema(schema))
 }
 
-/// The matcher of a grammar with limited numbers. An error, or a panic of the library, is its state.
+/// The matcher of a grammar with limited numbers. Its state is an error if the library fails or
+/// panics.
 fn matcher(factory: &ParserFactory, grammar: TopLevelGrammar) -> Matcher {
     Matcher::new(panic_utils::catch_unwind(AssertUnwindSafe(|| {
         let init = GrammarInit::Serialized(grammar);

@@ -255,7 +255,7 @@ impl Chat {
 
     /// Starts an answer. Its model is the first of these that exists: the model that the message
     /// names, the conversation's model, the selected model, the last loaded model, the default
-    /// model. The first two are not selected by that. `previous_state` is the state of an answer that
+    /// model. This does not select the first two. `previous_state` is the state of an answer that
     /// is continued.
     fn answer(&mut self, message: Message, previous_state: Option<MessageState>) {
         self.stop_measuring();

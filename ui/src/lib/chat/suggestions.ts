@@ -9,7 +9,7 @@ import table from "./suggestions.json";
 
 const texts: Record<string, () => string> = {
   chat_suggestion_capital: m.chat_suggestion_capital,
-  chat_suggestion_photosynthesis: m.chat_suggestion_photosynthesis,
+  chat_suggestion_gravity: m.chat_suggestion_gravity,
   chat_suggestion_python: m.chat_suggestion_python,
   chat_suggestion_weekdays: m.chat_suggestion_weekdays,
 };
