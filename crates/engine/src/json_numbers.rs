@@ -9,8 +9,8 @@ use std::mem;
 /// Maximum digits of a number with a fraction or an exponent: the precision of an `f64`. A zero
 /// before the decimal point does not count, and zeros after it do.
 const MAX_DIGITS: usize = 17;
-/// Up to 289: with [`MAX_DIGITS`] digits before the exponent, the number is a finite `f64`. The
-/// range is smaller than that of an `f64`, which ends at 1.8e308.
+/// Up to 289: with [`MAX_DIGITS`] digits before the exponent, the number is a finite `f64`. An
+/// `f64` has a larger range, up to 1.8e308.
 const EXPONENT: &str = "[eE][+-]?([01]?[0-9]{1,2}|2[0-8][0-9])";
 /// Maximum `multipleOf`, without its decimal point, of a number with limits. The lexer has states
 /// for each remainder at each digit, and those for 1024 reach a limit of the library.

@@ -88,7 +88,7 @@ struct Running {
     stop: watch::Sender<Stop>,
     /// The model that generates it, once that is loaded.
     model: Arc<OnceLock<Model>>,
-    /// The selection of its own model, or of its conversation's. `None` means that it waits for the
+    /// The selection of the answer's or its conversation's model. `None` means that it waits for the
     /// chat's.
     own_selection: Option<watch::Sender<Option<Selection>>>,
     task: JoinHandle<()>,

@@ -86,7 +86,7 @@ pub struct AnswerOverrides {
     /// Preset, as it was, with its system prompt if it has one. `None` means the conversation's
     /// settings.
     pub preset: Option<Preset>,
-    /// Sampling parameters over those of the conversation or of the preset. `None` means none.
+    /// Sampling parameters that replace the conversation's or the preset's. `None` means none.
     pub sampling: Option<SamplingOverrides>,
 }
 

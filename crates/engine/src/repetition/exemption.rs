@@ -109,8 +109,8 @@ enum Source {
 }
 
 impl Exemption {
-    /// The searched texts are those of the user, the system prompt and tools, up to
-    /// [`MAX_SEARCHED`] characters. Only letters and digits are compared, since a model adds
+    /// Searches the texts of the user, the system prompt and tools, up to [`MAX_SEARCHED`]
+    /// characters. Only letters and digits are compared, since a model adds
     /// punctuation.
     pub fn new(prompt: &Prompt) -> Self {
         let parts: Vec<(&str, Source)> = match prompt {

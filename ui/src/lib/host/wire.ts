@@ -504,7 +504,7 @@ model: string | null,
  */
 preset: Preset | null,
 /**
- * Sampling parameters over those of the conversation or of the preset. `None` means none.
+ * Sampling parameters that replace the conversation's or the preset's. `None` means none.
  */
 sampling: SamplingOverrides | null, };
 

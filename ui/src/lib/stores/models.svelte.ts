@@ -18,7 +18,7 @@ export class Models {
 
   /**
    * The selected model: loaded, loading, or the one that the next message will load in a
-   * conversation without a model of its own.
+   * conversation that names no model.
    */
   readonly current: Model | null = $derived.by(() => {
     const state = this.state;

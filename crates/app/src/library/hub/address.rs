@@ -153,7 +153,7 @@ impl Lookup {
 fn is_name_error(error: &io::Error) -> bool {
     /// `WSAHOST_NOT_FOUND`, `WSATRY_AGAIN`, `WSANO_RECOVERY` and `WSANO_DATA`.
     const WINSOCK: RangeInclusive<i32> = 11001..=11004;
-    // On Unix, the errors of the resolver are not those of the system.
+    // On Unix, the resolver has other errors than the system.
     error
         .raw_os_error()
         .is_none_or(|code| cfg!(windows) && WINSOCK.contains(&code))

@@ -22,7 +22,7 @@ type Schema = Record<string, unknown>;
 /** Keywords that choose the type of a value. */
 const CHOOSE_TYPE = ["type", "$ref", "enum", "const", "anyOf", "oneOf", "allOf"];
 
-/** What Hearth assumes about a schema. `null` means nothing. */
+/** The assumption that Hearth makes about a schema. `null` means none. */
 export function schemaNote(text: string): string | null {
   if (schemaProblem(text) !== null) return null;
   return assumesObjects(JSON.parse(text) as Schema) ? m.chatset_schema_assumed() : null;
