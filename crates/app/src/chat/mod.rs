@@ -88,8 +88,8 @@ struct Running {
     stop: watch::Sender<Stop>,
     /// The model that generates it, once that is loaded.
     model: Arc<OnceLock<Model>>,
-    /// The selection of the answer's or its conversation's model. `None` means that it waits for the
-    /// chat's.
+    /// The selection of the answer's or its conversation's model. `None` means that it waits for
+    /// the chat's.
     own_selection: Option<watch::Sender<Option<Selection>>>,
     task: JoinHandle<()>,
 }
