@@ -5,8 +5,8 @@ use crate::harness::{
     runs::{new_run, train_adapter, wait_until_finished},
 };
 use hearth_app::wire::{
-    Adapter, AdapterChoice, ComparedAnswer, Conversation, ConversationSettings, Message, MessageState, NewConversation,
-    ProblemCode, Role, SamplingOverrides,
+    Adapter, AdapterChoice, Compared, ComparedAnswer, Conversation, ConversationSettings, Message, MessageState,
+    NewConversation, ProblemCode, Role, SamplingOverrides,
 };
 use hearth_protocol::Prompt;
 use std::path::Path;
@@ -29,6 +29,13 @@ fn with_base(adapter: &Adapter) -> Vec<ComparedAnswer> {
             ..ComparedAnswer::default()
         },
     ]
+}
+
+/// Asks the base model and the adapter, in a new conversation.
+async fn compare_with_base(harness: &Harness, text: &str, adapter: &Adapter) -> Compared {
+    let answers = with_base(adapter);
+    let compared = harness.compare(None, None, text.into(), Vec::new(), answers, NewConversation::default());
+    compared.await.unwrap()
 }
 
 /// The system prompt of an answer in a conversation with its `own` one and an adapter that was
@@ -104,17 +111,7 @@ async fn an_adapter_of_another_model_is_refused() {
     let mut harness = Harness::new(&["tiny.gguf", "other.gguf"]);
     let adapter = train_adapter(&mut harness).await;
     harness.load_model("other".into()).await.unwrap();
-    let compared = harness
-        .compare(
-            None,
-            None,
-            "say one".into(),
-            Vec::new(),
-            with_base(&adapter),
-            NewConversation::default(),
-        )
-        .await
-        .unwrap();
+    let compared = compare_with_base(&harness, "say one", &adapter).await;
     let [base, tuned] = harness.all_ended(ids(&compared)).await;
     assert_eq!(failure(&tuned).code, ProblemCode::AdapterInvalid);
     assert!(failure(&tuned).to_string().contains(&adapter.name));
@@ -125,17 +122,7 @@ async fn an_adapter_of_another_model_is_refused() {
 async fn two_answers_side_by_side_and_a_vote() {
     let mut harness = Harness::tiny();
     let adapter = train_adapter(&mut harness).await;
-    let compared = harness
-        .compare(
-            None,
-            None,
-            "show".into(),
-            Vec::new(),
-            with_base(&adapter),
-            NewConversation::default(),
-        )
-        .await
-        .unwrap();
+    let compared = compare_with_base(&harness, "show", &adapter).await;
     let id = compared.conversation.id;
     let [base, tuned] = harness.all_ended(ids(&compared)).await;
     assert_eq!((base.comparison, tuned.comparison), (Some(tuned.id), Some(base.id)));
@@ -246,17 +233,7 @@ async fn a_comparison_begins_a_conversation_with_its_settings() {
 async fn stop_ends_both_answers() {
     let mut harness = Harness::tiny();
     let adapter = train_adapter(&mut harness).await;
-    let compared = harness
-        .compare(
-            None,
-            None,
-            "slow".into(),
-            Vec::new(),
-            with_base(&adapter),
-            NewConversation::default(),
-        )
-        .await
-        .unwrap();
+    let compared = compare_with_base(&harness, "slow", &adapter).await;
     harness.streaming(compared.answers[0].id).await;
     harness.stop(compared.conversation.id).await.unwrap();
     let ends: [Message; 2] = harness.all_ended(ids(&compared)).await;

@@ -3,21 +3,11 @@
 //! X, `slow` streams until it is stopped, `cut` ends at the limit.
 
 use crate::harness::{Harness, failure, ids, request_of, under_way};
-use crate::support;
 use hearth_app::wire::{
     AnswerOverrides, ChatFormat, Compared, ComparedAnswer, Conversation, Event, Folder, Message, MessageState,
     ModelState, NewConversation, Preset, PresetValues, Problem, ProblemCode, SamplingOverrides, Thumb,
 };
 use hearth_protocol::Prompt;
-
-/// A harness with the models `tiny` and `other`, whose name is "Another model".
-fn two_models() -> Harness {
-    let folder = tempfile::tempdir().expect("a folder");
-    let bundled = folder.path().join("bundled");
-    support::model(&bundled, "tiny.gguf");
-    support::named_model(&bundled, "other.gguf", "Another model");
-    Harness::open(folder)
-}
 
 fn with_model(model: &str) -> ComparedAnswer {
     ComparedAnswer {
@@ -83,7 +73,7 @@ fn next_answers(conversation: &Conversation) -> Vec<Option<usize>> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn each_answer_is_given_by_its_own_model_and_settings() {
-    let mut harness = two_models();
+    let mut harness = Harness::with_two_models();
     harness.load_model("tiny".into()).await.unwrap();
     let answers = vec![
         ComparedAnswer::default(),
@@ -194,7 +184,7 @@ async fn the_next_message_follows_the_answer_that_has_text() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn unloading_stops_the_answers_of_all_compared_models() {
-    let mut harness = two_models();
+    let mut harness = Harness::with_two_models();
     harness.load_model("tiny".into()).await.unwrap();
     let compared = compare(&harness, "slow", vec![ComparedAnswer::default(), with_model("other")])
         .await
@@ -277,7 +267,7 @@ async fn a_presets_answer_equals_one_after_applying_the_preset() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_continued_answer_keeps_its_model_and_settings() {
-    let mut harness = two_models();
+    let mut harness = Harness::with_two_models();
     harness.load_model("tiny".into()).await.unwrap();
     let mut answer = with_preset(0.125, "Sing.");
     answer.overrides.model = Some("other".to_owned());
@@ -298,7 +288,7 @@ async fn a_continued_answer_keeps_its_model_and_settings() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn stop_ends_the_answers_of_every_model() {
-    let mut harness = two_models();
+    let mut harness = Harness::with_two_models();
     let compared = compare(&harness, "slow", vec![ComparedAnswer::default(), with_model("other")])
         .await
         .unwrap();

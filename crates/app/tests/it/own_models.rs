@@ -1,19 +1,7 @@
 //! Models of single conversations: they answer there, and are selected for no other conversation.
 
-use crate::{
-    harness::{Harness, failure},
-    support,
-};
+use crate::harness::{Harness, failure};
 use hearth_app::wire::{ConversationSettings, Event, Message, MessageState, ModelState, NewConversation, ProblemCode};
-
-/// A harness with the models `tiny`, named "A tiny model", and `other`, named "Another model".
-fn two_models() -> Harness {
-    let folder = tempfile::tempdir().expect("a folder");
-    let bundled = folder.path().join("bundled");
-    support::model(&bundled, "tiny.gguf");
-    support::named_model(&bundled, "other.gguf", "Another model");
-    Harness::open(folder)
-}
 
 fn own(model: &str) -> ConversationSettings {
     ConversationSettings {
@@ -48,7 +36,7 @@ async fn loaded(harness: &Harness) -> Vec<String> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_model_of_a_conversation_answers_there_and_nowhere_else() {
-    let mut harness = two_models();
+    let mut harness = Harness::with_two_models();
     harness.load_model("tiny".into()).await.expect("it is loaded");
     let first = answer_by(&mut harness, "other").await;
     assert_eq!(first.model.as_deref(), Some("Another model"));
@@ -82,7 +70,7 @@ async fn the_model_of_a_conversation_answers_there_and_nowhere_else() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_model_of_the_first_conversation_is_not_the_one_of_the_second() {
-    let mut harness = two_models();
+    let mut harness = Harness::with_two_models();
     let default = harness.snapshot().await.expect("a snapshot").default_model;
     let names = [("tiny", "A tiny model"), ("other", "Another model")];
     let (own, default) = match default.as_deref() {
@@ -100,7 +88,7 @@ async fn the_model_of_the_first_conversation_is_not_the_one_of_the_second() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_states_of_all_live_models_reach_the_window() {
-    let mut harness = two_models();
+    let mut harness = Harness::with_two_models();
     harness.load_model("tiny".into()).await.expect("it is loaded");
     harness
         .model_state(|state| matches!(state, ModelState::Ready { .. }))
@@ -132,7 +120,7 @@ async fn the_states_of_all_live_models_reach_the_window() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn unloading_stops_the_answers_of_all_models() {
-    let mut harness = two_models();
+    let mut harness = Harness::with_two_models();
     harness.load_model("tiny".into()).await.expect("it is loaded");
     let fresh = NewConversation {
         settings: own("other"),

@@ -82,6 +82,15 @@ impl Harness {
         Self::with(folder, options)
     }
 
+    /// The models `tiny`, named "A tiny model", and `other`, named "Another model".
+    pub fn with_two_models() -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        let bundled = folder.path().join("bundled");
+        support::model(&bundled, "tiny.gguf");
+        support::named_model(&bundled, "other.gguf", "Another model");
+        Self::open(folder)
+    }
+
     /// Restarts the app with the same folder.
     pub async fn again(self) -> Self {
         self.app.shut_down().await.expect("an end");
