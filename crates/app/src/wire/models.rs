@@ -238,7 +238,7 @@ pub enum DownloadState {
     Running,
     /// Complete; its hash is being computed.
     Checking,
-    /// The last attempt failed; the next one comes by itself. `resumeDownload` tries at once.
+    /// The last attempt failed, and another is scheduled. `resumeDownload` retries immediately.
     Waiting {
         /// Why.
         problem: Problem,

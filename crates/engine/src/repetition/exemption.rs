@@ -110,8 +110,7 @@ enum Source {
 
 impl Exemption {
     /// Searches the texts of the user, the system prompt and tools, up to [`MAX_SEARCHED`]
-    /// characters. Only letters and digits are compared, since a model adds
-    /// punctuation.
+    /// characters. Only letters and digits are compared, since a model adds punctuation.
     pub fn new(prompt: &Prompt) -> Self {
         let parts: Vec<(&str, Source)> = match prompt {
             Prompt::Chat(messages) | Prompt::Continue { messages, .. } => {
