@@ -72,7 +72,7 @@ describe("the context", () => {
 
   test.each([
     ["of a loaded model is empty before the first answer", ready, null, [], { used: 0, total: 4096 }],
-    ["of a loaded model has its size if another model answered", ready, reported, [answer("A")], { used: 696, total: 4096 }],
+    ["of a loaded model has its size for any answer", ready, reported, [answer("A")], { used: 696, total: 4096 }],
     ["is known from an answer of the same model", { type: "none" }, reported, [answer("B")], reported],
     ["is unknown if another model answered", { type: "none" }, reported, [answer("A")], null],
     ["is unknown without an answer", { type: "loading" }, null, [], null],
