@@ -155,7 +155,7 @@ pub(super) fn read_header(gguf: &GgufHeader) -> Result<AdapterHeader, AdapterPro
     AdapterHeader::new(
         Some(gguf.architecture()?.to_owned()),
         names.collect(),
-        manifest(gguf)?.map(|manifest| manifest.base),
+        manifest(gguf)?,
         &targets,
     )
 }

@@ -1,7 +1,8 @@
 //! The headers of an adapter: its targets and its base model. No matrix is read.
 
 use super::{
-    AdapterError, AdapterProblem, BaseId, BaseShape, LinearName, TargetName, UnmatchedEntries, gguf_lora, peft,
+    AdapterError, AdapterManifest, AdapterProblem, BaseId, BaseShape, LinearName, TargetName, UnmatchedEntries,
+    gguf_lora, peft,
 };
 use crate::gguf::GgufFile;
 use serde::{Deserialize, Serialize};
@@ -45,6 +46,8 @@ pub struct AdapterHeader {
     pub is_repository: bool,
     /// Its base model, as an adapter trained by Hearth records it.
     pub base: Option<BaseId>,
+    /// [`AdapterManifest::id`] of an adapter trained by Hearth.
+    pub id: Option<String>,
     /// Number of layers up to the last target.
     pub layers: usize,
     /// Whether each of its linears is a target in each of these layers.
@@ -113,7 +116,7 @@ impl AdapterHeader {
     pub(super) fn new(
         architecture: Option<String>,
         names: Vec<String>,
-        base: Option<BaseId>,
+        manifest: Option<AdapterManifest>,
         targets: &[(TargetName, TargetShape)],
     ) -> Result<Self, AdapterProblem> {
         let mut linears: BTreeMap<LinearName, TargetShape> = BTreeMap::new();
@@ -131,7 +134,8 @@ impl AdapterHeader {
         let Some(&last) = covered.last() else {
             return Err(AdapterProblem::NotAnAdapter("it targets no weight".to_owned()));
         };
-        let base = base.map(bounded).transpose()?;
+        let id = manifest.as_ref().map(AdapterManifest::id);
+        let base = manifest.map(|manifest| bounded(manifest.base)).transpose()?;
         if architecture
             .as_ref()
             .is_some_and(|name| name.len() > MAX_ARCHITECTURE_BYTES)
@@ -151,6 +155,7 @@ impl AdapterHeader {
             is_repository: repository.is_some(),
             base_name: repository.or_else(|| names.into_iter().next()),
             base,
+            id,
             layers,
             is_whole: linears.len().checked_mul(layers) == Some(targets.len()),
             linears: linears

@@ -2,8 +2,13 @@
 
 use super::{AdapterError, BaseShape, Fingerprint};
 use crate::gguf::TensorData;
+use crate::hex;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use sha2::{Digest, Sha256};
+
+/// The key of the adapters that were merged into a model, each by [`AdapterManifest::id`].
+pub const MERGED_KEY: &str = "hearth.merged";
 
 /// Saved as `hearth.json` in the PEFT folder, and in the metadata of an exported GGUF.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -87,6 +92,12 @@ impl BaseId {
 }
 
 impl AdapterManifest {
+    /// Identifies the adapter, in all of its formats: a hash of this manifest.
+    pub fn id(&self) -> String {
+        let manifest = serde_json::to_vec(self).unwrap_or_default();
+        hex(&Sha256::digest(manifest)[..16])
+    }
+
     /// The current time in the format of [`AdapterManifest::created`].
     pub fn now() -> String {
         jiff::Timestamp::now()

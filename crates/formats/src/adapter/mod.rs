@@ -22,7 +22,7 @@ pub use base::BaseShape;
 pub use error::{AdapterError, AdapterProblem};
 pub use fingerprint::Fingerprint;
 pub use header::{AdapterHeader, LinearShape, Mismatch};
-pub use manifest::{AdapterManifest, BaseId, DataId};
+pub use manifest::{AdapterManifest, BaseId, DataId, MERGED_KEY};
 pub use modelfile::modelfile;
 pub use peft::{MANIFEST as PEFT_MANIFEST, TENSORS as PEFT_TENSORS};
 pub use peft_config::{CONFIG as PEFT_CONFIG, MAX_CONFIG_BYTES as MAX_PEFT_CONFIG_BYTES};

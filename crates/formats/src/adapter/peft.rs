@@ -300,7 +300,7 @@ fn header(config: &[u8], tensors: &impl ReadAt, manifest: Option<&[u8]>) -> Resu
     let header = AdapterHeader::new(
         architecture,
         Vec::from_iter(config.base_model_name_or_path.clone()),
-        manifest.map(|manifest| manifest.base),
+        manifest,
         &targets,
     )?;
     Ok(AdapterHeader {

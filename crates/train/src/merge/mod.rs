@@ -3,10 +3,10 @@
 mod conversion;
 
 use conversion::{Conversion, Delta};
-use hearth_formats::adapter::{AdapterError, AdapterFile, AdapterProblem, LinearName, TargetName};
+use hearth_formats::adapter::{AdapterError, AdapterFile, AdapterProblem, LinearName, MERGED_KEY, TargetName};
 use hearth_formats::durable;
 use hearth_formats::gguf::{
-    Gguf, GgufError, GgufProblem, GgufWriter, Metadata, Tensor, TensorHeader, TensorInfo, TensorType,
+    Gguf, GgufError, GgufProblem, GgufWriter, Metadata, Strings, Tensor, TensorHeader, TensorInfo, TensorType,
 };
 use hearth_kernels::Quant;
 use std::io;
@@ -163,7 +163,7 @@ fn type_of(quant: Quant) -> TensorType {
 }
 
 /// Writes the merged model to `path`, tensor by tensor, so that it is never in memory as a whole.
-/// The metadata are copied, but `title`, the adapter's name, is appended to the base's name.
+/// The metadata are copied, but `name` replaces the base's name.
 ///
 /// `progress` receives the fraction done, from 0 to 1, and returns whether to continue.
 ///
@@ -174,7 +174,7 @@ pub fn merge(
     base: &Gguf,
     adapter: &AdapterFile,
     recipe: QuantRecipe,
-    title: &str,
+    name: &str,
     path: &Path,
     progress: &mut dyn FnMut(f32) -> ControlFlow<()>,
 ) -> Result<(), MergeError> {
@@ -188,7 +188,8 @@ pub fn merge(
         _ => WriteError::Merge(error.into()),
     };
     let result = durable::write_file(path, |out| {
-        let mut writer = GgufWriter::begin(out, &metadata(base, recipe, title)?, &headers).map_err(write_error)?;
+        let metadata = metadata(base, adapter, recipe, name)?;
+        let mut writer = GgufWriter::begin(out, &metadata, &headers).map_err(write_error)?;
         for part in &parts {
             match part {
                 Part::Copy(tensor) => writer.tensor(tensor.bytes()).map_err(write_error)?,
@@ -287,18 +288,24 @@ impl<E: Into<MergeError>> From<E> for WriteError {
     }
 }
 
-/// The base's metadata, with the names and the file type of the merged model.
-fn metadata(base: &Gguf, recipe: QuantRecipe, title: &str) -> Result<Metadata, GgufError> {
+/// The base's metadata, with the name, the adapters and the file type of the merged model.
+fn metadata(base: &Gguf, adapter: &AdapterFile, recipe: QuantRecipe, name: &str) -> Result<Metadata, GgufError> {
     // A split model becomes one file.
     let entries = base.metadata().iter().filter(|(key, _)| !key.starts_with("split."));
     let mut metadata: Metadata = entries.map(|(key, value)| (key, value.clone())).collect();
-    let base_name = base.str("general.name")?;
-    if let Some(name) = base_name {
+    if let Some(base_name) = base.str("general.name")? {
         metadata.insert("general.base_model.count", 1u32);
-        metadata.insert("general.base_model.0.name", name);
+        metadata.insert("general.base_model.0.name", base_name);
     }
-    metadata.insert("general.name", [base_name.unwrap_or_default(), title].join(" ").trim());
-    metadata.insert("general.finetune", title);
+    metadata.insert("general.name", name);
+    metadata.insert("general.finetune", name);
+    if let Some(manifest) = &adapter.manifest {
+        // An invalid list counts as an empty one.
+        let earlier = base.strings(MERGED_KEY).ok().flatten();
+        let earlier = earlier.into_iter().flat_map(Strings::iter);
+        let merged: Strings = earlier.chain([&*manifest.id()]).collect();
+        metadata.insert(MERGED_KEY, merged);
+    }
     if let Some(file_type) = recipe.file_type() {
         metadata.insert("general.file_type", file_type);
         metadata.insert("general.quantization_version", 2u32);

@@ -1,7 +1,9 @@
 //! Merged files equal the base plus its adapter.
 
 use crate::nvfp4_pair;
-use hearth_formats::adapter::{AdapterFile, BaseShape, LinearName, LoraTensors, TargetName};
+use hearth_formats::adapter::{
+    AdapterFile, AdapterManifest, BaseId, BaseShape, DataId, LinearName, LoraTensors, MERGED_KEY, TargetName,
+};
 use hearth_formats::gguf::{Gguf, GgufWriter, Metadata, TensorHeader, TensorType, Value};
 use hearth_kernels::Quant;
 use hearth_train::{MergeError, QuantRecipe, merge};
@@ -159,11 +161,13 @@ fn merging_adds_the_scaled_lora_product_and_changes_nothing_else() {
                 assert!((f64::from(*after) - expected).abs() < 1e-6, "{target} {row} {col}");
             }
         }
+        for key in ["general.name", "general.finetune"] {
+            assert_eq!(merged.str(key).unwrap(), Some("taught"));
+        }
         assert_eq!(
-            merged.str("general.name").unwrap(),
-            Some(format!("tiny random {name} taught").as_str())
+            merged.str("general.base_model.0.name").unwrap(),
+            Some(format!("tiny random {name}").as_str())
         );
-        assert_eq!(merged.str("general.finetune").unwrap(), Some("taught"));
         let changed_keys = [
             "general.name",
             "general.finetune",
@@ -188,6 +192,74 @@ fn scaled_floats(gguf: &Gguf, name: &str) -> Vec<f32> {
     let scale_name = name.replace(".weight", ".scale");
     let scale = gguf.tensor(&scale_name).map_or(1.0, |_| floats(gguf, &scale_name)[0]);
     floats(gguf, name).into_iter().map(|weight| weight * scale).collect()
+}
+
+/// The manifest of an adapter for a model.
+fn manifest(base: &Gguf, seed: u64) -> AdapterManifest {
+    AdapterManifest {
+        hearth: "0.0.0".to_owned(),
+        base: BaseId::from_gguf(base).unwrap(),
+        template_sha256: None,
+        system_prompt: None,
+        data: DataId {
+            name: "tales.jsonl".to_owned(),
+            sha256: "00".to_owned(),
+        },
+        settings: serde_json::Value::Null,
+        seed,
+        metrics: serde_json::Value::Null,
+        created: "2026-11-30T00:00:00Z".to_owned(),
+    }
+}
+
+#[test]
+fn a_merged_file_names_the_adapters_in_it() {
+    let mut adapter = adapter("llama");
+    let ids_in = |model: &Gguf| -> Vec<String> {
+        let ids = model.strings(MERGED_KEY).unwrap();
+        ids.map(|ids| ids.iter().map(str::to_owned).collect())
+            .unwrap_or_default()
+    };
+    let mut base = merged(&model("llama"), &adapter, QuantRecipe::Same).unwrap();
+    assert!(ids_in(&base).is_empty(), "an adapter of another program has no id");
+    let mut expected = Vec::new();
+    for seed in [1, 2] {
+        let manifest = manifest(&base, seed);
+        expected.push(manifest.id());
+        adapter.manifest = Some(manifest);
+        base = merged(&base, &adapter, QuantRecipe::Same).unwrap();
+        assert_eq!(ids_in(&base), expected);
+    }
+    assert_ne!(expected[0], expected[1]);
+}
+
+#[test]
+fn an_invalid_list_of_merged_adapters_is_replaced() {
+    let base = model("llama");
+    let mut metadata = base.metadata().clone();
+    metadata.insert(MERGED_KEY, 1u32);
+    let headers: Vec<_> = base
+        .tensors()
+        .map(|info| TensorHeader {
+            name: info.name.clone(),
+            shape: info.shape.clone(),
+            kind: info.kind,
+        })
+        .collect();
+    let mut writer = GgufWriter::begin(Vec::new(), &metadata, &headers).unwrap();
+    for header in &headers {
+        writer.tensor(base.tensor(&header.name).unwrap().bytes()).unwrap();
+    }
+    let base = Gguf::from_bytes(writer.finish().unwrap()).unwrap();
+    let manifest = manifest(&base, 1);
+    let id = manifest.id();
+    let adapter = AdapterFile {
+        manifest: Some(manifest),
+        ..adapter("llama")
+    };
+    let merged = merged(&base, &adapter, QuantRecipe::Same).unwrap();
+    let ids: Vec<_> = merged.strings(MERGED_KEY).unwrap().unwrap().iter().collect();
+    assert_eq!(ids, [id]);
 }
 
 fn tensor_names(gguf: &Gguf) -> Vec<String> {
