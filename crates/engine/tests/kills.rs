@@ -100,6 +100,7 @@ impl Work {
                     adapter: self.work("run"),
                     format,
                     out: self.work(name),
+                    name: None,
                     verify: false,
                 };
                 export(&request, &mut |_, _| ControlFlow::Continue(()))?;

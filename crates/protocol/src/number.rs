@@ -92,6 +92,7 @@ mod tests {
             Event::Exported(Exported {
                 path: "out".into(),
                 bytes: 1,
+                modelfile: None,
                 verification: Some(Verification {
                     passed: false,
                     learned: true,

@@ -391,6 +391,8 @@ pub struct ExportRequest {
     pub format: ExportFormat,
     /// The file or folder to write to.
     pub out: PathBuf,
+    /// The name of a merged model. `None` means the base's with the name of the adapter's folder.
+    pub name: Option<String>,
     /// Whether to reload the export and compare it with the adapter.
     pub verify: bool,
 }
@@ -474,6 +476,8 @@ pub struct Exported {
     pub path: PathBuf,
     /// Its size in bytes.
     pub bytes: u64,
+    /// The Modelfile for Ollama beside a GGUF.
+    pub modelfile: Option<PathBuf>,
     /// Result of the verification, if requested.
     pub verification: Option<Verification>,
     /// Notices about the adapter.

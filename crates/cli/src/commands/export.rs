@@ -47,6 +47,7 @@ pub fn run(args: &Export) -> Result<(), Failure> {
             },
         },
         out: args.out.clone(),
+        name: None,
         verify: args.verify,
     };
     if args.kind.is_some() && args.to != ExportAs::Gguf {

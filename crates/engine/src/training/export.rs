@@ -3,7 +3,7 @@
 use super::data::Reader;
 use super::folder::{WriteError, is_adapter_file, names, open_adapter, write_peft};
 use super::verify::verify;
-use crate::problem::{disk, from_adapter, from_merge, interrupted};
+use crate::problem::{disk, from_adapter, from_gguf, from_merge, interrupted};
 use hearth_formats::adapter::{AdapterFile, BaseShape, modelfile};
 use hearth_formats::chat_template::TemplateOrigin;
 use hearth_formats::durable;
@@ -36,7 +36,6 @@ pub fn export(
     let base = BaseShape::from_gguf(&reader.gguf).map_err(from_adapter)?;
     let (adapter, notices) = open_adapter(&request.adapter, &reader.gguf)?;
     check_output_path(request, &adapter)?;
-    let title = title(&request.adapter);
     if let Some(parent) = request.out.parent().filter(|parent| !parent.as_os_str().is_empty()) {
         durable::create_folder(parent).map_err(|error| disk(parent, &error))?;
     }
@@ -53,7 +52,7 @@ pub fn export(
                 &reader.gguf,
                 &adapter,
                 recipe,
-                &title,
+                &merged_name(request, &reader)?,
                 &request.out,
                 &mut |fraction| match step(0.05 + 0.75 * fraction, Stage::Merging) {
                     Ok(()) => ControlFlow::Continue(()),
@@ -63,7 +62,7 @@ pub fn export(
             .map_err(from_merge)?;
         }
     }
-    write_modelfile(request, &reader)?;
+    let modelfile = write_modelfile(request, &reader)?;
     // The export is complete, so a cancellation from here on only skips the verification.
     let verification = if request.verify && step(0.85, Stage::Verifying).is_ok() {
         Some(verify(request, &reader, &adapter)?)
@@ -73,6 +72,7 @@ pub fn export(
     Ok(Exported {
         path: request.out.clone(),
         bytes: size(&request.out).map_err(|error| disk(&request.out, &error))?,
+        modelfile,
         verification,
         notices,
     })
@@ -140,33 +140,38 @@ fn quant_recipe(kind: Option<&str>) -> Result<QuantRecipe, Problem> {
     })
 }
 
-/// The title of a merged model, from the name of the adapter's folder or file.
-fn title(adapter: &Path) -> String {
-    let adapter = match adapter.file_name() {
-        Some(name) if name == "adapter" => adapter.parent().unwrap_or(adapter),
-        _ => adapter,
+/// The name of a merged model: the requested one, or else the base's with the name of the adapter's
+/// folder or file.
+fn merged_name(request: &ExportRequest, reader: &Reader) -> Result<String, Problem> {
+    if let Some(name) = &request.name {
+        return Ok(name.clone());
+    }
+    let adapter = match request.adapter.file_name() {
+        Some(name) if name == "adapter" => request.adapter.parent().unwrap_or(&request.adapter),
+        _ => &request.adapter,
     };
-    adapter
-        .file_stem()
-        .map_or_else(|| "tuned".to_owned(), |name| name.to_string_lossy().into_owned())
+    let stem = adapter.file_stem().unwrap_or("tuned".as_ref()).to_string_lossy();
+    let base = reader.gguf.str("general.name").map_err(from_gguf)?;
+    Ok(format!("{} {stem}", base.unwrap_or_default()).trim().to_owned())
 }
 
 /// File extension of a Modelfile.
 const MODELFILE: &str = "Modelfile";
 
-/// Writes a Modelfile for Ollama next to a GGUF.
-fn write_modelfile(request: &ExportRequest, reader: &Reader) -> Result<(), Problem> {
+/// Writes a Modelfile for Ollama next to a GGUF, and returns its path.
+fn write_modelfile(request: &ExportRequest, reader: &Reader) -> Result<Option<PathBuf>, Problem> {
     let name = |path: &Path| path.file_name().map(PathBuf::from).unwrap_or_default();
     let absolute = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     let (base, adapter) = match request.format {
-        ExportFormat::Peft => return Ok(()),
+        ExportFormat::Peft => return Ok(None),
         ExportFormat::GgufLora => (absolute(&request.model), Some(name(&request.out))),
         ExportFormat::Gguf { .. } => (name(&request.out), None),
     };
     let template = (reader.template.origin() == TemplateOrigin::File).then_some(&reader.template);
     let text = modelfile(&base, adapter.as_deref(), template, &[]);
     let path = request.out.with_extension(MODELFILE);
-    durable::write_file(&path, |file| file.write_all(text.as_bytes())).map_err(|error| disk(&path, &error))
+    durable::write_file(&path, |file| file.write_all(text.as_bytes())).map_err(|error| disk(&path, &error))?;
+    Ok(Some(path))
 }
 
 /// Bytes of a file, or of the files in a folder.

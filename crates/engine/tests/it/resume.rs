@@ -553,6 +553,7 @@ fn an_export_replaces_an_adapter_and_no_other_files() {
             adapter: stopped.path("run"),
             format: ExportFormat::Peft,
             out: out.clone(),
+            name: None,
             verify: false,
         };
         export(&request, &mut |_, _| std::ops::ControlFlow::Continue(()))
@@ -580,6 +581,7 @@ fn an_export_does_not_replace_its_inputs_under_other_names() {
             adapter: stopped.path("run"),
             format,
             out,
+            name: None,
             verify: false,
         };
         export(&request, &mut |_, _| std::ops::ControlFlow::Continue(()))
@@ -624,6 +626,7 @@ fn an_export_to_a_link_replaces_its_target() {
             adapter: stopped.path("run"),
             format,
             out: link.clone(),
+            name: None,
             verify: false,
         };
         export(&request, &mut |_, _| std::ops::ControlFlow::Continue(()))

@@ -17,7 +17,7 @@ pub use run::{Run, RunEvent};
 
 use crate::{
     DeviceInfo, ExportRequest, Exported, InspectRequest, Inspection, LoadRequest, Plan, PlanRequest, Problem,
-    ProblemCode, Request, WorkerCommand, WorkerReason,
+    ProblemCode, Request, Stage, WorkerCommand, WorkerReason,
 };
 use ledger::Ledger;
 use model::Entry;
@@ -196,14 +196,20 @@ impl ModelHost {
         self.inner().one_shots.new_inspection()
     }
 
-    /// Exports an adapter in a separate worker. One export runs at a time. Dropping the future
-    /// kills it.
+    /// Exports an adapter in a separate worker. One export runs at a time. `progress` receives the
+    /// completed fraction and the stage. When `cancelled` completes, the worker ends without writing
+    /// anything, or skips the verification of what it has written. Dropping the future kills it.
     ///
     /// # Errors
-    /// The adapter or its model cannot be read, or the file cannot be written.
-    pub async fn export(&self, request: ExportRequest) -> Result<Exported, Problem> {
+    /// The adapter or its model cannot be read, the file cannot be written, or it was cancelled.
+    pub async fn export(
+        &self,
+        request: ExportRequest,
+        progress: impl FnMut(f32, Stage),
+        cancelled: impl Future<Output = ()>,
+    ) -> Result<Exported, Problem> {
         let Inner { one_shots, options, .. } = &**self.inner();
-        one_shots.export(&options.worker, request).await
+        one_shots.export(&options.worker, request, progress, cancelled).await
     }
 
     /// Unloads all models and ends all workers except the workers of runs. The host remains usable.

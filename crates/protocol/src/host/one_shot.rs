@@ -3,9 +3,10 @@
 
 use super::unexpected_answer;
 use crate::{
-    Event, ExportRequest, Exported, InspectRequest, Inspection, Problem, ProblemCode, Request, Worker, WorkerCommand,
-    WorkerReason,
+    Event, ExportRequest, Exported, InspectRequest, Inspection, Problem, ProblemCode, Request, RequestReason, Stage,
+    Worker, WorkerCommand, WorkerReason,
 };
+use std::pin::pin;
 use tokio::sync::{Mutex, watch};
 
 /// Limits workers for one request to one per kind.
@@ -20,11 +21,37 @@ pub(super) struct OneShots {
 }
 
 impl OneShots {
-    pub async fn export(&self, command: &WorkerCommand, request: ExportRequest) -> Result<Exported, Problem> {
-        let _one_at_a_time = self.export_lock.lock().await;
-        match call(command, Request::Export(request)).await? {
-            Event::Exported(exported) => Ok(exported),
-            _ => Err(unexpected_answer()),
+    /// Exports an adapter, one at a time. `progress` receives the completed fraction and the stage.
+    /// The export is cancelled when `cancelled` completes.
+    pub async fn export(
+        &self,
+        command: &WorkerCommand,
+        request: ExportRequest,
+        mut progress: impl FnMut(f32, Stage),
+        cancelled: impl Future<Output = ()>,
+    ) -> Result<Exported, Problem> {
+        let mut cancelled = pin!(cancelled);
+        let _one_at_a_time = tokio::select! {
+            biased;
+            () = &mut cancelled => return Err(Problem::new(ProblemCode::Cancelled, RequestReason::Cancelled)),
+            exporting = self.export_lock.lock() => exporting,
+        };
+        let worker = Worker::start(command).await?;
+        let mut events = worker.request(Request::Export(request));
+        let mut is_cancelled = false;
+        loop {
+            tokio::select! {
+                () = &mut cancelled, if !is_cancelled => {
+                    is_cancelled = true;
+                    events.cancel();
+                }
+                event = events.next() => match event {
+                    Some(Event::Progress { fraction, stage }) => progress(fraction, stage),
+                    Some(Event::Exported(exported)) => return Ok(exported),
+                    Some(Event::Failed(problem)) => return Err(problem),
+                    _ => return Err(unexpected_answer()),
+                },
+            }
         }
     }
 

@@ -5,7 +5,7 @@
 //! in which the run is suspended. The inspection of `endless ADDRESS` connects to the address and
 //! never ends.
 
-use super::{Control, PAUSE, fail, notices, send, wait_for_kill};
+use super::{Control, PAUSE, fail, is_cancelled, notices, send, wait_for_kill};
 use hearth_protocol::{
     Checkpointing, Container, EndReason, Event, ExampleShape, ExportRequest, Exported, Finding, FindingKind,
     InspectRequest, Inspection, Outcome, Piece, Precision, Preview, Problem, ProblemCode, RequestId, RunCommand,
@@ -78,15 +78,27 @@ fn inspection(request: &InspectRequest, words: &[String]) -> Inspection {
     }
 }
 
-/// Exports an adapter.
-pub fn export(id: RequestId, request: &ExportRequest) {
+/// Exports an adapter; to a file named `slow`, until it is cancelled. The verification of one named
+/// `unverifiable` fails.
+pub fn export(id: RequestId, request: &ExportRequest, controls: &Receiver<Control>) {
     if !request.adapter.exists() {
         return fail(id, ProblemCode::AdapterInvalid, "The adapter is gone.");
     }
-    fs::write(&request.out, "exported").expect("a file");
+    let (fraction, stage) = (0.5, Stage::Writing);
+    send(id, Event::Progress { fraction, stage });
+    if request.out.file_stem().is_some_and(|stem| stem == "slow") {
+        while !is_cancelled(controls) {}
+        return fail(id, ProblemCode::Cancelled, "It was cancelled.");
+    }
+    let name = request.name.as_deref().unwrap_or_default();
+    fs::write(&request.out, format!("exported {name}")).expect("a file");
+    if request.verify && name == "unverifiable" {
+        return fail(id, ProblemCode::Internal, "It could not be verified.");
+    }
     let exported = Exported {
         path: request.out.clone(),
         bytes: 8,
+        modelfile: None,
         verification: request.verify.then_some(Verification {
             passed: true,
             learned: true,

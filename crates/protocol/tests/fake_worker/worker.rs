@@ -109,7 +109,7 @@ impl Worker {
             Request::Inspect(request) => self.spawn(id, move |_| training::inspect(id, &request)),
             Request::Train(request) => self.spawn(id, move |controls| training::train(id, *request, &controls)),
             Request::ControlRun { run, command } => self.control(run, Control::Run(command)),
-            Request::Export(request) => training::export(id, &request),
+            Request::Export(request) => self.spawn(id, move |controls| training::export(id, &request, &controls)),
             Request::Shutdown => exit(0),
         }
     }
