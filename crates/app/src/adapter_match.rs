@@ -57,13 +57,14 @@ impl Matched {
     }
 }
 
-/// The models that an adapter fits, best first. Models of equal rank keep the order of the library.
+/// The models that an adapter fits and that it was not merged into, best first. Models of equal
+/// rank keep the order of the library.
 pub(crate) fn best_first(matches: &[AdapterMatch]) -> Vec<&AdapterMatch> {
     let rank = |candidate: &&AdapterMatch| match candidate.fit {
         AdapterFit::Exact => 0,
         AdapterFit::Named => 1,
         AdapterFit::Sizes => 2,
-        AdapterFit::Mismatch { .. } => 3,
+        AdapterFit::Merged | AdapterFit::Mismatch { .. } => 3,
     };
     let mut fitting: Vec<&AdapterMatch> = matches.iter().filter(|candidate| rank(candidate) < 3).collect();
     fitting.sort_by_key(rank);
@@ -72,12 +73,8 @@ pub(crate) fn best_first(matches: &[AdapterMatch]) -> Vec<&AdapterMatch> {
 
 /// The fit of an adapter with these headers to a model.
 fn fit(shared: &Shared, header: &AdapterHeader, model: &Model) -> AdapterFit {
-    let shape = model
-        .metadata
-        .as_ref()
-        .ok()
-        .and_then(|metadata| metadata.shape.as_ref());
-    let Some(shape) = shape else {
+    let metadata = model.metadata.as_ref().ok();
+    let Some((shape, merged)) = metadata.and_then(|metadata| Some((metadata.shape.as_ref()?, &metadata.merged))) else {
         return AdapterFit::Mismatch {
             reason: AdapterMismatch::Unsupported,
         };
@@ -87,8 +84,15 @@ fn fit(shared: &Shared, header: &AdapterHeader, model: &Model) -> AdapterFit {
             reason: mismatch.into(),
         };
     }
+    if header.id.as_ref().is_some_and(|id| merged.contains(id)) {
+        return AdapterFit::Merged;
+    }
     if let Some(base) = &header.base {
-        return by_fingerprint(shared, base, model);
+        return match by_fingerprint(shared, base, model) {
+            // With another adapter in it, it is not the base in another quantization.
+            AdapterFit::Named if !merged.is_empty() => AdapterFit::Sizes,
+            fit => fit,
+        };
     }
     match &header.base_name {
         Some(name) if library::is_named(model, name) => AdapterFit::Named,

@@ -5,13 +5,13 @@ use crate::{
     adapter_match::{self, Matched},
     announce::Topic,
     convert::{from_json, to_json_unless_empty},
-    library, model_lookup,
+    library, model_lookup, models, runs,
     shared::Shared,
-    store::{StoreError, adapter, conversation, message, now},
+    store::{StoreError, adapter, conversation, message, model, now, run_name},
     title,
     wire::{
-        Adapter, AdapterChoice, AdapterFit, AdapterMatch, Event, ExportOptions, Exported, Problem, ProblemCode,
-        UnmatchedEntries, UsedAdapter, Votes,
+        Adapter, AdapterChoice, AdapterFit, AdapterMatch, Event, ExportFormat, ExportOptions, Exported, Problem,
+        ProblemCode, UnmatchedEntries, UsedAdapter, Votes,
     },
 };
 use hearth_formats::{
@@ -24,6 +24,7 @@ use std::{
     fs,
     path::{Path, PathBuf},
     sync::Arc,
+    time::SystemTime,
 };
 
 impl App {
@@ -54,15 +55,16 @@ impl App {
                     .to_str()
                     .ok_or_else(|| library::LibraryError::NonUtf8Path(path.clone()))?;
                 let stem = path.file_stem().unwrap_or_default().to_string_lossy();
+                let name = title::normalized(&stem).unwrap_or_else(|| "LoRA".to_owned());
                 let new = adapter::New {
-                    name: &stem,
+                    name: &name,
                     run: None,
                     model: model.as_ref().map_or("", |model| &model.id),
                     model_name: model.as_ref().map_or("", |model| &model.name),
                     path: path_text,
                     created_at: now(),
                 };
-                let id = shared.store.write(|t| adapter::add(t, &new))?;
+                let id = shared.store.write(|t| add(t, &new))?;
                 shared.announce_adapters()?;
                 let added = list(shared)?.into_iter().find(|adapter| adapter.id == id);
                 added.ok_or_else(no_adapter)
@@ -70,10 +72,20 @@ impl App {
             .await
     }
 
-    /// Renames an adapter.
+    /// Renames an adapter, and the run that it is of. A name that another one has gets a number.
     pub async fn rename_adapter(&self, id: i64, name: String) -> Result<(), Problem> {
         let name = title::normalized(&name).ok_or_else(title::empty_name)?;
-        self.change_adapter(id, move |t| adapter::rename(t, id, &name)).await
+        self.shared
+            .blocking(move |shared| match get(shared, id)?.run {
+                Some(run) => runs::rename(shared, run, &name),
+                None => Ok(shared
+                    .store
+                    .write(|t| run_name::rename_imported(t, id, &name).map(drop))?),
+            })
+            .await?;
+        // A merged model has the adapter's name.
+        models::announce_later(&self.shared);
+        Ok(())
     }
 
     /// Deletes an adapter, which can be restored for a while. The files of a downloaded or trained
@@ -86,25 +98,82 @@ impl App {
 
     /// Undoes a deletion.
     pub async fn restore_adapter(&self, id: i64) -> Result<(), Problem> {
-        self.change_adapter(id, move |t| adapter::restore(t, id)).await
+        self.change_adapter(id, move |t| {
+            let is_restored = adapter::restore(t, id)?;
+            if is_restored
+                && let Some(row) = adapter::get(t, id)?
+                && row.run.is_none()
+            {
+                // Another run or adapter may have got this name meanwhile.
+                run_name::rename_imported(t, id, &row.name)?;
+            }
+            Ok(is_restored)
+        })
+        .await?;
+        // A merged model has the adapter's name.
+        models::announce_later(&self.shared);
+        Ok(())
     }
 
-    /// Exports an adapter in a one-shot worker; may take minutes.
+    /// Exports an adapter in a one-shot worker; may take minutes. Progress arrives as events.
     pub async fn export_adapter(&self, options: ExportOptions) -> Result<Exported, Problem> {
-        let request = self
+        let adapter = options.adapter;
+        // Before anything else, so that no cancellation is missed.
+        let mut cancellations = self.shared.exports.subscribe();
+        let (request, previous) = self
             .shared
             .blocking(move |shared| {
-                let model = base(shared, get(shared, options.adapter)?)?;
-                Ok(ExportRequest {
-                    adapter: path(shared, &model.id, options.adapter)?,
+                let row = get(shared, adapter)?;
+                // A backup may have brought any name.
+                let name = title::normalized(&row.name);
+                let model = base(shared, row)?;
+                let request = ExportRequest {
+                    name,
+                    adapter: path(shared, &model.id, adapter)?,
                     model: model.path,
                     format: options.format,
                     out: options.out.into(),
                     verify: options.verify,
-                })
+                };
+                let written_at = written_at(&request.out);
+                Ok((request, written_at))
             })
             .await?;
-        self.shared.host.export(request).await
+        let is_merged = matches!(request.format, ExportFormat::Gguf { .. });
+        let out = request.out.clone();
+        let progress = |fraction, stage| {
+            self.shared.emit(Event::ExportProgress {
+                adapter,
+                fraction,
+                stage,
+            });
+        };
+        let cancelled = async {
+            // `shared` owns the sender.
+            let _ = cancellations.changed().await;
+        };
+        let exported = self.shared.host.export(request, progress, cancelled).await;
+        if is_merged {
+            let has_failed = exported.is_err();
+            let relinked = self.shared.blocking(move |shared| {
+                // A failed verification keeps the file.
+                if has_failed && written_at(&out) == previous {
+                    return Ok(());
+                }
+                relink(shared, &out, adapter)
+            });
+            if let Err(problem) = relinked.await {
+                tracing::warn!(%problem, "a replaced model keeps its name");
+            }
+        }
+        exported
+    }
+
+    /// Cancels the exports in progress. Of an export that is being verified only the verification
+    /// is cancelled.
+    pub async fn cancel_export(&self) -> Result<(), Problem> {
+        self.shared.exports.send_modify(|count| *count += 1);
+        Ok(())
     }
 
     /// Sets the adapters for new answers of a conversation. Empty means the base model.
@@ -140,6 +209,28 @@ impl App {
         announce_later(&self.shared);
         Ok(())
     }
+}
+
+/// Adds an imported adapter. A name that another one has gets a number.
+fn add(t: &Transaction<'_>, new: &adapter::New<'_>) -> rusqlite::Result<i64> {
+    let name = &run_name::unique(t, run_name::Owner::New, new.name)?;
+    adapter::add(t, &adapter::New { name, ..new.clone() })
+}
+
+/// Modification time of a file. `None` means that there is no such file.
+fn written_at(path: &Path) -> Option<SystemTime> {
+    fs::metadata(path).and_then(|metadata| metadata.modified()).ok()
+}
+
+/// Sets the adapter of a model of the list, if a merged export has replaced the model's file.
+fn relink(shared: &Shared, out: &Path, adapter: i64) -> Result<(), Problem> {
+    let path = fs::canonicalize(out).map_err(|error| library::no_access(out, &error))?;
+    let path = library::plain(&path);
+    let Some(path) = path.to_str() else { return Ok(()) };
+    if shared.store.write(|t| model::set_adapter(t, path, adapter))? {
+        models::announce(shared)?;
+    }
+    Ok(())
 }
 
 /// Announces the adapters in the background: this lists the models, and their drives may be slow.
@@ -285,10 +376,14 @@ pub(crate) fn adopt(shared: &Shared, downloaded: Option<&Path>) {
     let own_adapters = shared.library.own_adapters();
     let adopted = shared.store.write(|t| {
         let listed = adapter::paths(t)?;
-        let mut is_changed = match downloaded.and_then(|path| path.to_str()) {
+        let restored = match downloaded.and_then(|path| path.to_str()) {
             Some(path) => adapter::restore_path(t, path)?,
-            None => false,
+            None => Vec::new(),
         };
+        let mut is_changed = !restored.is_empty();
+        for (id, name) in restored {
+            run_name::rename_imported(t, id, &name)?;
+        }
         for own in own_adapters {
             let Some(path) = own.path.to_str().filter(|_| !listed.contains(&own.path)) else {
                 continue;
@@ -302,7 +397,7 @@ pub(crate) fn adopt(shared: &Shared, downloaded: Option<&Path>) {
                 path,
                 created_at: now(),
             };
-            adapter::add(t, &new)?;
+            add(t, &new)?;
             is_changed = true;
         }
         Ok(is_changed)
@@ -321,7 +416,7 @@ fn invalid(problem: Problem) -> Problem {
     }
 }
 
-fn get(shared: &Shared, id: i64) -> Result<adapter::Adapter, Problem> {
+pub(crate) fn get(shared: &Shared, id: i64) -> Result<adapter::Adapter, Problem> {
     shared.store.read(|t| adapter::get(t, id))?.ok_or_else(no_adapter)
 }
 

@@ -254,15 +254,16 @@ impl App {
     pub async fn deleted_conversations(&self) -> Result<Vec<DeletedConversation>, Problem> {
         self.shared
             .blocking(|shared| {
-                const DAY_MILLIS: i64 = 24 * 60 * 60 * 1000;
+                const DAY_MILLIS: u64 = 24 * 60 * 60 * 1000;
                 let now = shared.store.time();
                 let rows = shared.store.read(|t| conversation::deleted(t))?;
                 let conversations = rows.into_iter().map(|row| {
                     let remaining = row.deleted_at + RESTORABLE_FOR.as_millis() as i64 - now;
+                    let days_left = u64::try_from(remaining).unwrap_or(0).div_ceil(DAY_MILLIS);
                     DeletedConversation {
                         id: row.id,
                         title: title::shown(&row.title),
-                        days_left: u32::try_from(remaining.max(0) / DAY_MILLIS).unwrap_or(0),
+                        days_left: days_left.try_into().unwrap_or(u32::MAX),
                     }
                 });
                 Ok(conversations.collect())

@@ -60,8 +60,9 @@ mod updates;
 pub mod wire;
 
 pub use app::App;
+pub use archive::backup_file_name;
 pub use datasets::DATASET_EXTENSIONS;
 pub use export::file_name;
 pub use options::Options;
-pub use path_text::path_text;
+pub use path_text::{check_local, path_text};
 pub use presets::file_stem as preset_file_stem;

@@ -10,7 +10,10 @@ use crate::{
     store::{model, now},
     wire::{Event, Model, Problem, ProblemCode, Settings, Source},
 };
-use std::path::PathBuf;
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 impl App {
     /// Loads a model and selects it for new answers. If the memory does not suffice, unused models
@@ -38,14 +41,16 @@ impl App {
 
     /// Adds a model by its path; the file is not copied.
     pub async fn add_model(&self, path: PathBuf) -> Result<Model, Problem> {
+        self.shared.blocking(move |shared| add(shared, &path, None)).await
+    }
+
+    /// Adds the file into which an adapter was merged to the models. The model has the adapter's
+    /// name.
+    pub async fn add_merged_model(&self, path: PathBuf, adapter: i64) -> Result<Model, Problem> {
         self.shared
             .blocking(move |shared| {
-                let (added, path_text) = shared.library.check(&path)?;
-                shared.store.write(|t| model::add(t, &path_text, now()))?;
-                let models = announce(shared)?;
-                // A file in one of the app's folders is already listed.
-                let is_same = |model: &&library::Model| model.id == added.id || model.path == added.path;
-                Ok(convert::model(models.iter().find(is_same).unwrap_or(&added), &models))
+                adapters::get(shared, adapter)?;
+                add(shared, &path, Some(adapter))
             })
             .await
     }
@@ -115,6 +120,32 @@ impl App {
             })
             .await
     }
+}
+
+/// Adds a model by its path, and announces the models.
+fn add(shared: &Shared, path: &Path, adapter: Option<i64>) -> Result<Model, Problem> {
+    let (added, path_text) = shared.library.check(path)?;
+    shared.store.write(|t| {
+        model::add(t, &path_text, now())?;
+        adapter
+            .map(|adapter| model::set_adapter(t, &path_text, adapter))
+            .transpose()
+    })?;
+    let models = announce(shared)?;
+    // A file in one of the app's folders is already listed.
+    let is_same = |model: &&library::Model| model.id == added.id || model.path == added.path;
+    Ok(convert::model(models.iter().find(is_same).unwrap_or(&added), &models))
+}
+
+/// Announces the models and the adapters in the background: their drives may be slow. An error is
+/// only logged.
+pub(crate) fn announce_later(shared: &Arc<Shared>) {
+    let shared = Arc::clone(shared);
+    tokio::task::spawn_blocking(move || {
+        if let Err(problem) = announce(&shared) {
+            tracing::warn!(%problem, "the models could not be listed");
+        }
+    });
 }
 
 /// Lists the models on this machine, and announces them.

@@ -1,8 +1,14 @@
 //! Paths as text, for the page.
 
-use crate::wire::{Problem, ProblemCode};
+use crate::{
+    library,
+    wire::{Problem, ProblemCode},
+};
 use hearth_protocol::DataReason;
-use std::path::PathBuf;
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+};
 
 /// A path as text.
 ///
@@ -13,6 +19,20 @@ pub fn path_text(path: PathBuf) -> Result<String, Problem> {
         let path = path.display().to_string();
         Problem::new(ProblemCode::BadRequest, DataReason::PathNotText { path })
     })
+}
+
+/// Checks that a path is absolute, names no other machine, and exists.
+///
+/// # Errors
+/// It does not. A path of another machine is refused before it is opened: Windows would send the
+/// user's credentials.
+pub fn check_local(path: &Path) -> Result<(), Problem> {
+    let checked = if path.is_relative() || is_on_network(&path_text(path.to_owned())?) {
+        Err(io::ErrorKind::InvalidInput.into())
+    } else {
+        fs::metadata(path).map(drop)
+    };
+    checked.map_err(|error| library::no_access(path, &error))
 }
 
 /// Whether a path names another machine or a device on Windows: `\\server\share`,
@@ -49,6 +69,18 @@ mod tests {
         }
         for path in ["", "/", "/home/a//b", r"C:\a", r"\a", "a//b"] {
             assert!(!is_on_network(path), "{path}");
+        }
+    }
+
+    #[test]
+    fn only_an_absolute_path_that_exists_is_local() {
+        let folder = tempfile::tempdir().unwrap();
+        assert_eq!(check_local(folder.path()), Ok(()));
+        let missing = folder.path().join("missing");
+        // The last two exist on Linux.
+        for path in [missing.as_path(), Path::new("."), Path::new("//")] {
+            let problem = check_local(path).unwrap_err();
+            assert_eq!(problem.code, ProblemCode::FileUnreadable, "{}", path.display());
         }
     }
 

@@ -6,9 +6,9 @@ use crate::{
     convert::{from_json, to_json},
     datasets, library,
     lock::lock,
-    model_lookup,
+    model_lookup, models,
     shared::Shared,
-    store::{StoreError, adapter, now, run, run_evaluation, run_point},
+    store::{StoreError, adapter, now, run, run_evaluation, run_name, run_point},
     title,
     tune::{self, Command},
     wire::{Event, NewRun, Problem, ProblemCode, Run, RunCurves, RunState, Stage, TrainSettings, TuneReason},
@@ -88,21 +88,29 @@ impl App {
         self.request_tune(|done| Command::Stop { run: id, done }).await
     }
 
-    /// Renames a run.
-    pub async fn rename_run(&self, id: i64, name: String) -> Result<(), Problem> {
-        let name = title::normalized(&name).ok_or_else(title::empty_name)?;
+    /// Marks the end of a run as seen.
+    pub async fn see_run(&self, id: i64) -> Result<(), Problem> {
         self.shared
             .blocking(move |shared| {
-                if !shared.store.write(|t| run::rename(t, id, &name))? {
+                // First, so that no save of the live run overwrites the row.
+                shared.change_run(id, |run| run.seen = true);
+                if !shared.store.write(|t| run::see(t, id))? {
                     return Err(no_run());
                 }
-                match shared.live_run(id) {
-                    Some(_) => shared.change_run(id, |run| run.name = name),
-                    None => shared.announce_run(id)?,
+                if shared.live_run(id).is_none() {
+                    shared.announce_run(id)?;
                 }
                 Ok(())
             })
             .await
+    }
+
+    /// Renames a run and its adapter. A name that another one has gets a number.
+    pub async fn rename_run(&self, id: i64, name: String) -> Result<(), Problem> {
+        let name = title::normalized(&name).ok_or_else(title::empty_name)?;
+        self.shared.blocking(move |shared| rename(shared, id, &name)).await?;
+        models::announce_later(&self.shared);
+        Ok(())
     }
 
     /// Deletes a run and its adapter, which can be restored for a while. An active run is ended.
@@ -125,13 +133,22 @@ impl App {
     pub async fn restore_run(&self, id: i64) -> Result<(), Problem> {
         self.shared
             .blocking(move |shared| {
-                if !shared.store.write(|t| run::restore(t, id))? {
+                let restore = |t: &Transaction<'_>| {
+                    let is_restored = run::restore(t, id)?;
+                    if is_restored && let Some(row) = run::get(t, id)? {
+                        // Another run may have got this name meanwhile.
+                        run_name::rename(t, id, &row.name)?;
+                    }
+                    Ok(is_restored)
+                };
+                if !shared.store.write(restore)? {
                     return Err(no_run());
                 }
                 Ok(shared.announce_run(id)?)
             })
             .await?;
-        adapters::announce_later(&self.shared);
+        // A merged model has the adapter's name.
+        models::announce_later(&self.shared);
         Ok(())
     }
 
@@ -148,6 +165,8 @@ impl App {
             if let Err(problem) = shared.blocking(move |shared| tune::purge(shared, before)).await {
                 tracing::warn!(%problem, "deleted runs and adapters could not be removed yet");
             }
+            // A merged model loses the name of an adapter that was removed.
+            models::announce_later(&shared);
         });
     }
 }
@@ -185,7 +204,22 @@ fn read(t: &Transaction<'_>, row: run::Run) -> rusqlite::Result<Run> {
         checkpoint: row.checkpoint,
         created_at: row.created_at,
         ended_at: row.ended_at,
+        pending: None,
+        seen: row.seen,
     })
+}
+
+/// Renames a run and its adapter, and announces the run.
+pub(crate) fn rename(shared: &Shared, id: i64, name: &str) -> Result<(), Problem> {
+    let name = shared
+        .store
+        .write(|t| run_name::rename(t, id, name))?
+        .ok_or_else(no_run)?;
+    match shared.live_run(id) {
+        Some(_) => shared.change_run(id, |run| run.name = name),
+        None => shared.announce_run(id)?,
+    }
+    Ok(())
 }
 
 /// Adds a run and builds its worker's request.
@@ -195,10 +229,9 @@ fn create(shared: &Shared, new: &NewRun) -> Result<(Run, TrainRequest), Problem>
     let model = model_lookup::readable(shared, &new.model)?;
     let data = datasets::find(shared, new.dataset)?;
     let data_path = datasets::check_readable(&data.path)?;
-    let name = match new.name.as_deref().and_then(title::normalized) {
-        Some(name) => name,
-        None => title::normalized(&format!("{} on {}", data.name, model.name)).unwrap_or_default(),
-    };
+    let requested = new.name.as_deref().and_then(title::normalized);
+    let name = requested.or_else(|| title::normalized(&data.name));
+    let name = name.unwrap_or_else(|| model.name.clone());
     let (settings, mapping) = (to_json(&new.settings), new.mapping.as_ref().map(to_json));
     let row = run::New {
         name: &name,
@@ -222,7 +255,8 @@ fn create(shared: &Shared, new: &NewRun) -> Result<(Run, TrainRequest), Problem>
     let max_run_number = tune::max_run_number(shared);
     let create = |t: &Transaction<'_>| {
         run::skip_to(t, max_run_number)?;
-        run::create(t, &row).and_then(|id| run::get(t, id))
+        let name = &run_name::unique(t, run_name::Owner::New, row.name)?;
+        run::create(t, &run::New { name, ..row.clone() }).and_then(|id| run::get(t, id))
     };
     let row = shared.store.write(create)?.ok_or_else(no_run)?;
     request(shared, row, &model, init)
@@ -263,7 +297,7 @@ fn request(
         fraction: 0.0,
         stage: Stage::Starting,
     };
-    (run.outcome, run.ended_at) = (None, None);
+    (run.outcome, run.ended_at, run.seen) = (None, None, true);
     let settings = shared.settings();
     let out = tune::runs_folder(shared).join(run.id.to_string());
     let request = TrainRequest {

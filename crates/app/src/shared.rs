@@ -12,11 +12,13 @@ use crate::{
     power::{OnBattery, Power},
     settings,
     store::{Store, StoreError, conversation, message, model},
+    title,
     wire::{Answering, ChatReason, ConversationSummary, Event, Message, Problem, ProblemCode, Run, RunPoint, Settings},
 };
 use hearth_protocol::{HostOptions, ModelHost, TextKind, append_text};
 use std::{
     collections::HashMap,
+    fs,
     path::PathBuf,
     sync::{
         Arc, Mutex, MutexGuard,
@@ -38,6 +40,8 @@ pub(crate) struct Shared {
     pub(crate) data: PathBuf,
     pub(crate) data_work: DataWork,
     pub(crate) imports: Cancellation,
+    /// Number of cancellations of exports.
+    pub(crate) exports: watch::Sender<u64>,
     pub(crate) restorations: Cancellation,
     pub(crate) moves: Cancellation,
     /// Held while a plan's model is looked up; waiters are served in order.
@@ -99,6 +103,7 @@ impl Shared {
             data: options.data,
             data_work: DataWork::default(),
             imports: Cancellation::default(),
+            exports: watch::Sender::default(),
             restorations: Cancellation::default(),
             moves: Cancellation::default(),
             planning: tokio::sync::Mutex::default(),
@@ -155,22 +160,26 @@ impl Shared {
 
     /// The models on this machine; may start a probe process.
     pub(crate) fn models(&self) -> Result<Vec<Model>, StoreError> {
-        Ok(self.library.list(&self.added_files()?))
+        let (added, names) = self.added_files()?;
+        let models = self.library.list(&added).into_iter();
+        Ok(models.map(|model| named(model, &names)).collect())
     }
 
     /// The model with an id. Reads no other model's file; may start a probe process.
     pub(crate) fn model(&self, id: &str) -> Result<Option<Model>, StoreError> {
-        Ok(self.library.find(id, &self.added_files()?))
+        let (added, names) = self.added_files()?;
+        Ok(self.library.find(id, &added).map(|model| named(model, &names)))
     }
 
     /// The default model of the library. Reads files up to that one.
     pub(crate) fn default_model(&self) -> Result<Option<Model>, StoreError> {
-        Ok(self.library.find_default(&self.added_files()?))
+        let (added, names) = self.added_files()?;
+        Ok(self.library.find_default(&added).map(|model| named(model, &names)))
     }
 
-    /// The models that were added by path.
-    fn added_files(&self) -> Result<Vec<PathBuf>, StoreError> {
-        self.store.read(|t| model::list(t))
+    /// The models that were added by path, and the names of those with a merged adapter.
+    fn added_files(&self) -> Result<(Vec<PathBuf>, HashMap<PathBuf, String>), StoreError> {
+        self.store.read(|t| Ok((model::list(t)?, model::names(t)?)))
     }
 
     /// Runs blocking work (disk, locks) on tokio's blocking threads.
@@ -387,6 +396,23 @@ impl Shared {
 
     fn lock_runs(&self) -> MutexGuard<'_, HashMap<i64, Run>> {
         lock(&self.runs)
+    }
+}
+
+/// A model with the name of the adapter that was merged into it, if one was.
+fn named(model: Model, names: &HashMap<PathBuf, String>) -> Model {
+    if names.is_empty() {
+        return model;
+    }
+    let name = names.get(&model.path).or_else(|| {
+        // The names have canonical paths. A folder of models may be a link.
+        let path = fs::canonicalize(&model.path).ok()?;
+        names.get(&library::plain(&path))
+    });
+    // A backup may have brought any name.
+    match name.and_then(|name| title::normalized(name)) {
+        Some(name) => Model { name, ..model },
+        None => model,
     }
 }
 

@@ -8,7 +8,7 @@ use hearth_protocol::Part;
 const MAX_TITLE: usize = 48;
 
 /// Most characters of a name.
-const MAX_NAME: usize = 200;
+pub(crate) const MAX_NAME: usize = 200;
 
 /// A name on one line, without control and hidden characters. `None` means that it is empty.
 pub(crate) fn normalized(text: &str) -> Option<String> {

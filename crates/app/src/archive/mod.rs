@@ -7,12 +7,14 @@
 
 mod complete;
 mod extract;
+mod file_name;
 mod manifest;
 mod skipped_files;
 mod space;
 mod write;
 
 pub(crate) use complete::complete;
+pub use file_name::backup_file_name;
 pub(crate) use space::check_space;
 
 use crate::{

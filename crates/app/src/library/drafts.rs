@@ -40,6 +40,7 @@ mod tests {
             context_trained: 2048,
             vocabulary: vocabulary.map(str::to_owned),
             shape: None,
+            merged: Vec::new(),
             sampling: FileSampling::default(),
         }
     }

@@ -3,7 +3,7 @@
 use super::{error::LibraryError, file_sampling::FileSampling};
 use crate::wire::{Problem, ProblemCode};
 use hearth_formats::{
-    adapter::BaseShape,
+    adapter::{BaseShape, MERGED_KEY},
     gguf::{GgufError, GgufFile, GgufHeader},
     hex,
 };
@@ -14,6 +14,12 @@ use std::path::{Path, PathBuf};
 
 /// Most characters of a model's name.
 const MAX_NAME_CHARS: usize = 200;
+
+/// Most adapters merged into a model, one after the other, that are known.
+const MAX_MERGED: usize = 64;
+
+/// Most characters of an adapter's id.
+const MAX_ID_CHARS: usize = 64;
 
 /// Most bytes of an architecture's name; known ones have up to 20.
 const MAX_ARCHITECTURE_BYTES: usize = 64;
@@ -42,6 +48,10 @@ pub struct ModelMetadata {
     /// Its sizes, by which adapters are matched. `None` means that Hearth supports no adapters of
     /// its architecture.
     pub shape: Option<BaseShape>,
+    /// The adapters that were merged into it, by [`AdapterManifest::id`].
+    ///
+    /// [`AdapterManifest::id`]: hearth_formats::adapter::AdapterManifest::id
+    pub merged: Vec<String>,
     /// `general.sampling.*`: the sampling parameters that the file recommends.
     pub sampling: FileSampling,
 }
@@ -106,10 +116,20 @@ impl ModelMetadata {
             context_trained: context.map_or(0, |tokens| u32::try_from(tokens).unwrap_or(u32::MAX)),
             vocabulary: vocabulary_fingerprint(&gguf),
             shape: BaseShape::from_gguf(&gguf).ok(),
+            merged: merged_adapters(&gguf),
             sampling: FileSampling::read(gguf.metadata()),
             architecture,
         })
     }
+}
+
+/// The last adapters that were merged into a model. An invalid list counts as an empty one.
+fn merged_adapters(gguf: &GgufHeader) -> Vec<String> {
+    let ids = gguf.strings(MERGED_KEY).ok().flatten();
+    let ids = ids
+        .into_iter()
+        .flat_map(|ids| ids.iter().skip(ids.len().saturating_sub(MAX_MERGED)));
+    ids.map(|id| id.chars().take(MAX_ID_CHARS).collect()).collect()
 }
 
 /// The problem of a file that is not a valid model, with the reader's error.

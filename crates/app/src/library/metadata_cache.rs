@@ -23,7 +23,7 @@ use std::{
 };
 
 /// Version of the cache file's format.
-const VERSION: u32 = 5;
+const VERSION: u32 = 6;
 
 /// Most bytes of the cache file.
 const MAX_FILE_BYTES: u64 = 16 << 20;

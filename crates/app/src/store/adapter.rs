@@ -92,13 +92,13 @@ pub struct New<'a> {
     pub created_at: i64,
 }
 
-/// Adds an adapter and returns its id. A run's existing adapter gets the new path, and is restored
-/// if deleted: its files are new.
+/// Adds an adapter and returns its id. A run's existing adapter gets the new name and path, and is
+/// restored if deleted: its files are new.
 pub fn add(connection: &Connection, new: &New<'_>) -> rusqlite::Result<i64> {
     connection
         .prepare_cached(
             "INSERT INTO adapter (name, run, model, model_name, path, created_at) VALUES (?1, ?2, ?3, ?4, ?5, ?6)
-             ON CONFLICT (run) DO UPDATE SET path = ?5, created_at = ?6, deleted_at = NULL RETURNING id",
+             ON CONFLICT (run) DO UPDATE SET name = ?1, path = ?5, created_at = ?6, deleted_at = NULL RETURNING id",
         )?
         .query_row(
             params![new.name, new.run, new.model, new.model_name, new.path, new.created_at],
@@ -157,10 +157,15 @@ pub fn paths(connection: &Connection) -> rusqlite::Result<HashSet<PathBuf>> {
         .collect()
 }
 
-/// Undoes the deletion of imported adapters with this path. Returns `false` if there is none.
-pub fn restore_path(connection: &Connection, path: &str) -> rusqlite::Result<bool> {
-    let sql = "UPDATE adapter SET deleted_at = NULL WHERE path = ?1 AND run IS NULL AND deleted_at IS NOT NULL";
-    changed(connection, sql, params![path])
+/// Undoes the deletion of imported adapters with this path. Returns their ids and names.
+pub fn restore_path(connection: &Connection, path: &str) -> rusqlite::Result<Vec<(i64, String)>> {
+    connection
+        .prepare_cached(
+            "UPDATE adapter SET deleted_at = NULL WHERE path = ?1 AND run IS NULL AND deleted_at IS NOT NULL
+             RETURNING id, name",
+        )?
+        .query_map(params![path], |row| Ok((row.get(0)?, row.get(1)?)))?
+        .collect()
 }
 
 /// Removes a deleted adapter.

@@ -3,7 +3,7 @@
 
 use super::{
     StoreError, adapter, conversation, dataset, download, folder, measurement, message, model, run, run_evaluation,
-    run_point, saved_prompt, search, setting, unsent,
+    run_name, run_point, saved_prompt, search, setting, unsent,
 };
 use rusqlite::{Connection, TransactionBehavior};
 use std::path::Path;
@@ -36,6 +36,9 @@ const MIGRATIONS: &[&str] = &[
     saved_prompt::MIGRATION,
     message::OWN,
     unsent::MIGRATION,
+    run_name::MIGRATION,
+    model::ADAPTER,
+    run::SEEN,
 ];
 
 /// The tables. The search index is derived from messages.
@@ -140,6 +143,9 @@ mod tests {
             "46ceab7fb10f5d93",
             "9f250c5d88111d4e",
             "f8f6cad6e858d49d",
+            "db79e594b073b677",
+            "2751c245b0b3b279",
+            "4d2bb888e13a961c",
         ];
         assert_eq!(
             MIGRATIONS.len(),

@@ -24,6 +24,7 @@ mod recovery;
 mod restored;
 pub mod run;
 pub mod run_evaluation;
+pub mod run_name;
 pub mod run_point;
 pub mod saved_prompt;
 mod schema;

@@ -1,13 +1,19 @@
 //! Models added by their path; the files are not copied.
 
+use super::changed;
 use rusqlite::{Connection, params};
-use std::path::PathBuf;
+use std::{collections::HashMap, path::PathBuf};
 
 pub(super) const MIGRATION: &str = "
 CREATE TABLE model (
     path TEXT PRIMARY KEY,
     added_at INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
+";
+
+/// The adapter that was merged into a model. The model has its name.
+pub(super) const ADAPTER: &str = "
+ALTER TABLE model ADD COLUMN adapter INTEGER REFERENCES adapter (id) ON DELETE SET NULL;
 ";
 
 /// The paths, oldest first.
@@ -24,6 +30,20 @@ pub fn add(connection: &Connection, path: &str, now: i64) -> rusqlite::Result<()
         .prepare_cached("INSERT INTO model (path, added_at) VALUES (?1, ?2) ON CONFLICT (path) DO NOTHING")?
         .execute(params![path, now])?;
     Ok(())
+}
+
+/// Sets the adapter that was merged into a model. Returns `false` if the path does not exist.
+pub fn set_adapter(connection: &Connection, path: &str, adapter: i64) -> rusqlite::Result<bool> {
+    let sql = "UPDATE model SET adapter = ?2 WHERE path = ?1";
+    changed(connection, sql, params![path, adapter])
+}
+
+/// The names of models with a merged adapter, by path.
+pub fn names(connection: &Connection) -> rusqlite::Result<HashMap<PathBuf, String>> {
+    connection
+        .prepare_cached("SELECT model.path, adapter.name FROM model JOIN adapter ON adapter.id = model.adapter")?
+        .query_map([], |row| Ok((row.get::<_, String>(0)?.into(), row.get(1)?)))?
+        .collect()
 }
 
 /// Removes a path. Returns `false` if it does not exist.

@@ -6,7 +6,7 @@
 //! last transactions exist only under the other name.
 
 use super::backup::SqlPath;
-use super::{Backup, FILE, MAX_RUN_FOLDER, Store, StoreError, connect, lock, migrations, now};
+use super::{Backup, FILE, MAX_RUN_FOLDER, Store, StoreError, connect, lock, migrations, now, run_name};
 use hearth_formats::durable::sync_folder;
 use rusqlite::Connection;
 use std::{
@@ -73,6 +73,8 @@ impl Store {
             saved += copy_readable_table(&connection, table).unwrap_or(0);
         }
         connection.execute_batch(REPAIR)?;
+        // The corrupt store may be of an earlier version.
+        connection.execute_batch(run_name::MIGRATION)?;
         tracing::info!(saved, "rows of the corrupt store were recovered");
         Ok(())
     }
@@ -228,6 +230,7 @@ UPDATE conversation SET leaf = (SELECT max(message.id) FROM message WHERE messag
     WHERE leaf IS NULL OR leaf NOT IN (SELECT id FROM message);
 UPDATE run SET dataset = NULL WHERE dataset NOT IN (SELECT id FROM dataset);
 UPDATE adapter SET run = NULL WHERE run NOT IN (SELECT id FROM run);
+UPDATE model SET adapter = NULL WHERE adapter NOT IN (SELECT id FROM adapter);
 DELETE FROM run_point WHERE run NOT IN (SELECT id FROM run);
 DELETE FROM run_evaluation WHERE run NOT IN (SELECT id FROM run);
 DELETE FROM unsent WHERE conversation NOT IN (SELECT id FROM conversation);

@@ -29,6 +29,11 @@ CREATE TABLE run (
 CREATE INDEX run_of_dataset ON run (dataset);
 ";
 
+/// Whether the user has seen the end of a run.
+pub(super) const SEEN: &str = "
+ALTER TABLE run ADD COLUMN seen INTEGER NOT NULL DEFAULT 1;
+";
+
 /// State of a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum State {
@@ -91,10 +96,12 @@ pub struct Run {
     pub created_at: i64,
     /// Milliseconds since 1970.
     pub ended_at: Option<i64>,
+    /// Whether the user has seen its end. True for an active run.
+    pub seen: bool,
 }
 
 const COLUMNS: &str = "id, name, model, model_name, dataset, dataset_name, data_path, mapping, skip_broken, settings, \
-    state, detail, plan, outcome, checkpoint, created_at, ended_at";
+    state, detail, plan, outcome, checkpoint, created_at, ended_at, seen";
 
 fn row(row: &Row<'_>) -> rusqlite::Result<Run> {
     let detail: Option<String> = row.get(11)?;
@@ -121,6 +128,7 @@ fn row(row: &Row<'_>) -> rusqlite::Result<Run> {
         checkpoint: row.get(14)?,
         created_at: row.get(15)?,
         ended_at: row.get(16)?,
+        seen: row.get(17)?,
     })
 }
 
@@ -206,6 +214,8 @@ pub struct Progress<'a> {
     pub checkpoint: Option<u32>,
     /// Milliseconds since 1970.
     pub ended_at: Option<i64>,
+    /// See [`Run::seen`].
+    pub seen: bool,
 }
 
 /// Saves a run's progress. Returns `false` if it does not exist.
@@ -213,7 +223,8 @@ pub fn save(connection: &Connection, id: i64, progress: &Progress<'_>) -> rusqli
     let (state, detail) = progress.state.columns();
     changed(
         connection,
-        "UPDATE run SET state = ?2, detail = ?3, plan = ?4, outcome = ?5, checkpoint = ?6, ended_at = ?7 WHERE id = ?1",
+        "UPDATE run SET state = ?2, detail = ?3, plan = ?4, outcome = ?5, checkpoint = ?6, ended_at = ?7, seen = ?8
+         WHERE id = ?1",
         params![
             id,
             state,
@@ -221,9 +232,16 @@ pub fn save(connection: &Connection, id: i64, progress: &Progress<'_>) -> rusqli
             progress.plan,
             progress.outcome,
             progress.checkpoint,
-            progress.ended_at
+            progress.ended_at,
+            progress.seen
         ],
     )
+}
+
+/// Marks the end of a run as seen. Returns `false` if it does not exist.
+pub fn see(connection: &Connection, id: i64) -> rusqlite::Result<bool> {
+    let sql = "UPDATE run SET seen = 1 WHERE id = ?1 AND deleted_at IS NULL";
+    changed(connection, sql, params![id])
 }
 
 /// Renames a row. Returns `false` if it does not exist.
@@ -263,5 +281,8 @@ pub fn remove(connection: &Connection, id: i64) -> rusqlite::Result<bool> {
 
 /// Marks runs that a crash left unfinished as interrupted. Returns their number.
 pub(super) fn interrupt_unfinished(connection: &Connection) -> rusqlite::Result<usize> {
-    connection.execute("UPDATE run SET state = 'interrupted' WHERE state = 'unfinished'", [])
+    connection.execute(
+        "UPDATE run SET state = 'interrupted', seen = 0 WHERE state = 'unfinished'",
+        [],
+    )
 }

@@ -7,7 +7,7 @@ use crate::{
     saving::{SAVE_RETRY_INTERVAL, Saved},
     shared::Shared,
     store::{self, adapter, run, run_evaluation, run_point},
-    wire::{EndReason, Event, PauseReason, Run, RunEvaluation, RunPoint, RunState},
+    wire::{EndReason, Event, PauseReason, PendingChange, Run, RunEvaluation, RunPoint, RunState},
 };
 use hearth_protocol::{RunEvent, TrainRequest, TrainingEvent};
 use std::{path::PathBuf, sync::Arc, time::Duration};
@@ -168,8 +168,16 @@ impl Current {
         None
     }
 
-    /// Shows the reason of a confirmed pause.
-    pub(super) fn show_pause(&self) {
+    /// Shows the requests of the user that wait for the end of the step, and the reason of a
+    /// confirmed pause.
+    pub(super) fn show_requests(&self) {
+        let is_pausing = self.pause.by_person && self.pause.is_requested && !self.pause.is_confirmed;
+        let pending = match self.stage {
+            Stage::Ended => None,
+            _ if self.is_stopping => Some(PendingChange::Stop),
+            _ => is_pausing.then_some(PendingChange::Pause),
+        };
+        self.change(|run| run.pending = pending);
         if let (true, Some(reason)) = (self.pause.is_confirmed && self.stage != Stage::Ended, self.pause.reason) {
             self.change(|run| run.state = RunState::Paused { reason });
         }
@@ -194,7 +202,10 @@ impl Current {
     pub(super) fn end(&mut self, state: RunState) {
         self.stage = Stage::Ended;
         self.change(|run| {
+            // The user knows of a run that they stopped.
+            run.seen = state == RunState::Stopped;
             run.state = state;
+            run.pending = None;
             run.ended_at = Some(store::now());
         });
     }
@@ -203,7 +214,7 @@ impl Current {
     /// in memory.
     pub(super) async fn save(&mut self) -> bool {
         self.save_at = None;
-        let Some(run) = self.shared.live_run(self.id) else {
+        let Some(mut run) = self.shared.live_run(self.id) else {
             return true;
         };
         let (id, has_ended, has_adapter) = (self.id, self.stage == Stage::Ended, self.adapter.is_some());
@@ -221,10 +232,14 @@ impl Current {
                     run_point::remove_after(t, id, outcome.steps)?;
                     run_evaluation::remove_after(t, id, outcome.steps.max(outcome.best_step))?;
                 }
+                // The user may have seen it since its state was read.
+                run.seen = shared.live_run(id).map_or(run.seen, |live| live.seen);
                 save_progress(t, &run)?;
                 if let Some(path) = &path {
+                    // The run may have been renamed since its state was read.
+                    let name = run::get(t, id)?.map_or_else(|| run.name.clone(), |row| row.name);
                     let new = adapter::New {
-                        name: &run.name,
+                        name: &name,
                         run: Some(id),
                         model: &run.model,
                         model_name: &run.model_name,
@@ -277,6 +292,7 @@ fn save_progress(t: &rusqlite::Transaction<'_>, run: &Run) -> rusqlite::Result<b
         outcome: outcome.as_deref(),
         checkpoint: run.checkpoint,
         ended_at: run.ended_at,
+        seen: run.seen,
     };
     run::save(t, run.id, &progress)
 }

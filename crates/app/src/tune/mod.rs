@@ -256,7 +256,7 @@ impl Tune {
             self.check_power_at = None;
         }
         if let Some(current) = &self.current {
-            current.show_pause();
+            current.show_requests();
         }
         let is_working = self.run.is_some() && self.current.as_ref().is_some_and(|current| !current.pause.is_confirmed);
         let keep_awake = is_working && self.supply == Supply::Mains;

@@ -119,6 +119,8 @@ macro_rules! commands {
                 fn load_model(id: String) -> ();
                 fn unload_model() -> ();
                 fn add_model(path: PathBuf) -> Model;
+                /// Adds a merged export. The model has the adapter's name.
+                fn add_merged_model(path: PathBuf, adapter: i64) -> Model;
                 /// Removes a model from the list; a file added by the user stays on disk.
                 fn remove_model(id: String) -> ();
                 /// The source of a model's chat template, if its file has one.
@@ -213,6 +215,8 @@ macro_rules! commands {
                 /// Stops a run and saves its adapter. A second call, while the worker is still
                 /// running, kills it.
                 fn stop_run(id: i64) -> ();
+                /// Marks the end of a run as seen.
+                fn see_run(id: i64) -> ();
                 fn rename_run(id: i64, name: String) -> ();
                 /// Deletes a run and its adapter; stops it if active.
                 fn delete_run(id: i64) -> ();
@@ -226,8 +230,12 @@ macro_rules! commands {
                 fn rename_adapter(id: i64, name: String) -> ();
                 fn delete_adapter(id: i64) -> ();
                 fn restore_adapter(id: i64) -> ();
-                /// Exports (and verifies) an adapter; may take minutes.
+                /// Exports (and verifies) an adapter; may take minutes. Reports progress through
+                /// events.
                 fn export_adapter(options: ExportOptions) -> Exported;
+                /// Makes `exportAdapter` reject with `cancelled`, or skip the verification of what
+                /// it has written.
+                fn cancel_export() -> ();
 
                 /// Sets the adapters of new answers; an empty list means the base model.
                 fn set_conversation_adapters(conversation: i64, choices: Vec<AdapterChoice>) -> ();
@@ -293,6 +301,8 @@ macro_rules! commands {
                 fn restart() -> ();
                 /// Opens the data folder in the system's file manager.
                 fn open_data_folder() -> ();
+                /// Shows a file or folder in the system's file manager.
+                fn show_in_folder(path: PathBuf) -> ();
                 /// Opens a native dialog for a file of conversations with this name; `null` if
                 /// cancelled.
                 fn choose_chat_export(format: ChatFormat, name: String, title: String) -> Option<String>;

@@ -657,6 +657,15 @@ pub enum Event {
         /// From 0 to 1.
         fraction: f32,
     },
+    /// Progress of an export of an adapter.
+    ExportProgress {
+        /// Id of the adapter.
+        adapter: i64,
+        /// From 0 to 1.
+        fraction: f32,
+        /// The stage.
+        stage: Stage,
+    },
     /// Progress of the extraction of a backup.
     RestoreProgress {
         /// From 0 to 1.

@@ -207,6 +207,6 @@ pub struct DeletedConversation {
     pub id: i64,
     /// Title.
     pub title: String,
-    /// Whole days until it is purged, at the first start after them.
+    /// Days until it is purged, rounded up. That happens at the first start after them.
     pub days_left: u32,
 }

@@ -46,7 +46,8 @@ pub struct SampleDataset {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS)]
 #[serde(rename_all = "camelCase")]
 pub struct NewRun {
-    /// Display name. `None` means a name made from the names of dataset and model.
+    /// Display name. `None` means the dataset's. It gets a number if another run or an imported
+    /// adapter has it.
     pub name: Option<String>,
     /// Id of the base model; its file is never changed.
     pub model: String,
@@ -70,6 +71,16 @@ pub enum PauseReason {
     Chat,
     /// The battery is low; resumes automatically on mains power.
     Battery,
+}
+
+/// A request of the user that takes effect after the current step of a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, TS)]
+#[serde(rename_all = "camelCase")]
+pub enum PendingChange {
+    /// It pauses.
+    Pause,
+    /// It stops and saves its adapter.
+    Stop,
 }
 
 /// State of a run.
@@ -153,6 +164,10 @@ pub struct Run {
     pub created_at: i64,
     /// End time.
     pub ended_at: Option<i64>,
+    /// The request that takes effect after the current step. `None` if the run is not active.
+    pub pending: Option<PendingChange>,
+    /// Whether the user has seen its end. True for an active run.
+    pub seen: bool,
 }
 
 /// Votes of blind comparisons.
@@ -243,6 +258,8 @@ pub enum AdapterFit {
     Named,
     /// It fits: its architecture, layers and sizes are this model's. Its base may be another model.
     Sizes,
+    /// It was merged into this model.
+    Merged,
     /// It does not.
     Mismatch {
         /// Why.

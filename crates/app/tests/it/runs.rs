@@ -32,7 +32,7 @@ async fn a_run_from_start_to_finish() {
     assert!(matches!(begun.state, RunState::Preparing { .. }));
     assert_eq!(
         (begun.name.as_str(), begun.model_name.as_str()),
-        ("script on A tiny model", "A tiny model")
+        ("script", "A tiny model")
     );
     let (mut heard, mut ended) = (Vec::new(), None);
     let run = loop {

@@ -526,7 +526,8 @@ fn a_store_is_backed_up_before_migrations() {
     let older = rusqlite::Connection::open(&path).unwrap();
     older
         .execute_batch(
-            "DROP TABLE unsent; DROP TABLE saved_prompt; DROP TABLE tag; DROP INDEX conversation_by_folder;
+            "ALTER TABLE run DROP COLUMN seen; ALTER TABLE model DROP COLUMN adapter;
+             DROP TABLE unsent; DROP TABLE saved_prompt; DROP TABLE tag; DROP INDEX conversation_by_folder;
              ALTER TABLE conversation DROP COLUMN folder; DROP TABLE folder;
              ALTER TABLE message DROP COLUMN parts; ALTER TABLE message DROP COLUMN settings;
              ALTER TABLE message DROP COLUMN tokens; ALTER TABLE message DROP COLUMN edited;
@@ -660,6 +661,40 @@ fn readable_rows_of_a_corrupt_store_are_recovered() {
         Some("dark")
     );
     assert!(!search(&store, "message").is_empty());
+}
+
+#[test]
+fn recovered_runs_have_the_names_of_their_adapters() {
+    let folder = folder();
+    let store = open(&folder);
+    let dataset = store.write(|t| dataset::add(t, "/a.jsonl", "a", 1)).unwrap();
+    let run = run::New {
+        name: "Keeper",
+        model: "tiny",
+        model_name: "Tiny",
+        dataset,
+        dataset_name: "a",
+        data_path: "/a.jsonl",
+        mapping: None,
+        skip_broken: false,
+        settings: "{}",
+        created_at: 1,
+    };
+    let run = store.write(|t| run::create(t, &run)).unwrap();
+    // As in a store of an earlier version.
+    let new = adapter::New {
+        name: "Warden",
+        run: Some(run),
+        model: "tiny",
+        model_name: "Tiny",
+        path: "/runs/1",
+        created_at: 1,
+    };
+    let id = store.write(|t| adapter::add(t, &new)).unwrap();
+    drop(store);
+    Store::salvage(folder.path()).unwrap();
+    let row = open(&folder).read(|t| adapter::get(t, id)).unwrap().unwrap();
+    assert_eq!((row.name.as_str(), row.run), ("Keeper", Some(run)));
 }
 
 #[test]

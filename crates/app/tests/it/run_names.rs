@@ -1,0 +1,161 @@
+//! The name that a run shares with its adapter and with the models into which it was merged.
+
+use crate::harness::{Harness, fixtures};
+use crate::support;
+use hearth_app::wire::*;
+use std::fs;
+
+/// Starts a run on a dataset named `script`.
+async fn begin(harness: &Harness, name: Option<&str>) -> Run {
+    let data = harness.folder.path().join("script.jsonl");
+    fs::write(&data, "learn 2").expect("a dataset");
+    let dataset = harness.add_dataset(data).await.expect("a dataset");
+    let new = NewRun {
+        name: name.map(str::to_owned),
+        model: "tiny".into(),
+        dataset: dataset.id,
+        mapping: None,
+        skip_broken: false,
+        settings: harness.train_defaults().await.expect("settings"),
+    };
+    harness.start_run(new).await.expect("a run")
+}
+
+/// Finishes a run and returns it with its adapter.
+async fn tuned(harness: &mut Harness, name: Option<&str>) -> Run {
+    let id = begin(harness, name).await.id;
+    harness
+        .next(|event| match event {
+            Event::RunChanged { run } if run.id == id && run.adapter.is_some() => Some(*run),
+            _ => None,
+        })
+        .await
+}
+
+async fn name_of_run(harness: &Harness, id: i64) -> String {
+    let runs = harness.runs().await.expect("runs");
+    runs.into_iter().find(|run| run.id == id).expect("the run").name
+}
+
+async fn name_of_adapter(harness: &Harness, run: &Run) -> String {
+    let adapters = harness.adapters().await.expect("adapters");
+    let adapter = adapters.into_iter().find(|adapter| Some(adapter.id) == run.adapter);
+    adapter.expect("the adapter").name
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_run_whose_name_another_one_has_gets_a_number() {
+    let mut harness = Harness::tiny();
+    let mut names = Vec::new();
+    for name in [None, None, Some(" Keeper "), Some("KEEPER"), Some("script")] {
+        names.push(tuned(&mut harness, name).await.name);
+    }
+    assert_eq!(names, ["script", "script 2", "Keeper", "KEEPER 2", "script 3"]);
+    let adapters = harness.adapters().await.unwrap();
+    let of_adapters: Vec<_> = adapters.iter().rev().map(|adapter| &adapter.name).collect();
+    assert_eq!(of_adapters, names.iter().collect::<Vec<_>>());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn renaming_a_run_or_its_adapter_renames_both() {
+    let mut harness = Harness::tiny();
+    let (first, second) = (tuned(&mut harness, None).await, tuned(&mut harness, None).await);
+    harness.rename_run(first.id, "Keeper".into()).await.unwrap();
+    let names = (
+        name_of_run(&harness, first.id).await,
+        name_of_adapter(&harness, &first).await,
+    );
+    assert_eq!(names, ("Keeper".to_owned(), "Keeper".to_owned()));
+    let adapter = second.adapter.unwrap();
+    harness.rename_adapter(adapter, "Keeper".into()).await.unwrap();
+    let names = (
+        name_of_run(&harness, second.id).await,
+        name_of_adapter(&harness, &second).await,
+    );
+    assert_eq!(names, ("Keeper 2".to_owned(), "Keeper 2".to_owned()));
+    harness.rename_adapter(adapter, "keeper 2".into()).await.unwrap();
+    assert_eq!(
+        name_of_run(&harness, second.id).await,
+        "keeper 2",
+        "its own name is not taken"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_restored_run_whose_name_is_taken_gets_a_number() {
+    let mut harness = Harness::tiny();
+    let first = tuned(&mut harness, None).await;
+    harness.delete_run(first.id).await.unwrap();
+    let second = tuned(&mut harness, None).await;
+    assert_eq!(second.name, "script");
+    harness.restore_run(first.id).await.unwrap();
+    let names = (
+        name_of_run(&harness, first.id).await,
+        name_of_adapter(&harness, &first).await,
+    );
+    assert_eq!(names, ("script 2".to_owned(), "script 2".to_owned()));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_merged_model_has_the_name_of_its_run() {
+    let mut harness = Harness::tiny();
+    let run = tuned(&mut harness, None).await;
+    let adapter = run.adapter.unwrap();
+    let out = harness.folder.path().join("merged.gguf");
+    let options = ExportOptions {
+        adapter,
+        format: ExportFormat::Gguf { kind: None },
+        out: out.to_string_lossy().into_owned(),
+        verify: false,
+    };
+    harness.export_adapter(options.clone()).await.unwrap();
+    assert_eq!(fs::read_to_string(&out).unwrap(), "exported script");
+    support::model(harness.folder.path(), "merged.gguf");
+    let problem = harness.add_merged_model(out.clone(), 99).await.unwrap_err();
+    assert_eq!(problem.code, ProblemCode::NotFound);
+    assert_eq!(harness.add_merged_model(out, adapter).await.unwrap().name, "script");
+    harness.rename_run(run.id, "Keeper".into()).await.unwrap();
+    assert_eq!(name_of_merged(&harness).await, "Keeper");
+
+    let other = tuned(&mut harness, Some("Warden")).await;
+    let options = ExportOptions {
+        adapter: other.adapter.unwrap(),
+        ..options
+    };
+    harness.export_adapter(options.clone()).await.unwrap();
+    assert_eq!(name_of_merged(&harness).await, "Warden", "the file was replaced");
+
+    let third = tuned(&mut harness, Some("unverifiable")).await;
+    let options = ExportOptions {
+        adapter: third.adapter.unwrap(),
+        verify: true,
+        ..options
+    };
+    harness.export_adapter(options).await.unwrap_err();
+    assert_eq!(name_of_merged(&harness).await, "unverifiable", "the file was replaced");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_imported_or_restored_adapter_whose_name_is_taken_gets_a_number() {
+    let mut harness = Harness::tiny();
+    let folder = harness.folder.path().join("script");
+    fs::create_dir(&folder).unwrap();
+    for file in ["adapter_config.json", "adapter_model.safetensors"] {
+        fs::copy(fixtures().join("training/llama/end").join(file), folder.join(file)).unwrap();
+    }
+    tuned(&mut harness, None).await;
+    let imported = harness.import_adapter(folder, None).await.unwrap();
+    assert_eq!(imported.name, "script 2");
+    harness.delete_adapter(imported.id).await.unwrap();
+    tuned(&mut harness, Some("script 2")).await;
+    harness.restore_adapter(imported.id).await.unwrap();
+    let adapters = harness.adapters().await.unwrap();
+    let restored = adapters.iter().find(|adapter| adapter.id == imported.id);
+    assert_eq!(restored.unwrap().name, "script 2 2");
+}
+
+async fn name_of_merged(harness: &Harness) -> String {
+    let models = harness.rescan_models().await.expect("models");
+    let merged = models.into_iter().find(|model| model.path.ends_with("merged.gguf"));
+    merged.expect("the model").name
+}
