@@ -3,7 +3,7 @@
 
 use crate::{links, tray, window};
 use hearth_app::wire::{ChatFormat, ChatReason, ExportFormat, Link, Problem, ProblemCode, Settings, TrayContent};
-use hearth_app::{App, DATASET_EXTENSIONS, file_name, path_text, preset_file_stem};
+use hearth_app::{App, DATASET_EXTENSIONS, backup_file_name, check_local, file_name, path_text, preset_file_stem};
 use std::path::PathBuf;
 use tauri::{AppHandle, Manager, Wry};
 use tauri_plugin_dialog::{DialogExt, FileDialogBuilder, FilePath};
@@ -142,7 +142,7 @@ pub async fn choose_chat_export(
 pub async fn choose_backup_target(window: AppHandle, title: String, files: String) -> Result<Option<String>, Problem> {
     let dialog = dialog(&window, title)
         .add_filter(files, &["hearthbackup"])
-        .set_file_name("Hearth.hearthbackup");
+        .set_file_name(backup_file_name());
     pick_path(|callback| dialog.save_file(callback)).await
 }
 
@@ -203,6 +203,23 @@ pub async fn open_data_folder(window: AppHandle) -> Result<(), Problem> {
     let folder = path_text(window.state::<App>().data_folder().to_owned())?;
     let opened = window.opener().open_path(folder, None::<&str>);
     opened.map_err(|error| {
+        internal(ChatReason::DataFolderNotOpened {
+            detail: error.to_string(),
+        })
+    })
+}
+
+pub async fn show_in_folder(window: AppHandle, path: PathBuf) -> Result<(), Problem> {
+    check_local(&path)?;
+    let opener = window.opener();
+    let shown = opener.reveal_item_in_dir(&path);
+    let parent = path.parent().filter(|parent| parent.is_dir());
+    let shown = shown.or_else(|error| match parent {
+        // A desktop without a file manager that selects files.
+        Some(parent) => opener.open_path(parent.to_string_lossy(), None::<&str>),
+        None => Err(error),
+    });
+    shown.map_err(|error| {
         internal(ChatReason::DataFolderNotOpened {
             detail: error.to_string(),
         })
