@@ -32,6 +32,8 @@ impl Key {
     pub const DELETE: Key = Key('\u{e017}');
     /// End.
     pub const END: Key = Key('\u{e010}');
+    /// Home.
+    pub const HOME: Key = Key('\u{e011}');
     /// Control.
     pub const CONTROL: Key = Key('\u{e009}');
 }
@@ -142,6 +144,24 @@ impl Session {
             .ok()?
             .as_str()
             .map(str::to_owned)
+    }
+
+    /// Sets the size of the window in pixels, and waits until the page has it.
+    ///
+    /// # Panics
+    /// Panics if the window does not get this size.
+    pub fn resize(&self, width: u32, height: u32) {
+        let size = json!({"width": width, "height": height});
+        let zoom = self.script("return outerWidth / innerWidth").expect("a script");
+        self.post("window/rect", &size)
+            .unwrap_or_else(|error| panic!("resizing the window: {error}"));
+        // The page's width is in zoomed pixels.
+        let has_size = format!(
+            "return Math.abs(outerWidth - {width}) <= 1 && Math.abs(innerWidth * {zoom} - {width}) <= 2 * {zoom}"
+        );
+        self.until(PATIENCE, &format!("the window is {width} pixels wide"), || {
+            (self.script(&has_size).ok()? == true).then_some(())
+        });
     }
 
     /// Runs a function body in the page.

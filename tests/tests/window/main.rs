@@ -6,9 +6,11 @@
 
 mod window;
 mod window_first_hour;
+mod window_follow;
 mod window_installed;
 mod window_keyboard;
 mod window_long;
 mod window_settings;
+mod window_size;
 mod window_tray;
 mod window_tune;

@@ -128,9 +128,10 @@ const RECORD_KEYS: &str = "window.keyTimes = []; let pressed = 0; \
                            addEventListener('input', () => { const from = pressed; requestAnimationFrame(() => \
                            setTimeout(() => window.keyTimes.push(performance.now() - from))); }, true);";
 
-/// Scrolls up by 60 pixels in each of 240 frames.
+/// Scrolls up by 60 pixels in each of 240 frames; the wheel ends following the answer.
 const SCROLL: &str = "window.scrolled = false; let left = 240; const thread = \
-                      document.querySelector('[data-testid=thread]'); const by = () => { thread.scrollTop -= 60; \
+                      document.querySelector('[data-testid=thread]'); const by = () => { \
+                      thread.dispatchEvent(new WheelEvent('wheel', { deltaY: -60 })); thread.scrollTop -= 60; \
                       if (--left > 0) requestAnimationFrame(by); else window.scrolled = true; }; \
                       requestAnimationFrame(by);";
 
