@@ -178,6 +178,19 @@ describe("a random answer", () => {
     }
   });
 
+  test("has the same blocks and lines however it was streamed", () => {
+    const pieces = ["a", "word ", " ", "  ", "\n", "\n\n", "\\", "*", "**", "`", "# ", "> ", "- ", "$", "日"];
+    for (let seed = 1; seed <= 1000; seed++) {
+      const random = randomSource(seed);
+      const text = Array.from({ length: 1 + random(30) }, () => pieces[random(pieces.length)]).join("");
+      const reader = new BlockReader();
+      let blocks = reader.read("");
+      for (let at = 0; at < text.length;)
+        blocks = reader.read(text.slice(0, (at = Math.min(text.length, at + 1 + random(9)))));
+      expect(blocks, `seed ${seed}: ${JSON.stringify(text)}`).toEqual(new BlockReader().read(text));
+    }
+  });
+
   test("is copied, spoken and searched", () => {
     for (let seed = 1; seed <= 500; seed++) {
       const text = drawn(seed, 40);

@@ -23,6 +23,7 @@ const texts: Record<string, string> = {
   "open fence": "before\n\n```rust\nfn main() {\n\n\n}\n",
   "quote and lazy line": "> one\ntwo\n\n> three\n\n\n> four",
   "table after text": "text\n\n| a | b |\n|---|---|\n| 1 | 2 |\n\nend",
+  "lines of a poem": "one\ntwo  \n  three *four\nfive* `six\nseven`\n\n- eight\n  nine\n> ten\neleven\n",
   "windows lines": "one\r\n\r\ntwo\r\n- three\r\n",
   "indented code": "para\n\n    code\n\n    more\n\npara",
   "tags of a link and of code that are left open": "see <a href=x> and <pre>\n\nhttps://example.com *x*",
@@ -67,6 +68,25 @@ describe("blocks of a growing text", () => {
       1_100_000,
       ["text"],
     ]);
+  });
+
+  test("have line breaks, in long paragraphs too", () => {
+    const kinds = (text: string) =>
+      new BlockReader().read(text).flatMap((block) => (block.type === "paragraph" ? block.tokens : []));
+    const types = (text: string) => kinds(text).map((token) => token?.type);
+    expect(types("a\nb")).toEqual(["text", "br", "text"]);
+    expect(types("$a\nb$ `c\nd` *e*\nf")).toEqual(["maths", "text", "codespan", "text", "em", "br", "text"]);
+    const long = types("line\n".repeat(10_000));
+    expect([long.length, long.filter((type) => type === "br").length]).toEqual([19_999, 9_999]);
+  });
+
+  test("with line breaks take linear time", () => {
+    for (const piece of ["a\n", "  ", " \n"]) {
+      const text = `x${piece.repeat(Math.floor(19_000 / piece.length))}x`;
+      const start = performance.now();
+      new BlockReader().read(text);
+      expect(performance.now() - start, JSON.stringify(piece)).toBeLessThan(500);
+    }
   });
 
   test("survive very deep nesting", () => {

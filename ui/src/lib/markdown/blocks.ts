@@ -31,11 +31,14 @@ export class BlockReader {
 
   /**
    * Settles every block before the last one with text, which may still grow or absorb what follows,
-   * within `decided` characters.
+   * within `decided` characters. A block whose first line is not complete may still become part of
+   * the block before it, unless that is a paragraph that a blank line ends.
    */
   private settle(tail: Token[], decided: number): void {
-    let last = tail.length - 1;
-    while (last > 0 && tail[last]?.type === "space") last--;
+    let last = lastWithText(tail, tail.length - 1);
+    const isBegun = last === tail.length - 1 && !tail[last]?.raw.includes("\n");
+    const isAlone = tail[last - 1]?.type === "space" && tail[last - 2]?.type === "paragraph";
+    if (isBegun && !isAlone) last = lastWithText(tail, last - 1);
     let end = 0;
     for (const token of tail.slice(0, Math.max(0, last))) {
       end += token.raw.length;
@@ -44,6 +47,12 @@ export class BlockReader {
       this.settledLength += token.raw.length;
     }
   }
+}
+
+/** The index of the last block with text, at most `index`. */
+function lastWithText(blocks: readonly Token[], index: number): number {
+  while (index > 0 && blocks[index]?.type === "space") index--;
+  return index;
 }
 
 /**

@@ -59,6 +59,19 @@ function reference(text: string): ReferenceToken | undefined {
   return label === null ? undefined : { type: "reference", raw: `[^${label}]`, label };
 }
 
+/**
+ * A text as lines with line breaks between them. The option `breaks` of marked does the same in
+ * quadratic time.
+ */
+function lines(text: string): Token[] {
+  return text
+    .split("\n")
+    .flatMap((line, i) => [
+      ...(i === 0 ? [] : [{ type: "br", raw: "\n" } as const]),
+      ...(line === "" ? [] : [{ type: "text", raw: line, text: line, escaped: false } as const]),
+    ]);
+}
+
 const extensions: Extensions = {
   renderers: {},
   childTokens: {},
@@ -107,14 +120,21 @@ export class AnswerLexer extends Lexer {
   }
 
   override inlineTokens(line: string, tokens: Token[] = []): Token[] {
-    if (line.length > MAX_INLINE) {
-      tokens.push({ type: "text", raw: line, text: line, escaped: false });
-      return tokens;
+    const isLong = line.length > MAX_INLINE;
+    const lexed = isLong ? [{ type: "text", raw: line, text: line } as const] : this.markup(line);
+    for (const token of lexed) {
+      if (token.type === "text" && token.text.includes("\n")) for (const piece of lines(token.text)) tokens.push(piece);
+      else tokens.push(token);
     }
+    return tokens;
+  }
+
+  /** The inline Markdown of a line, whose texts may have line breaks. */
+  private markup(line: string): Token[] {
     const outer = this.line;
     this.line = line;
     try {
-      return super.inlineTokens(line, tokens);
+      return super.inlineTokens(line);
     } finally {
       this.line = outer;
     }

@@ -65,6 +65,32 @@ export class Attachments {
     }
   }
 
+  /**
+   * Adds a text as a file whose name no other file of the message has. Returns `null` if the limits
+   * do not allow it.
+   */
+  addText(conversation: number | null, text: string): TextFile | null {
+    const files = this.get(conversation);
+    const isTooLarge = text.length > MAX_BYTES || new Blob([text]).size > MAX_BYTES;
+    if (files.length >= MAX_FILES || isTooLarge || text.includes("\0")) return null;
+    const file = { name: newName(files), text };
+    this.set(conversation, [...files, file]);
+    return file;
+  }
+
+  /** The conversation whose unsent message has a file; `null` if none has it. */
+  homeOf(file: TextFile): { conversation: number | null } | null {
+    for (const [conversation, files] of this.files) if (files.includes(file)) return { conversation };
+    return null;
+  }
+
+  /** Removes a file from its message, and returns the conversation; `null` if none has the file. */
+  take(file: TextFile): { conversation: number | null } | null {
+    const home = this.homeOf(file);
+    if (home) this.remove(home.conversation, this.get(home.conversation).indexOf(file));
+    return home;
+  }
+
   /** Adds pasted files. */
   async addPasted(conversation: number | null, pasted: File[]): Promise<void> {
     for (const file of pasted) {
@@ -72,6 +98,15 @@ export class Attachments {
       if (text === null) throw { code: "dataInvalid", message: m.store_file_not_text({ name: file.name }) };
       this.set(conversation, [...this.get(conversation), { name: file.name, text }]);
     }
+  }
+}
+
+/** A name for a pasted text that none of the files has. */
+function newName(files: readonly TextFile[]): string {
+  const names = new Set(files.map(({ name }) => name));
+  for (let n = 1; ; n++) {
+    const name = `${n === 1 ? m.store_pasted_text() : m.store_pasted_text_number({ n })}.txt`;
+    if (!names.has(name)) return name;
   }
 }
 
