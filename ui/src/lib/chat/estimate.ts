@@ -2,7 +2,7 @@
 // jump.
 
 import type { Message } from "../host";
-import { FOLD_ABOVE, FOLDED_LINES } from "../markdown/fold";
+import { firstLines, FOLD_ABOVE, FOLDED_LINES, lineCount } from "../markdown/fold";
 import { shownText, textOf } from "../text/parts";
 
 /** Characters per line, and line height in pixels. */
@@ -14,24 +14,30 @@ const THOUGHT = 38;
 const CARD = 50;
 /** Height of the line that says that there is more. */
 const MORE = 47;
+/** Height of the button that folds and unfolds a message of the user. */
+const FOLD = 29;
 
 /**
  * Estimated height of a message in pixels. `maxLength` is the number of shown characters of each
- * part.
+ * part, `isUnfolded` whether the user unfolded a long message.
  */
-export function estimateHeight(message: Message, maxLength: number): number {
-  const width = message.role === "user" ? BUBBLE_LINE : ANSWER_LINE;
+export function estimateHeight(message: Message, maxLength: number, isUnfolded: boolean): number {
+  const isTyped = message.role === "user";
+  const width = isTyped ? BUBBLE_LINE : ANSWER_LINE;
   let lines = 0;
   let gaps = 0;
   let start = 0;
   /** Lines of the piece of code that is being counted, which is folded if it is long. */
   let code = -1;
-  const text = shownText(message, maxLength);
+  const whole = shownText(message, maxLength);
+  const isFoldable = isTyped && lineCount(whole) > FOLD_ABOVE;
+  const isFolded = isFoldable && !isUnfolded;
+  const text = isFolded ? firstLines(whole, FOLDED_LINES) : whole;
   while (start <= text.length) {
     const newline = text.indexOf("\n", start);
     const end = newline < 0 ? text.length : newline;
-    if (message.role === "assistant" && text.startsWith("```", start)) {
-      if (code > FOLD_ABOVE) lines -= code - FOLDED_LINES;
+    if (text.startsWith("```", start)) {
+      if (code > FOLD_ABOVE && !isTyped) lines -= code - FOLDED_LINES;
       code = code < 0 ? 0 : -1;
     } else if (code >= 0) code++;
     if (end === start && code < 0) gaps++;
@@ -39,11 +45,11 @@ export function estimateHeight(message: Message, maxLength: number): number {
     start = end + 1;
   }
   // Padding and tools of a bubble, or name and tools of an answer, plus the gap below.
-  const frame = message.role === "user" ? 18 + 12 + 24 : 22 + 36 + 24;
-  const folded = message.parts.reduce(
+  const frame = isTyped ? 18 + 12 + 24 : 22 + 36 + 24;
+  const parts = message.parts.reduce(
     (sum, { type }) => sum + (type === "text" ? 0 : type === "thinking" ? THOUGHT : CARD),
     0,
   );
-  const more = text.length < textOf(message.parts).length ? MORE : 0;
-  return frame + folded + more + lines * LINE + gaps * (message.role === "user" ? LINE : 11);
+  const more = !isFolded && text.length < textOf(message.parts).length ? MORE : 0;
+  return frame + parts + more + (isFoldable ? FOLD : 0) + lines * LINE + gaps * (isTyped ? LINE : 11);
 }
