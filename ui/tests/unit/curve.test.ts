@@ -1,6 +1,16 @@
 import { describe, expect, test } from "vitest";
-import { line, lossRange, nearest, smooth, thin, ticks, type Point } from "../../src/lib/charts/curve";
+import { line, lossRange, nearest, smooth, stepTicks, thin, ticks, type Point } from "../../src/lib/charts/curve";
 import { randomSource } from "./random";
+
+test("steps on the axis are whole numbers, each once", () => {
+  expect(stepTicks(4, 9)).toEqual([0, 1, 2, 3, 4]);
+  for (let last = 1; last <= 300; last++)
+    for (let about = 2; about <= 12; about++) {
+      const steps = stepTicks(last, about);
+      expect(steps).toEqual([...new Set(steps.map(Math.round))]);
+      expect(steps[0]).toBe(0);
+    }
+});
 
 const curve = (...values: number[]): Point[] => values.map((value, i) => ({ step: i + 1, value }));
 

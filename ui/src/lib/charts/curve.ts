@@ -29,6 +29,11 @@ export function ticks(low: number, high: number, about: number): number[] {
   return Array.from({ length: last - first + 1 }, (_, i) => Number(((first + i) * every).toPrecision(12)));
 }
 
+/** Approximately `about` steps from 0 to `last`, all of them whole numbers. */
+export function stepTicks(last: number, about: number): number[] {
+  return ticks(0, last, Math.min(last, about));
+}
+
 /** The range of the chart: all validation losses, nearly all training losses, and a margin. */
 export function lossRange(train: readonly Point[], validation: readonly Point[]): Range {
   const losses = train

@@ -30,12 +30,15 @@ import { Attachments } from "./attachments.svelte";
 import { Caches } from "./caches.svelte";
 import { Catalog } from "./catalog.svelte";
 import { Compare } from "./compare.svelte";
+import { ContextFit } from "./contextFit.svelte";
+import { ContextMenu } from "./contextMenu.svelte";
 import { Conversations } from "./conversations.svelte";
 import { Datasets } from "./datasets.svelte";
 import type { OrganizingDialog } from "./dialog";
 import { Downloads } from "./downloads.svelte";
 import { Drafts } from "./drafts.svelte";
 import { Edits } from "./edits.svelte";
+import { Exports } from "./exports.svelte";
 import { Folders } from "./folders.svelte";
 import { ModelsPage } from "./modelsPage.svelte";
 import { HubStore } from "./hub.svelte";
@@ -54,6 +57,7 @@ import { Notifications } from "./notifications";
 import { Palette } from "./palette.svelte";
 import { Planning } from "./planning.svelte";
 import { Presets } from "./presets.svelte";
+import { readPlace, writePlace, type Place } from "./place";
 import { Preparation } from "./preparation.svelte";
 import { commandIn, Prompts } from "./prompts.svelte";
 import { MAX_QUEUED, Queue, type Queued } from "./queue.svelte";
@@ -82,6 +86,8 @@ export class App {
   /** Whether the list of conversations is open in a window too narrow to show it always. */
   listOpen = $state(false);
   ready = $state(false);
+  /** Whether everything is loaded that the start loads. */
+  private started = $state(false);
   /** The problem that prevented the start. */
   problem: Problem | null = $state.raw(null);
   /** The run that is saved before the window closes. */
@@ -98,6 +104,8 @@ export class App {
   dialog: OrganizingDialog | null = $state.raw(null);
 
   private readonly storage: PageStorage | null;
+  /** Storage that a reload of the page keeps, and a new start does not. */
+  private readonly session: PageStorage | null;
   readonly folders: Folders;
   readonly conversations: Conversations;
   readonly thread: Thread;
@@ -113,8 +121,10 @@ export class App {
   readonly planning: Planning;
   readonly search: Search;
   readonly transfer: Transfer;
+  readonly exports: Exports;
   private readonly unsent: UnsentSaver;
   readonly drafts: Drafts;
+  readonly contextMenu = new ContextMenu();
   readonly edits = new Edits();
   readonly lengths = new Lengths();
   readonly attachments: Attachments;
@@ -133,6 +143,7 @@ export class App {
   readonly runs: Runs;
   readonly adapters: Adapters;
   readonly compare: Compare = new Compare(this);
+  readonly contextFit: ContextFit = new ContextFit(this);
   readonly links: Links = new Links(this);
   readonly tray: Tray;
   readonly tune: Tune = new Tune(this);
@@ -149,9 +160,13 @@ export class App {
 
   readonly host: Host;
 
-  constructor(outside: Host, parts: { storage?: PageStorage | null; schedule?: Schedule } = {}) {
+  constructor(
+    outside: Host,
+    parts: { storage?: PageStorage | null; session?: PageStorage | null; schedule?: Schedule } = {},
+  ) {
     const host = (this.host = inTurns(outside));
     this.storage = parts.storage ?? null;
+    this.session = parts.session ?? null;
     try {
       this.chatAdvanced = this.storage?.getItem(ADVANCED) === "1";
     } catch {
@@ -172,6 +187,7 @@ export class App {
     this.planning = new Planning(host, this.settings, this.models);
     this.search = new Search(host);
     this.transfer = new Transfer(host);
+    this.exports = new Exports(this);
     this.unsent = new UnsentSaver(host, (error) => this.showError(error));
     this.drafts = new Drafts(this.unsent);
     this.attachments = new Attachments(host, this.unsent);
@@ -191,12 +207,14 @@ export class App {
     this.preparation = new Preparation(
       host,
       (model) => this.models.all.find(({ id }) => id === model)?.systemPrompt ?? null,
+      () => [...this.runs.all, ...this.adapters.all].map(({ name }) => name),
     );
     this.runs = new Runs(host, parts.schedule);
     this.adapters = new Adapters(host);
   }
 
   async start(): Promise<void> {
+    const place = readPlace(this.session);
     try {
       // Subscribes before the snapshot, so that no event is lost.
       await this.host.onEvent((event) => this.handle(event));
@@ -213,6 +231,7 @@ export class App {
           for (const { message, conversation } of snapshot.answering) this.thread.live.begin(message, conversation);
         },
       );
+      if (place) await this.try(() => this.returnTo(place));
       await this.try(() => this.settings.zoom());
     } catch (error) {
       this.problem = asProblem(error);
@@ -222,11 +241,35 @@ export class App {
     if (!this.problem)
       await Promise.all([
         this.try(() => this.links.start()),
-        this.try(() => this.tune.start()),
+        this.try(() => this.tune.start(place?.tune)),
         this.try(() => this.modelsPage.start()),
         this.try(() => this.presets.load()),
         this.try(() => this.prompts.load()),
       ]);
+    this.started = this.problem === null;
+  }
+
+  /** Opens the place that a reload of the page left. */
+  private async returnTo({ view, conversation, folder, settingsPage, modelsTab }: Place): Promise<void> {
+    this.view = view;
+    this.settingsPage = settingsPage;
+    this.modelsPage.tab = modelsTab;
+    if (conversation !== null && this.conversations.get(conversation)) await this.thread.open(conversation);
+    else if (this.folders.get(folder)) this.thread.startNew(folder);
+  }
+
+  /** Stores the place for a reload of the page. Reads everything that an effect has to follow. */
+  rememberPlace(): void {
+    const { view, settingsPage, thread, modelsPage, tune } = this;
+    const place: Place = {
+      view,
+      settingsPage,
+      conversation: thread.id,
+      folder: thread.folder,
+      modelsTab: modelsPage.tab,
+      tune: tune.place,
+    };
+    if (this.started) writePlace(this.session, place);
   }
 
   handle(event: Announced): void {
@@ -238,6 +281,7 @@ export class App {
     else this.reading.handle(event);
     this.search.handle(event);
     this.transfer.handle(event);
+    this.exports.handle(event);
     this.presets.handle(event);
     this.prompts.handle(event);
     this.machine.handle(event);
@@ -411,8 +455,7 @@ export class App {
     this.view = "chat";
     this.thread.startNew(folder);
     this.compare.on = false;
-    if (folder === null) return;
-    // The list, in which the folder was chosen, may cover the composer.
+    // The list may cover the composer.
     this.listOpen = false;
     void this.focusComposer();
   }
@@ -626,6 +669,12 @@ export class App {
 
   async openLink(address: string): Promise<void> {
     await this.try(() => this.host.openLink(address));
+  }
+
+  /** Copies a text unless it is empty, and announces it. */
+  async copy(text: string): Promise<void> {
+    if (text !== "" && (await this.try(() => navigator.clipboard.writeText(text))))
+      this.announcements.say(m.chat_copied());
   }
 
   /** Runs an action; shows its error and returns `false` if it fails. */

@@ -4,7 +4,7 @@
 import type { Message, Part } from "../host";
 import { fold, occurrences } from "../text/fold";
 import { shownText, textOf } from "../text/parts";
-import { foundText } from "../text/plain";
+import { foundInTyped, foundText } from "../text/plain";
 import { searched } from "./searched.svelte";
 
 /** Milliseconds of a frame that a search takes. */
@@ -142,7 +142,8 @@ export class Find {
     const texts = this.textsOf(message, maxLength);
     // Every word that is shown is in the source, which needs no parsing.
     if (!words.every((word) => texts.source.includes(word))) return 0;
-    texts.shown ??= message.role === "user" ? texts.source : fold(foundText(shownText(message, maxLength))).text;
+    const found = message.role === "user" ? foundInTyped : foundText;
+    texts.shown ??= fold(found(shownText(message, maxLength))).text;
     return occurrences(texts.shown, query, MAX_PER_MESSAGE).length;
   }
 

@@ -71,7 +71,15 @@ export class Models {
   }
 
   async addPath(path: string): Promise<Model> {
-    const model = await this.host.addModel(path);
+    return this.added(await this.host.addModel(path));
+  }
+
+  /** Adds a merged export of an adapter. The model has the adapter's name. */
+  async addMerged(path: string, adapter: number): Promise<Model> {
+    return this.added(await this.host.addMergedModel(path, adapter));
+  }
+
+  private added(model: Model): Model {
     if (!this.all.some((m) => m.id === model.id)) this.all = [...this.all, model];
     return model;
   }

@@ -102,9 +102,9 @@ export class Planning {
     this.busy = false;
   }
 
-  /** Plans a model with the saved settings. */
-  fit(model: string): Promise<Plan> {
-    return this.host.plan(model, asLoaded(this.settings.value, model));
+  /** Plans a model with the saved settings and a change. */
+  fit(model: string, change: Partial<LoadSettings> = {}): Promise<Plan> {
+    return this.host.plan(model, { ...asLoaded(this.settings.value, model), ...change });
   }
 
   /** Id of the model that load settings are for. */

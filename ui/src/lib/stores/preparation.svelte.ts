@@ -1,4 +1,4 @@
-// Owns a new run before it starts: model, dataset, column mapping, inspection and training
+// Owns a new run before it starts: name, model, dataset, column mapping, inspection and training
 // settings.
 
 import {
@@ -11,9 +11,12 @@ import {
   type Problem,
   type TrainSettings,
 } from "../host";
+import { uniqueName } from "../text/uniqueName";
 
 export class Preparation {
   dataset: Dataset | null = $state.raw(null);
+  /** The name that the user typed; `null`: the default. */
+  name: string | null = $state(null);
   /** Id of the base model. */
   model: string | null = $state(null);
   /** The user's mapping; `null`: detected. */
@@ -32,10 +35,17 @@ export class Preparation {
     this.defaults && { ...this.defaults, systemPrompt: this.usualPrompt(), ...this.changes },
   );
 
-  /** `promptOf`: a model's default system prompt, under which a chat with it begins. */
+  /** The dataset's name, with a number if another result has it. */
+  readonly defaultName: string = $derived.by(() => uniqueName(this.dataset?.name ?? "", this.namesOfResults()));
+
+  /**
+   * `promptOf`: a model's default system prompt, under which a chat with it begins;
+   * `namesOfResults`: the names of runs and adapters.
+   */
   constructor(
     private readonly host: Host,
     private readonly promptOf: (model: string | null) => string | null = () => null,
+    private readonly namesOfResults: () => readonly string[] = () => [],
   ) {}
 
   private usualPrompt(): string | null {
@@ -45,6 +55,7 @@ export class Preparation {
   /** Starts with a dataset and inspects it. Changed settings are retained. */
   async begin(dataset: Dataset, model: string | null): Promise<void> {
     this.dataset = dataset;
+    this.name = null;
     this.model = model;
     this.mapping = null;
     this.skipBroken = false;
@@ -106,6 +117,6 @@ export class Preparation {
   newRun(): NewRun | null {
     const { dataset, model, settings, mapping, skipBroken } = this;
     if (!dataset || model === null || !settings) return null;
-    return { name: null, model, dataset: dataset.id, mapping, skipBroken, settings };
+    return { name: this.name?.trim() || this.defaultName, model, dataset: dataset.id, mapping, skipBroken, settings };
   }
 }

@@ -43,6 +43,9 @@ export class Runs {
   /** The active run; there is at most one. */
   readonly current: Run | null = $derived(this.all.find(isUnderWay) ?? null);
 
+  /** The runs whose end the user has not seen. */
+  readonly unseen: readonly Run[] = $derived(this.all.filter((run) => !run.seen));
+
   constructor(
     private readonly host: Host,
     private readonly schedule: Schedule = nextFrame,
@@ -86,6 +89,11 @@ export class Runs {
     const clean = name.trim();
     const run = this.get(id);
     if (run && clean !== "" && clean !== run.name) await this.host.renameRun(id, clean);
+  }
+
+  /** Marks the end of a run as seen. */
+  async see(id: number): Promise<void> {
+    await this.host.seeRun(id);
   }
 
   async remove(id: number): Promise<void> {

@@ -11,6 +11,7 @@ import type { Compare } from "./compare.svelte";
 import type { Datasets } from "./datasets.svelte";
 import type { ModelsPage } from "./modelsPage.svelte";
 import type { Models } from "./models.svelte";
+import type { Place } from "./place";
 import type { Preparation } from "./preparation.svelte";
 import type { Runs } from "./runs.svelte";
 import type { Thread } from "./thread.svelte";
@@ -47,10 +48,27 @@ export class Tune {
 
   constructor(private readonly app: Parts) {}
 
-  async start(): Promise<void> {
-    const { host, datasets, runs, adapters } = this.app;
+  /** Loads the lists, and opens the page that a reload left. */
+  async start(place: Place["tune"] = { at: "start" }): Promise<void> {
+    const { host, datasets, runs, adapters, preparation, models } = this.app;
     await host.onDrop((drop) => this.dropped(drop));
     await Promise.all([datasets.load(), runs.load(), adapters.load()]);
+    // The user opened another page meanwhile.
+    if (this.page.at !== "start") return;
+    if (place.at === "run" && runs.get(place.run)) this.page = { at: "run", id: place.run };
+    const dataset = place.at === "data" ? datasets.get(place.dataset) : null;
+    if (!dataset) return;
+    this.page = { at: "data" };
+    // Not awaited: the inspection of a large file takes long.
+    void this.app.try(() => preparation.begin(dataset, models.current?.id ?? null));
+  }
+
+  /** The page, as a reload finds it again. */
+  get place(): Place["tune"] {
+    const { page } = this;
+    if (page.at === "run") return { at: "run", run: page.id };
+    const dataset = page.at === "data" ? this.app.preparation.dataset : null;
+    return dataset ? { at: "data", dataset: dataset.id } : { at: "start" };
   }
 
   handle(event: HostEvent): void {
@@ -104,9 +122,15 @@ export class Tune {
     if (!newRun) return;
     await this.app.try(async () => {
       const run = await this.app.host.startRun(newRun);
+      this.app.preparation.name = null;
       this.app.runs.put(this.app.runs.get(run.id) ?? run);
       this.openRun(run.id);
     });
+  }
+
+  /** Resumes a run that has ended, and opens its page. */
+  async resumeRun(id: number): Promise<void> {
+    if (await this.app.try(() => this.app.host.resumeRun(id))) this.openRun(id);
   }
 
   openRun(id: number): void {

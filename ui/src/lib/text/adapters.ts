@@ -2,7 +2,7 @@
 
 import { m } from "$messages";
 import type { Adapter, AdapterFit, AdapterMismatch, UnmatchedEntries } from "../host";
-import { count, fileSize } from "./format";
+import { count, fileSize, loss, moment } from "./format";
 
 /** The name of an adapter of an answer; one that was deleted before the answer has none. */
 export function usedAdapterName(name: string): string {
@@ -14,9 +14,10 @@ export function fitOf(adapter: Adapter, model: string | null): AdapterFit | null
   return adapter.matches.find((match) => match.model === model)?.fit ?? null;
 }
 
+/** Whether an adapter can be offered on a model: it fits, and was not merged into it. */
 export function doesFit(adapter: Adapter, model: string | null): boolean {
   const fit = fitOf(adapter, model);
-  return fit !== null && fit.type !== "mismatch";
+  return fit !== null && fit.type !== "mismatch" && fit.type !== "merged";
 }
 
 const levels = ["exact", "named", "sizes"] as const;
@@ -30,6 +31,17 @@ export function bestModel(adapter: Adapter): string | null {
   return null;
 }
 
+/** The facts that tell adapters apart: base, validation loss and date. */
+export function adapterFacts({ modelName, baseName, outcome, createdAt }: Adapter): string[] {
+  const base = modelName ?? baseName;
+  const validationLoss = outcome?.evalLoss ?? null;
+  return [
+    ...(base === null ? [] : [base]),
+    ...(validationLoss === null ? [] : [m.tune_facts_loss({ loss: loss(validationLoss) })]),
+    moment(createdAt, Date.now()),
+  ];
+}
+
 /** A few words: `trained on this model`. */
 export function fitLabel(fit: AdapterFit): string {
   switch (fit.type) {
@@ -39,6 +51,8 @@ export function fitLabel(fit: AdapterFit): string {
       return m.text_fit_named();
     case "sizes":
       return m.text_fit_sizes();
+    case "merged":
+      return m.text_fit_merged();
     case "mismatch":
       return m.text_fit_none();
   }
@@ -53,6 +67,8 @@ export function fitHint(fit: AdapterFit): string {
       return m.text_fit_named_hint();
     case "sizes":
       return m.text_fit_sizes_hint();
+    case "merged":
+      return m.text_fit_merged_hint();
     case "mismatch":
       return mismatchReason(fit.reason);
   }

@@ -71,7 +71,11 @@ function drawFacts(s: SamplingParams): Fact[] {
   if (s.mirostat) facts.push(["Mirostat 2", `τ ${precise(s.mirostatTau)}, η ${precise(s.mirostatEta)}`]);
   else {
     // not text: names
-    facts.push(["Top-k", precise(s.topK)], ["Top-p", precise(s.topP)], ["Min-p", precise(s.minP)]);
+    facts.push(
+      ["Top-k", s.topK === 0 ? m.chatset_off() : precise(s.topK)],
+      ["Top-p", precise(s.topP)],
+      ["Min-p", precise(s.minP)],
+    );
     if (s.typicalP !== 1) facts.push(["Typical-p", precise(s.typicalP)]); // not text: a name
     if (s.topNSigma > 0) facts.push(["Top-nσ", precise(s.topNSigma)]); // not text: a name
     if (s.xtcProbability > 0 && s.xtcThreshold <= 0.5)

@@ -5,6 +5,7 @@ import { m } from "$messages";
 import { BlockReader, normalized, type Token } from "../markdown/blocks";
 import { entities } from "../markdown/entities";
 import type { MathsToken, NoteToken } from "../markdown/lexer";
+import { typedBlocks } from "../markdown/typed";
 
 interface PlainOptions {
   code: (text: string) => string;
@@ -26,6 +27,11 @@ export function plainText(markdown: string): string {
 
 export function foundText(markdown: string): string {
   return written(markdown, FOUND);
+}
+
+/** The searchable text of a message that the user typed. */
+export function foundInTyped(text: string): string {
+  return blocks(typedBlocks(normalized(text)), FOUND, 0).trim();
 }
 
 export function spokenText(markdown: string): string {

@@ -4,7 +4,7 @@ import { m } from "$messages";
 import type { Run } from "../host";
 import type { App } from "../stores/app.svelte";
 import { count, loss, sentences } from "../text/format";
-import { pausedText } from "./status";
+import { pausedText, pendingText } from "./status";
 import { verdict } from "./verdict";
 import { problemText } from "../text/problem";
 
@@ -31,6 +31,7 @@ function withVerdict(text: string, { outcome }: Run): string {
 
 function announcement(run: Run, app: App): string {
   const { state, name } = run;
+  if (run.pending) return pendingText(run.pending);
   switch (state.type) {
     case "preparing":
       return m.tune_say_preparing({ name });

@@ -1,7 +1,7 @@
 // The state of a run as text.
 
 import { m } from "$messages";
-import type { PauseReason, Run } from "../host";
+import type { PauseReason, PendingChange, Run } from "../host";
 import { count } from "../text/format";
 import { verdict, type Tone } from "./verdict";
 
@@ -16,8 +16,18 @@ export function pausedText(reason: PauseReason): string {
   }
 }
 
+export function pendingText(pending: PendingChange): string {
+  return pending === "pause" ? m.tune_pending_pause() : m.tune_pending_stop();
+}
+
+/** Whether a run was interrupted because the app was closed, and not by a failure. */
+export function isInterruptedByClosing({ state }: Run): boolean {
+  return state.type === "interrupted" && state.problem.reason.area === "tune" && state.problem.reason.type === "closed";
+}
+
 /** One line for lists. */
 export function statusLine(run: Run): string {
+  if (run.pending) return pendingText(run.pending);
   const { state, outcome } = run;
   const step = count(run.last?.step ?? 0);
   const steps = run.plan && count(run.plan.steps);
@@ -40,7 +50,8 @@ export function statusLine(run: Run): string {
 }
 
 export function statusTone(run: Run): Tone {
-  if (run.state.type === "failed" || run.state.type === "interrupted") return "bad";
+  if (run.state.type === "failed") return "bad";
+  if (run.state.type === "interrupted") return isInterruptedByClosing(run) ? "plain" : "warn";
   if ((run.state.type === "finished" || run.state.type === "stopped") && run.outcome) return verdict(run.outcome).tone;
   return "plain";
 }
