@@ -75,6 +75,8 @@ const scroll = (count, pixels) =>
       new Promise((resolve) => {
         let left = steps;
         const step = () => {
+          // The thread follows its end until the user scrolls up.
+          element.dispatchEvent(new WheelEvent("wheel", { deltaY: -by }));
           element.scrollTop -= by;
           if (--left > 0) requestAnimationFrame(step);
           else resolve(null);

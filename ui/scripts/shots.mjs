@@ -411,10 +411,10 @@ const pictures = [
     },
   },
   {
-    name: "copy-menu",
+    name: "answer-menu",
     act: async (page) => {
       await open(page, "Borrow checker");
-      await page.getByTestId("copy-menu").last().click();
+      await page.getByTestId("message-menu").last().click();
     },
   },
   {
@@ -558,6 +558,7 @@ const pictures = [
     height: 900,
     act: async (page) => {
       await open(page, "Borrow checker");
+      await page.getByTestId("message-menu").last().click();
       await page.getByTestId("details").click();
     },
   },
@@ -643,7 +644,8 @@ const pictures = [
     name: "jump",
     act: async (page) => {
       await open(page, "Everything markdown");
-      await page.getByTestId("thread").evaluate((e) => e.scrollTo(0, 0));
+      await page.getByTestId("thread").focus();
+      await page.keyboard.press("Home");
       await page.getByTestId("jump-to-latest").waitFor();
     },
   },
@@ -867,7 +869,8 @@ const pictures = [
     name: "correct",
     act: async (page) => {
       await open(page, "Borrow checker");
-      await page.getByTestId("correct").last().click();
+      await page.getByTestId("message-menu").last().click();
+      await page.getByTestId("correct").click();
     },
   },
   { name: "models", act: (page) => page.getByTestId("view-models").click() },

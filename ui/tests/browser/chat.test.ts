@@ -243,7 +243,7 @@ test("Shift Enter starts a new line; Enter sends", async () => {
   await page.keyboard.type("two");
   await page.keyboard.press("Enter");
   await lastAnswer(page, "complete");
-  expect(await page.locator("[data-role=user] .bubble").textContent()).toBe("one\ntwo");
+  expect(await page.locator("[data-role=user] .bubble p").textContent()).toBe("one\ntwo");
 });
 
 test("a long thread follows the answer only at its end", async () => {
@@ -377,7 +377,7 @@ test("text is written from right to left where its script is, whatever the langu
       .locator(selector)
       .last()
       .evaluate((element) => getComputedStyle(element).direction);
-  expect(await direction("[data-role=user] .bubble")).toBe("rtl");
+  expect(await direction("[data-role=user] .bubble p")).toBe("rtl");
   expect(await direction("[data-role=assistant] p")).toBe("ltr");
   await page.getByTestId("composer").fill("שלום");
   expect(await direction("[data-testid=composer]")).toBe("rtl");

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { answers, lastAnswer, open, openConversation, pace, send, useBrowser } from "./window";
+import { answers, inMenu, lastAnswer, open, openConversation, pace, send, useBrowser } from "./window";
 
 useBrowser();
 
@@ -20,7 +20,7 @@ const note = (page: Window, id: string) =>
 const knob = (page: Window, key: string) => page.getByTestId(`knob-${key}`);
 
 async function facts(page: Window): Promise<string> {
-  await answers(page).last().getByTestId("details").click();
+  await inMenu(answers(page).last(), "details");
   const text = (await page.getByTestId("answer-facts").textContent()) ?? "";
   await page.keyboard.press("Escape");
   return text.replace(/\s+/g, " ");

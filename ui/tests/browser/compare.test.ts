@@ -1,6 +1,17 @@
 import type { Page } from "playwright-core";
 import { expect, test } from "vitest";
-import { answers, compareRun, drawn, lastAnswer, open, openConversation, pace, send, useBrowser } from "./window";
+import {
+  answers,
+  compareRun,
+  drawn,
+  inMenu,
+  lastAnswer,
+  open,
+  openConversation,
+  pace,
+  send,
+  useBrowser,
+} from "./window";
 
 useBrowser();
 
@@ -45,7 +56,7 @@ test("a comparison begins with the settings that were chosen", async () => {
   await expect.poll(() => page.getByTestId("vote").count()).toBe(2);
   await page.getByTestId("reveal").click();
   for (const at of [0, 1]) {
-    await answers(page).nth(at).getByTestId("details").click();
+    await inMenu(answers(page).nth(at), "details");
     expect(await page.getByTestId("answer-facts").textContent()).toContain("1.1");
     await page.keyboard.press("Escape");
   }
@@ -233,11 +244,12 @@ test("rated and corrected answers become a dataset", async () => {
   await page.getByTestId("thumb-up").last().click();
   await expect.poll(() => page.getByTestId("thumb-up").last().getAttribute("aria-pressed")).toBe("true");
   await openConversation(page, "SQL");
-  await page.getByTestId("correct").last().click();
+  await inMenu(answers(page).last(), "correct");
   expect(await page.getByTestId("correction-save").isDisabled()).toBe(true);
   await page.getByTestId("correction-text").fill("Runs of neighbors, found by a difference that stays the same.");
   await page.getByTestId("correction-save").click();
   await expect.poll(() => page.getByTestId("thumb-down").last().getAttribute("aria-pressed")).toBe("true");
+  expect(await page.getByTestId("corrected").count()).toBe(1);
   await page.getByTestId("view-tune").click();
   await expect.poll(() => page.getByText("5 answers you rated good or corrected.").count()).toBe(1);
   await page.getByTestId("from-ratings").click();

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { textOf } from "../../src/lib/text/parts";
-import { answers, lastAnswer, open, openConversation, pace, send, useBrowser } from "./window";
+import { answers, inMenu, lastAnswer, open, openConversation, pace, send, useBrowser } from "./window";
 
 useBrowser();
 
@@ -37,7 +37,9 @@ test("a stopped answer goes on where it stopped, by keyboard", async () => {
   await lastAnswer(page, "stopped");
   const before = textOf([{ type: "text", text: await shownText(page) }]);
   await pace(page, 0);
-  await page.getByTestId("continue-answer").focus();
+  await answers(page).last().getByTestId("message-menu").focus();
+  await page.keyboard.press("Enter");
+  await page.getByTestId("continue-answer").waitFor();
   await page.keyboard.press("Enter");
   await lastAnswer(page, "complete");
   const after = await shownText(page);
@@ -52,7 +54,12 @@ test("only the last answer can be continued, each can be edited", async () => {
   await openConversation(page, "Letter to the landlord");
   await send(page, "What is the capital of France?");
   await lastAnswer(page, "complete");
-  expect(await page.getByTestId("continue-answer").count()).toBe(1);
+  for (const at of [0, 1]) {
+    await answers(page).nth(at).getByTestId("message-menu").click();
+    await page.getByTestId("details").waitFor();
+    expect(await page.getByTestId("continue-answer").count()).toBe(at);
+    await page.keyboard.press("Escape");
+  }
   expect(await page.getByTestId("edit-answer").count()).toBe(2);
 });
 
@@ -114,7 +121,8 @@ test("after an answer that ended because it repeated itself, there are three way
   await lastAnswer(page, "complete");
   expect(await note.count()).toBe(0);
   expect(await page.getByTestId("branch").textContent()).toContain("2 of 2");
-  await page.getByTestId("details").click();
+  await inMenu(answers(page).last(), "details");
+  await page.getByTestId("answer-details").waitFor();
   expect(await page.getByTestId("answer-facts").textContent()).toMatch(/DRY multiplier 0\.8.*window 4,096/);
   await page.keyboard.press("Escape");
 

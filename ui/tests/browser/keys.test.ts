@@ -211,3 +211,64 @@ test("one key press skips the rail and the list, and the focus is not lost when 
   await page.getByTestId("caches").waitFor();
   await expect.poll(() => page.evaluate(() => document.activeElement?.tagName)).toBe("MAIN");
 });
+
+const composed = (page: Page) => page.getByTestId("composer").inputValue();
+
+test("what is typed or pasted anywhere in Chat is written into the message", async () => {
+  const { page, errors } = await open();
+  await openConversation(page, "Rye bread");
+  await page.getByTestId("open-conversation").first().focus();
+  await page.keyboard.type("Hi ");
+  expect(await composed(page)).toBe("Hi ");
+  await page.evaluate(() => navigator.clipboard.writeText("pasted"));
+  await page.evaluate(() => (document.activeElement as HTMLElement).blur());
+  await page.keyboard.press("Control+v");
+  await expect.poll(() => composed(page)).toBe("Hi pasted");
+  // Keys with a meaning of their own keep it.
+  await page.getByTestId("chat-settings-toggle").focus();
+  await page.keyboard.press("Space");
+  await page.getByTestId("chat-settings").waitFor();
+  await page.getByTestId("preset").focus();
+  await page.keyboard.type("c");
+  await page.getByTestId("search").focus();
+  await page.keyboard.type("x");
+  await page.keyboard.press("Escape");
+  expect(await composed(page)).toBe("Hi pasted");
+  await page.getByTestId("view-models").click();
+  await page.keyboard.type("y");
+  await page.getByTestId("view-chat").click();
+  expect(await composed(page)).toBe("Hi pasted");
+  expect(errors).toEqual([]);
+});
+
+test("a new conversation has the focus in its message, also if none was begun", async () => {
+  const { page } = await open({ scene: "fresh" });
+  await page.getByTestId("new-conversation").focus();
+  await page.keyboard.press("Control+n");
+  await expect.poll(() => focused(page)).toBe("composer");
+});
+
+test("a reload returns to the same place, and a new window begins with a new conversation", async () => {
+  const { page, errors } = await open();
+  await openConversation(page, "Rye bread");
+  await page.reload();
+  await expect.poll(() => answers(page).last().textContent()).toContain("400 g");
+  await openSettings(page, "shortcuts");
+  await page.reload();
+  await page.getByTestId("reset-keys").waitFor();
+  await page.getByTestId("view-models").click();
+  await page.getByTestId("tab-discover").click();
+  await page.reload();
+  await page.getByTestId("hub-query").waitFor();
+  await page.getByTestId("view-tune").click();
+  await page.locator("[data-testid=run][data-id='21']").getByTestId("open-run").click();
+  await page.getByTestId("run-page").waitFor();
+  await page.reload();
+  await page.getByTestId("run-page").waitFor();
+  await page.getByTestId("view-chat").click();
+  await expect.poll(() => answers(page).last().textContent()).toContain("400 g");
+  await page.evaluate(() => sessionStorage.clear());
+  await page.reload();
+  await page.getByTestId("welcome").waitFor();
+  expect(errors).toEqual([]);
+});

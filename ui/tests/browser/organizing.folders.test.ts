@@ -2,7 +2,7 @@
 
 import type { Locator, Page } from "playwright-core";
 import { expect, test } from "vitest";
-import { answers, lastAnswer, open, openConversation, pace, send, useBrowser } from "./window";
+import { answers, inMenu, lastAnswer, open, openConversation, pace, send, useBrowser } from "./window";
 
 useBrowser();
 
@@ -104,7 +104,7 @@ test("a new conversation begins in a folder, under its instructions and settings
   const panel = page.getByTestId("chat-settings");
   expect(await panel.getByTestId("chat-settings-prompt").getAttribute("placeholder")).toBe("Answer in one word.");
   expect(await panel.getByTestId("knob-temperature").locator("input").getAttribute("placeholder")).toBe("0.25");
-  expect(await panel.getByTestId("knob-temperature").locator(".tag").textContent()).toBe("folder");
+  expect(await panel.getByTestId("knob-temperature").locator(".tag").textContent()).toBe("from the folder");
   await send(page, "What is the capital of France?");
   await lastAnswer(page, "complete");
   await expect.poll(() => titles(terse)).toHaveLength(1);
@@ -148,12 +148,12 @@ test("a folder has a preset and thinking of its own, which its conversations inh
   await choice.selectOption({ label: "Model default" });
   await page.getByTestId("thinking-effort").selectOption("high");
   await send(page, "Think: what is the capital of France?");
-  await (await lastAnswer(page, "complete")).getByTestId("details").click();
+  await inMenu(await lastAnswer(page, "complete"), "details");
   expect(await page.getByTestId("answer-facts").textContent()).not.toContain("Thinking off");
   await page.keyboard.press("Escape");
   await choice.selectOption({ label: "Do not think" });
   await send(page, "Think: what is the capital of Spain?");
-  await (await lastAnswer(page, "complete")).getByTestId("details").click();
+  await inMenu(await lastAnswer(page, "complete"), "details");
   expect(await page.getByTestId("answer-facts").textContent()).toContain("Thinking off");
   expect(errors).toEqual([]);
 });

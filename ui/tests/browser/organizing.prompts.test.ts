@@ -2,7 +2,7 @@
 
 import type { Page } from "playwright-core";
 import { expect, test } from "vitest";
-import { open, openConversation, openSettings, useBrowser } from "./window";
+import { inMenu, open, openConversation, openSettings, useBrowser } from "./window";
 
 useBrowser();
 
@@ -123,7 +123,7 @@ test("prompts are made, changed, deleted and restored in their dialog", async ()
 test("a message becomes a prompt, which the palette inserts after what is typed", async () => {
   const { page, errors } = await open();
   await openConversation(page, "Haiku");
-  await page.getByTestId("save-as-prompt").click();
+  await inMenu(page.locator("[data-testid=message][data-role=user]"), "save-as-prompt");
   expect(await page.getByTestId("prompt-name").inputValue()).toBe("a-haiku-about");
   await page.keyboard.press("Enter");
   await page.getByTestId("prompt-editor").waitFor({ state: "detached" });

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { answers, lastAnswer, open, openConversation, pace, send, useBrowser } from "./window";
+import { answers, inMenu, lastAnswer, open, openConversation, pace, send, useBrowser } from "./window";
 
 useBrowser();
 
@@ -32,8 +32,9 @@ test("a new conversation begins with a preset, which says when it is modified", 
   expect(await page.getByTestId("preset-modified").count()).toBe(0);
   await send(page, "What is the capital of France?");
   await lastAnswer(page, "complete");
-  await answers(page).last().getByTestId("details").click();
+  await inMenu(answers(page).last(), "details");
   expect(await page.getByTestId("answer-facts").textContent()).toContain("1.1");
+  expect(await page.getByTestId("answer-facts").textContent()).toMatch(/Top-k\s*Off/);
   await page.keyboard.press("Escape");
   expect(await chosen(page)).toBe("Creative");
   await temperature(page).fill("0.9");

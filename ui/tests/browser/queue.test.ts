@@ -11,7 +11,7 @@ const compose = async (page: Page, text: string) => {
   await page.getByTestId("composer").press("Enter");
 };
 const queued = (page: Page) => page.getByTestId("queued").locator("span").allTextContents();
-const questions = (page: Page) => page.locator("[data-role=user] .bubble").allTextContents();
+const questions = (page: Page) => page.locator("[data-role=user] .bubble p").allTextContents();
 
 describe("a queued message", () => {
   test("is sent once the answer is complete, one after the other", async () => {

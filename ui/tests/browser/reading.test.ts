@@ -1,6 +1,6 @@
 import type { Locator, Page } from "playwright-core";
 import { describe, expect, test } from "vitest";
-import { answers, drawn, lastAnswer, open, openConversation, pace, send, useBrowser } from "./window";
+import { answers, drawn, inMenu, lastAnswer, open, openConversation, pace, send, useBrowser } from "./window";
 
 useBrowser();
 
@@ -121,35 +121,119 @@ describe("a diagram", () => {
   });
 });
 
+describe("a message of the user", () => {
+  const mine = (page: Page) => page.locator("[data-testid=message][data-role=user]").last();
+
+  test("has its code, tables and formulas, and the rest as it was typed", async () => {
+    const { page, errors } = await open({ scene: "fresh" });
+    await pace(page, 0);
+    const typed = "# Why  is `a` *so* $x^2$?\n  - two\n\n```js\nlet a = 1;\n```\n\na | b\n--|--\n1 | 2\nThanks";
+    await send(page, `Say: Yes.\n${typed}`);
+    await lastAnswer(page, "complete");
+    const text = mine(page).locator(".markdown");
+    await expect.poll(() => text.getByTestId("maths").count()).toBe(1);
+    expect(await text.locator("p").evaluateAll((all) => all.map((p) => (p as HTMLElement).innerText))).toEqual([
+      expect.stringMatching(/^Say: Yes\.\n# Why {2}is a \*so\* [\s\S]*\?\n {2}- two$/),
+      "Thanks",
+    ]);
+    expect(await text.locator("p code").allTextContents()).toEqual(["a"]);
+    expect(await text.locator("pre").allTextContents()).toEqual(["let a = 1;"]);
+    expect(await text.locator("td").allTextContents()).toEqual(["1", "2"]);
+    expect(await text.locator("h1, h2, h3, li, em, a").count()).toBe(0);
+    await page.keyboard.press("Control+f");
+    await page.getByTestId("find-text").fill("is a *so*");
+    const marked = () =>
+      page.evaluate(() =>
+        [...((CSS as unknown as { highlights: Map<string, Set<Range>> }).highlights.get("find") ?? [])].map(String),
+      );
+    await expect.poll(marked).toContain("is a *so*");
+    expect(errors).toEqual([]);
+  });
+
+  test("of many lines is folded, unfolds by keyboard and for a search, and stays so", async () => {
+    const { page, errors } = await open();
+    await pace(page, 0);
+    const lines = Array.from({ length: 40 }, (_, i) => `line ${i + 1}`).join("\n");
+    await page.getByTestId("composer").fill(`What is the capital of France?\n${lines}`);
+    await page.keyboard.press("Enter");
+    await lastAnswer(page, "complete");
+    const shown = () => mine(page).locator(".markdown").innerText();
+    const fold = mine(page).getByTestId("fold-message");
+    expect([await fold.textContent(), await fold.getAttribute("aria-expanded")]).toEqual([
+      "Show all 41 lines",
+      "false",
+    ]);
+    expect(await shown()).toMatch(/line 19$/);
+    await page.keyboard.press("Control+f");
+    await page.getByTestId("find-text").fill("line 39");
+    await expect.poll(shown).toContain("line 40");
+    await page.keyboard.press("Escape");
+    await expect.poll(shown).toMatch(/line 19$/);
+    await fold.focus();
+    await page.keyboard.press("Enter");
+    expect(await shown()).toContain("line 40");
+    expect(await fold.evaluate((button) => button === document.activeElement)).toBe(true);
+    await openConversation(page, "Letter to the landlord");
+    await openConversation(page, "What is the capital of France?");
+    await expect.poll(() => fold.textContent()).toBe("Show less");
+    await fold.click();
+    expect(await shown()).toMatch(/line 19$/);
+    expect(errors).toEqual([]);
+  });
+});
+
 describe("an answer", () => {
+  test("keeps its line breaks, and a search finds words across them", async () => {
+    const { page } = await open({ scene: "fresh" });
+    await pace(page, 0);
+    await send(page, "Say: Roses are red,\nviolets are **blue**.");
+    const answer = await lastAnswer(page, "complete");
+    expect(await answer.locator("p").innerText()).toBe("Roses are red,\nviolets are blue.");
+    await page.keyboard.press("Control+f");
+    await page.getByTestId("find-text").fill("red, violets are blue");
+    await expect.poll(() => page.getByTestId("find-count").textContent()).toBe("1 of 1");
+    const marked = () =>
+      page.evaluate(() =>
+        [...((CSS as unknown as { highlights: Map<string, Set<Range>> }).highlights.get("find") ?? [])].map(String),
+      );
+    await expect.poll(marked).toEqual(["red,violets are blue"]);
+  });
+
   test("is copied as text, Markdown or code, by keyboard too", async () => {
     const { page, answer } = await lecture();
-    await answer.getByTestId("copy-menu").click();
-    await answer.getByTestId("copy-text").click();
+    await inMenu(answer, "copy-text");
     expect(await clipboard(page)).toMatch(/^The area under the bell curve is \$\\sqrt\{\\pi\}\$, a fact\[gauss\]/);
-    await answer.getByTestId("copy-menu").focus();
-    for (const key of ["Enter", "ArrowDown", "ArrowDown", "Enter"]) await page.keyboard.press(key);
+    await answer.getByTestId("message-menu").focus();
+    for (const key of ["Enter", "ArrowUp", "Enter"]) await page.keyboard.press(key);
     await expect.poll(() => clipboard(page)).toMatch(/^line_1 = 1\n/);
-    await answer.getByTestId("copy-menu").click();
-    await answer.getByTestId("copy-markdown").click();
+    await inMenu(answer, "copy-markdown");
     await expect.poll(() => clipboard(page)).toContain("[^gauss]: Named after *Gauss*");
-    await answer.getByTestId("copy-menu").click();
+    await answer.getByTestId("message-menu").click();
     await page.keyboard.press("Escape");
     expect(await answer.getByRole("menu").count()).toBe(0);
-    expect(await answer.getByTestId("copy-menu").evaluate((element) => element === document.activeElement)).toBe(true);
+    expect(await answer.getByTestId("message-menu").evaluate((element) => element === document.activeElement)).toBe(
+      true,
+    );
   });
 
   test("without code has none to copy", async () => {
     const { page } = await open();
     await openConversation(page, "Rye bread");
-    await page.getByTestId("copy-menu").click();
+    await answers(page).last().getByTestId("message-menu").click();
     expect(await page.getByTestId("copy-code").isDisabled()).toBe(true);
   });
 
   test("is read aloud by a local voice, and stopped", async () => {
     const { page } = await open();
     await openConversation(page, "Rye bread");
-    expect(await page.getByTestId("read-aloud").count()).toBe(0);
+    const isOffered = async () => {
+      await answers(page).last().getByTestId("message-menu").click();
+      await page.getByTestId("details").waitFor();
+      const count = await page.getByTestId("read-aloud").count();
+      await page.keyboard.press("Escape");
+      return count === 1;
+    };
+    expect(await isOffered()).toBe(false);
     // A voice of a service on the network is none.
     const voices = (local: boolean) =>
       page.evaluate((localService) => {
@@ -170,14 +254,14 @@ describe("an answer", () => {
       }, local);
     await voices(false);
     await drawn(page);
-    expect(await page.getByTestId("read-aloud").count()).toBe(0);
+    expect(await isOffered()).toBe(false);
     await voices(true);
-    await page.getByTestId("read-aloud").click();
+    await inMenu(answers(page).last(), "read-aloud");
     const spoken = () => page.evaluate(() => (window as unknown as { spoken: string[] }).spoken);
     expect(await spoken()).toEqual(["(stopped)", "400 g of water: 80 % of 500 g."]);
     await page.getByTestId("stop-reading").click();
     expect((await spoken()).at(-1)).toBe("(stopped)");
-    await page.getByTestId("read-aloud").waitFor();
+    await expect.poll(() => page.getByTestId("stop-reading").count()).toBe(0);
   });
 });
 

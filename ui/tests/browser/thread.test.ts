@@ -1,42 +1,36 @@
 import type { Page } from "playwright-core";
 import { expect, test } from "vitest";
-import { answers, drawn, lastAnswer, open, openConversation, pace, send, useBrowser } from "./window";
+import {
+  answers,
+  drawn,
+  fromEnd,
+  lastAnswer,
+  open,
+  openConversation,
+  opensAtEnd,
+  pace,
+  send,
+  staysAtEnd,
+  useBrowser,
+} from "./window";
 
 useBrowser();
 
-const fromEnd = (page: Page) =>
-  page.getByTestId("thread").evaluate((e) => e.scrollHeight - e.scrollTop - e.clientHeight);
 const kill = (page: Page) =>
   page.evaluate(() => (window as unknown as { fakeHost: { killWorker: () => void } }).fakeHost.killWorker());
-
-/**
- * Waits until a thread that was opened is at its end: its rows are measured in the first frames.
- */
-async function isAtEnd(page: Page): Promise<void> {
-  await expect.poll(() => fromEnd(page)).toBeLessThan(2);
-  await stays(page);
-}
-
-async function stays(page: Page): Promise<void> {
-  for (let i = 0; i < 4; i++) {
-    await drawn(page);
-    expect(await fromEnd(page)).toBeLessThan(2);
-  }
-  expect(await page.getByTestId("jump-to-latest").count()).toBe(0);
-}
 
 test("a thread that was at its end stays there when an error notice appears and goes", async () => {
   const { page } = await open({ scene: "many", height: 500 });
   await page.getByTestId("open-conversation").first().click();
   await page.getByTestId("message").first().waitFor();
-  await isAtEnd(page);
+  await opensAtEnd(page);
   await kill(page);
   await page.getByTestId("worker-died").waitFor();
-  await stays(page);
+  await staysAtEnd(page);
   expect(await answers(page).last().isVisible()).toBe(true);
   await page.getByRole("button", { name: "Dismiss" }).click();
   await page.getByTestId("worker-died").waitFor({ state: "detached" });
-  await stays(page);
+  await staysAtEnd(page);
 });
 
 test("a thread that was at its end stays there when its answer fails", async () => {
@@ -48,10 +42,11 @@ test("a thread that was at its end stays there when its answer fails", async () 
   await page.locator("[data-role=assistant] .markdown").last().waitFor();
   await kill(page);
   const failed = await lastAnswer(page, "failed");
-  await stays(page);
+  await staysAtEnd(page);
   expect(await failed.getByTestId("failed").isVisible()).toBe(true);
   // A thread that was scrolled up is left alone.
-  await page.getByTestId("thread").evaluate((e) => (e.scrollTop = 100));
+  await page.getByTestId("thread").hover();
+  await page.mouse.wheel(0, -300);
   await page.getByTestId("jump-to-latest").waitFor();
   await pace(page, 0);
   await failed.getByTestId("try-again").click();
@@ -98,7 +93,7 @@ test("Page Up and Page Down scroll a thread that was clicked, and enter it from 
   const { page } = await open({ scene: "many", height: 500 });
   await page.getByTestId("open-conversation").first().click();
   await page.getByTestId("message").first().waitFor();
-  await isAtEnd(page);
+  await opensAtEnd(page);
   const thread = page.getByTestId("thread");
   const inArticle = () => page.evaluate(() => document.activeElement?.matches("article"));
   await thread.click({ position: { x: 4, y: 200 } });
@@ -168,7 +163,8 @@ test("a pasted message of many megabytes is shown in steps", async () => {
   await page.getByTestId("thread").evaluate((list) => (list.scrollTop = 0));
   const mine = page.locator("[data-testid=message][data-role=user]");
   await mine.waitFor();
-  const shown = async () => (await mine.locator(".bubble").textContent())?.length ?? 0;
+  await mine.getByTestId("fold-message").click();
+  const shown = async () => (await mine.locator(".markdown").textContent())?.length ?? 0;
   expect(await shown()).toBeLessThanOrEqual(120_000);
   await mine.getByTestId("show-more").click();
   await expect.poll(shown).toBeGreaterThan(200_000);

@@ -94,6 +94,12 @@ export function answers(page: Page): Locator {
   return page.locator("[data-testid=message][data-role=assistant]");
 }
 
+/** Chooses an action in the menu of a message. */
+export async function inMenu(message: Locator, action: string): Promise<void> {
+  await message.getByTestId("message-menu").click();
+  await message.getByTestId(action).click();
+}
+
 /** Waits until the last answer is in a state. */
 export async function lastAnswer(page: Page, state: string): Promise<Locator> {
   const last = answers(page).last();
@@ -155,4 +161,24 @@ export async function settings(
 /** The card of a device. */
 export function row(page: Page, id: string): Locator {
   return page.locator(`[data-testid=device-row][data-id=${id}]`);
+}
+
+/** The distance of the thread from its end in pixels. */
+export function fromEnd(page: Page): Promise<number> {
+  return page.getByTestId("thread").evaluate((e) => e.scrollHeight - e.scrollTop - e.clientHeight);
+}
+
+/** Checks that the thread is at its end and stays there. */
+export async function staysAtEnd(page: Page): Promise<void> {
+  for (let i = 0; i < 4; i++) {
+    await drawn(page);
+    expect(await fromEnd(page)).toBeLessThan(2);
+  }
+  expect(await page.getByTestId("jump-to-latest").count()).toBe(0);
+}
+
+/** Waits until a thread that was opened is at its end: its rows are measured in the first frames. */
+export async function opensAtEnd(page: Page): Promise<void> {
+  await expect.poll(() => fromEnd(page)).toBeLessThan(2);
+  await staysAtEnd(page);
 }

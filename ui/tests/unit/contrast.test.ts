@@ -30,8 +30,8 @@ function contrast(a: string, b: string): number {
 /** Text on its backgrounds (4.5 to 1), and the edges of controls (3 to 1). */
 const pairs: [front: string, grounds: string[], minRatio: number][] = [
   ["ink", ["paper", "raised", "sunk", "side", "bubble", "hit", "bad-soft", "warn-soft"], 4.5],
-  ["soft", ["paper", "raised", "sunk", "side"], 4.5],
-  ["ember-ink", ["paper", "raised", "ember-soft"], 4.5],
+  ["soft", ["paper", "raised", "sunk", "side", "bubble"], 4.5],
+  ["ember-ink", ["paper", "raised", "ember-soft", "bubble"], 4.5],
   ["on-ember", ["ember"], 4.5],
   ["good", ["paper", "raised"], 4.5],
   ["bad", ["raised", "bad-soft"], 4.5],
@@ -81,6 +81,17 @@ test.each(cases((normal) => (normal >= 4.5 ? 7 : 4.5)))(
     expect(contrast(colors?.get(front) ?? "", colors?.get(ground) ?? "")).toBeGreaterThanOrEqual(minRatio);
   },
 );
+
+test.each([0, 1])("the unsmoothed loss is visible beside the smoothed one", (set) => {
+  const chart = readFileSync(new URL("../../src/lib/charts/LossChart.svelte", import.meta.url), "utf8");
+  const part = Number(/\.raw \{\s*stroke: color-mix\(in srgb, var\(--edge\) (\d+)%/.exec(chart)?.[1]) / 100;
+  const [edge = "", raised = ""] = ["edge", "raised"].map((name) => sets[set]?.get(name));
+  const channel = (color: string, at: number) => Number.parseInt(color.slice(at, at + 2), 16);
+  const mixed = [1, 3, 5].map((at) => Math.round(channel(edge, at) * part + channel(raised, at) * (1 - part)));
+  const raw = `#${mixed.map((value) => value.toString(16).padStart(2, "0")).join("")}`;
+  expect(contrast(raw, raised)).toBeGreaterThanOrEqual(1.9);
+  expect(contrast(edge, raw)).toBeGreaterThanOrEqual(1.5);
+});
 
 test.each([0, 1])("high contrast: borders are visible", (set) => {
   for (const ground of ["paper", "raised", "sunk"])

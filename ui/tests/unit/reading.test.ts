@@ -116,6 +116,12 @@ describe("an answer without markup", () => {
     expect(text).toContain("[gauss] Named after Gauss, found by Laplace.");
   });
 
+  test("keeps its line breaks, also spoken and searched", () => {
+    for (const write of [plainText, foundText, spokenText])
+      expect(write("Roses are **red**,\nviolets are\nblue.")).toBe("Roses are red,\nviolets are\nblue.");
+    expect(plainText("- one\n  two\n\n> three\n> four")).toBe("- one\n  two\n\nthree\nfour");
+  });
+
   test("is only its code", () => {
     expect(codeOf("a\n```js\none\n```\nb `no`\n> ```\n> two\n> ```\n\n1. x\n   ```\n   three\n   ```")).toBe(
       "one\n\ntwo\n\nthree",

@@ -7,7 +7,7 @@ import { fold, occurrences } from "../text/fold";
  * Elements whose text is not part of the message: labels, buttons, destinations of links, formulas.
  */
 const BESIDE = "button, .head, .place, .number, .maths, .tex, [role=menu]";
-const TEXTS = ".bubble, .answer .markdown";
+const TEXTS = ".bubble .markdown, .answer .markdown";
 /** Elements within which a match may continue. */
 const INLINE = new Set(["SPAN", "STRONG", "EM", "DEL", "CODE", "A", "SUP"]);
 const ALL = "find";
@@ -46,10 +46,16 @@ function rangesOf(root: Element, query: string): Range[] {
   const pieces: Piece[] = [];
   let text = "";
   let block: Element | null = null;
-  const walker = document.createTreeWalker(root, NodeFilter.SHOW_TEXT, (node) =>
-    node.parentElement?.closest(BESIDE) ? NodeFilter.FILTER_REJECT : NodeFilter.FILTER_ACCEPT,
-  );
+  const walker = document.createTreeWalker(root, NodeFilter.SHOW_TEXT | NodeFilter.SHOW_ELEMENT, (node) => {
+    if (node.nodeType === Node.ELEMENT_NODE && node.nodeName !== "BR")
+      return (node as Element).matches(BESIDE) ? NodeFilter.FILTER_REJECT : NodeFilter.FILTER_SKIP;
+    return NodeFilter.FILTER_ACCEPT;
+  });
   for (let node = walker.nextNode(); node; node = walker.nextNode()) {
+    if (node.nodeName === "BR") {
+      text += "\n";
+      continue;
+    }
     const around = blockOf(node);
     if (block && around !== block) text += "\n";
     block = around;

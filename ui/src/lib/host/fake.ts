@@ -15,7 +15,9 @@ import { initialWorld, linked, type World } from "./fake/scenes";
 import { onlySet, withOverrides } from "../text/sampling";
 import { matchesDevice } from "../text/devices";
 import { deviceStatusText } from "../text/sentence";
+import { estimateTokens } from "../text/tokens";
 import type {
+  Adapter,
   AdapterChoice,
   AnswerOverrides,
   Cache,
@@ -41,6 +43,7 @@ import type {
   NewConversation,
   PendingRestore,
   Plan,
+  Problem,
   SearchFilter,
   SearchHit,
   Sent,
@@ -91,6 +94,8 @@ export class FakeHost extends FakeGetting implements Host {
   private importCancelled = false;
   /** States of the models that were loaded, by id. */
   private readonly live = new Map<string, ModelState>();
+  /** Adapters merged into models, by the models' ids. */
+  private readonly merged = new Map<string, number>();
   private readonly generating = new Map<number, Generation>();
   private readonly notSent = new Map<number | null, Unsent>();
 
@@ -259,7 +264,7 @@ export class FakeHost extends FakeGetting implements Host {
   }
 
   async deletedConversations(): Promise<DeletedConversation[]> {
-    return [...this.world.deleted].reverse().map((id) => ({ id, title: this.conversation(id).title, daysLeft: 29 }));
+    return [...this.world.deleted].reverse().map((id) => ({ id, title: this.conversation(id).title, daysLeft: 30 }));
   }
 
   async purgeConversations(ids: number[]): Promise<void> {
@@ -470,6 +475,22 @@ export class FakeHost extends FakeGetting implements Host {
     this.world.models = [...this.world.models, model];
     this.emit({ type: "modelsChanged", models: this.world.models });
     return model;
+  }
+
+  async addMergedModel(path: string, adapter: number): Promise<Model> {
+    const { id } = await this.addModel(path);
+    this.merged.set(id, adapter);
+    this.nameMerged(await this.adapters());
+    return this.world.models.find((model) => model.id === id) ?? addedModel(path);
+  }
+
+  /** Gives merged models the names of their adapters. */
+  protected nameMerged(adapters: readonly Adapter[]): void {
+    const nameOf = ({ id, name }: Model) =>
+      adapters.find((adapter) => adapter.id === this.merged.get(id))?.name ?? name;
+    const models = this.world.models.map((model) => ({ ...model, name: nameOf(model) }));
+    this.world.models = models;
+    if (this.merged.size > 0) this.emit({ type: "modelsChanged", models });
   }
 
   async chatTemplate(id: string): Promise<string | null> {
@@ -778,6 +799,8 @@ export class FakeHost extends FakeGetting implements Host {
         effort: thinking.effort === "model" ? null : thinking.effort,
         jsonSchema,
       };
+    const tooLong = this.tooLong(question);
+    if (tooLong) return this.finish(home, answer, { type: "failed", problem: tooLong });
     for (let done = 0; done < script.promptTokens && !run.stopped && !run.crashed; done += 128) {
       this.change(home, answer, { state: { type: "prefill", done, total: script.promptTokens } });
       await this.rest();
@@ -831,6 +854,17 @@ export class FakeHost extends FakeGetting implements Host {
     if (run.crashed) return this.finish(home, answer, { type: "failed", problem: WORKER_DIED });
     this.emit({ type: "contextUsed", conversation: home.id, used, total: CONTEXT });
     return this.finish(home, answer, run.stopped ? { type: "stopped" } : script.end, stats);
+  }
+
+  /** The refusal of a message that does not fit into the context of the loaded model. */
+  private tooLong(message: string): Problem | null {
+    const state = this.world.modelState;
+    const context = state.type === "ready" ? state.info.context : CONTEXT;
+    const reserved = Math.min(256, Math.floor(context / 4));
+    const tokens = estimateTokens(message);
+    if (tokens <= context - reserved) return null;
+    const fits = context - reserved;
+    return problem("promptTooLong", { area: "request", type: "promptTooLong", tokens, fits, context, reserved });
   }
 
   private finish(

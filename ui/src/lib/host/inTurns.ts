@@ -1,5 +1,6 @@
 // Sends commands that change the user's data to the app one at a time. The app runs each command in
-// a separate task, and the later of two changes must be applied last.
+// a separate task, and the later of two changes must be applied last. Of the dialogs of the system
+// one is open at a time.
 
 import { Turns } from "../stores/turns";
 import type { Host } from "./host";
@@ -47,18 +48,35 @@ const ORDERED: readonly (readonly (keyof Host)[])[] = [
   ["renameRun", "restoreRun", "renameAdapter", "deleteAdapter", "restoreAdapter"],
 ];
 
+/** Commands that open a dialog of the system, in which the user chooses a path. */
+const isDialog = (name: PropertyKey): name is string => typeof name === "string" && name.startsWith("choose");
+
 export function inTurns(host: Host): Host {
   const turns = new Map<PropertyKey, Turns>();
   for (const names of ORDERED) {
     const shared = new Turns();
     for (const name of names) turns.set(name, shared);
   }
+  let isChoosing = false;
+
+  /** Opens a dialog. While one is open, another one is as if it were cancelled at once. */
+  async function choose(name: string, open: () => Promise<unknown>): Promise<unknown> {
+    if (isChoosing) return name === "chooseTextFiles" ? [] : null;
+    isChoosing = true;
+    try {
+      return await open();
+    } finally {
+      isChoosing = false;
+    }
+  }
+
   return new Proxy(host, {
     get(target, name) {
       const command: unknown = Reflect.get(target, name);
       if (typeof command !== "function") return command;
       // Not on the proxy, where a command that calls another one would wait for itself.
       const run = (...named: unknown[]) => Reflect.apply(command, target, named);
+      if (isDialog(name)) return (...named: unknown[]) => choose(name, () => run(...named) as Promise<unknown>);
       const ordered = turns.get(name);
       return ordered ? (...named: unknown[]) => ordered.run(() => run(...named)) : run;
     },

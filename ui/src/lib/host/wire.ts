@@ -84,6 +84,8 @@ export interface Commands {
   loadModel(id: string): Promise<void>;
   unloadModel(): Promise<void>;
   addModel(path: string): Promise<Model>;
+  /** Adds a merged export. The model has the adapter's name. */
+  addMergedModel(path: string, adapter: number): Promise<Model>;
   /** Removes a model from the list; a file added by the user stays on disk. */
   removeModel(id: string): Promise<void>;
   /** The source of a model's chat template, if its file has one. */
@@ -158,6 +160,8 @@ export interface Commands {
   resumeRun(id: number): Promise<void>;
   /** Stops a run and saves its adapter. A second call, while the worker is still running, kills it. */
   stopRun(id: number): Promise<void>;
+  /** Marks the end of a run as seen. */
+  seeRun(id: number): Promise<void>;
   renameRun(id: number, name: string): Promise<void>;
   /** Deletes a run and its adapter; stops it if active. */
   deleteRun(id: number): Promise<void>;
@@ -169,8 +173,10 @@ export interface Commands {
   renameAdapter(id: number, name: string): Promise<void>;
   deleteAdapter(id: number): Promise<void>;
   restoreAdapter(id: number): Promise<void>;
-  /** Exports (and verifies) an adapter; may take minutes. */
+  /** Exports (and verifies) an adapter; may take minutes. Reports progress through events. */
   exportAdapter(options: ExportOptions): Promise<Exported>;
+  /** Makes `exportAdapter` reject with `cancelled`, or skip the verification of what it has written. */
+  cancelExport(): Promise<void>;
   /** Sets the adapters of new answers; an empty list means the base model. */
   setConversationAdapters(conversation: number, choices: Array<AdapterChoice>): Promise<void>;
   /** Like `send`, with 2 to 4 answers side by side. */
@@ -219,6 +225,8 @@ export interface Commands {
   restart(): Promise<void>;
   /** Opens the data folder in the system's file manager. */
   openDataFolder(): Promise<void>;
+  /** Shows a file or folder in the system's file manager. */
+  showInFolder(path: string): Promise<void>;
   /** Opens a native dialog for a file of conversations with this name; `null` if cancelled. */
   chooseChatExport(format: ChatFormat, name: string, title: string): Promise<string | null>;
   /** Opens a native dialog for the format; `null` if cancelled. */
@@ -279,6 +287,7 @@ export const commands = (invoke: <T>(command: string, named?: Record<string, unk
   loadModel: (id) => invoke("load_model", { id }),
   unloadModel: () => invoke("unload_model"),
   addModel: (path) => invoke("add_model", { path }),
+  addMergedModel: (path, adapter) => invoke("add_merged_model", { path, adapter }),
   removeModel: (id) => invoke("remove_model", { id }),
   chatTemplate: (model) => invoke("chat_template", { model }),
   rescanModels: () => invoke("rescan_models"),
@@ -319,6 +328,7 @@ export const commands = (invoke: <T>(command: string, named?: Record<string, unk
   pauseRun: (id) => invoke("pause_run", { id }),
   resumeRun: (id) => invoke("resume_run", { id }),
   stopRun: (id) => invoke("stop_run", { id }),
+  seeRun: (id) => invoke("see_run", { id }),
   renameRun: (id, name) => invoke("rename_run", { id, name }),
   deleteRun: (id) => invoke("delete_run", { id }),
   restoreRun: (id) => invoke("restore_run", { id }),
@@ -328,6 +338,7 @@ export const commands = (invoke: <T>(command: string, named?: Record<string, unk
   deleteAdapter: (id) => invoke("delete_adapter", { id }),
   restoreAdapter: (id) => invoke("restore_adapter", { id }),
   exportAdapter: (options) => invoke("export_adapter", { options }),
+  cancelExport: () => invoke("cancel_export"),
   setConversationAdapters: (conversation, choices) => invoke("set_conversation_adapters", { conversation, choices }),
   compare: (conversation, parent, text, files, answers, fresh) => invoke("compare", { conversation, parent, text, files, answers, fresh }),
   voteAnswer: (message, better) => invoke("vote_answer", { message, better }),
@@ -352,6 +363,7 @@ export const commands = (invoke: <T>(command: string, named?: Record<string, unk
   takeLinks: () => invoke("take_links"),
   restart: () => invoke("restart"),
   openDataFolder: () => invoke("open_data_folder"),
+  showInFolder: (path) => invoke("show_in_folder", { path }),
   chooseChatExport: (format, name, title) => invoke("choose_chat_export", { format, name, title }),
   chooseExportTarget: (format, name, title) => invoke("choose_export_target", { format, name, title }),
 });
@@ -451,7 +463,7 @@ adapter: number,
  */
 scale: number, };
 
-export type AdapterFit = { "type": "exact" } | { "type": "named" } | { "type": "sizes" } | { "type": "mismatch",
+export type AdapterFit = { "type": "exact" } | { "type": "named" } | { "type": "sizes" } | { "type": "merged" } | { "type": "mismatch",
 /**
  * Why.
  */
@@ -1473,7 +1485,7 @@ id: number,
  */
 title: string,
 /**
- * Whole days until it is purged, at the first start after them.
+ * Days until it is purged, rounded up. That happens at the first start after them.
  */
 daysLeft: number, };
 
@@ -1824,7 +1836,19 @@ conversations: Array<ConversationSummary>, } | { "type": "importProgress",
 /**
  * From 0 to 1.
  */
-fraction: number, } | { "type": "restoreProgress",
+fraction: number, } | { "type": "exportProgress",
+/**
+ * Id of the adapter.
+ */
+adapter: number,
+/**
+ * From 0 to 1.
+ */
+fraction: number,
+/**
+ * The stage.
+ */
+stage: Stage, } | { "type": "restoreProgress",
 /**
  * From 0 to 1.
  */
@@ -1992,6 +2016,10 @@ path: string,
  * Its size in bytes.
  */
 bytes: number,
+/**
+ * The Modelfile for Ollama beside a GGUF.
+ */
+modelfile: string | null,
 /**
  * Result of the verification, if requested.
  */
@@ -3556,7 +3584,8 @@ adapters: Array<AdapterChoice>, };
 
 export type NewRun = {
 /**
- * Display name. `None` means a name made from the names of dataset and model.
+ * Display name. `None` means the dataset's. It gets a number if another run or an imported
+ * adapter has it.
  */
 name: string | null,
 /**
@@ -3851,6 +3880,8 @@ mediaType: string,
 text: string, };
 
 export type PauseReason = "person" | "chat" | "battery";
+
+export type PendingChange = "pause" | "stop";
 
 export type PendingRestore = {
 /**
@@ -4334,7 +4365,15 @@ createdAt: number,
 /**
  * End time.
  */
-endedAt: number | null, };
+endedAt: number | null,
+/**
+ * The request that takes effect after the current step. `None` if the run is not active.
+ */
+pending: PendingChange | null,
+/**
+ * Whether the user has seen its end. True for an active run.
+ */
+seen: boolean, };
 
 export type RunCurves = {
 /**

@@ -1,6 +1,6 @@
 // The places of the conversation, its settings and the command palette.
 
-import { lastAnswer, openConversation, pace, send } from "../window";
+import { answers, inMenu, lastAnswer, openConversation, openSettings, pace, send } from "../window";
 import type { Place } from "./place";
 
 export const places: Place[] = [
@@ -35,6 +35,44 @@ export const places: Place[] = [
     async (page) => (await send(page, "This one fails."), await lastAnswer(page, "failed")),
   ],
   [
+    "messages that are too long",
+    "",
+    async (page) => {
+      await openSettings(page, "models");
+      await page.getByTestId("context").selectOption("2048");
+      await page.getByTestId("reload-model").click();
+      await page.getByTestId("view-chat").click();
+      await page.locator("[data-testid=model-pill][data-state=ready]").waitFor();
+      await send(page, "word ".repeat(3_200));
+      await lastAnswer(page, "failed");
+      await page.getByTestId("composer").fill("word ".repeat(3_200));
+      await page.getByTestId("context-warning").waitFor();
+    },
+  ],
+  [
+    "a message with code that is folded",
+    "",
+    async (page) => {
+      await send(page, `Say: Yes. \`$x$\` $x^2$\n\na | b\n--|--\n1 | 2\n\`\`\`js\n${"let a;\n".repeat(40)}`);
+      await lastAnswer(page, "complete");
+      await page.getByTestId("fold-message").waitFor();
+    },
+  ],
+  [
+    "a long pasted text",
+    "",
+    async (page) => {
+      await page.evaluate(() => {
+        const clipboard = new DataTransfer();
+        clipboard.setData("text/plain", "line\n".repeat(300));
+        document
+          .querySelector("[data-testid=composer]")
+          ?.dispatchEvent(new ClipboardEvent("paste", { clipboardData: clipboard, bubbles: true, cancelable: true }));
+      });
+      await page.getByTestId("toast").waitFor();
+    },
+  ],
+  [
     "an answer that was cut",
     "",
     async (page) => (await send(page, "Cut this short, older messages and all."), await lastAnswer(page, "truncated")),
@@ -66,7 +104,7 @@ export const places: Place[] = [
     "",
     async (page) => (
       await openConversation(page, "Borrow checker"),
-      await page.getByTestId("correct").last().click(),
+      await inMenu(answers(page).last(), "correct"),
       await page.getByTestId("correction").waitFor()
     ),
   ],
@@ -155,14 +193,36 @@ export const places: Place[] = [
   [
     "the details of an answer",
     "",
-    async (page) => (await openConversation(page, "Borrow checker"), await page.getByTestId("details").last().click()),
+    async (page) => (
+      await openConversation(page, "Borrow checker"),
+      await inMenu(answers(page).last(), "details"),
+      await page.getByTestId("answer-details").waitFor()
+    ),
   ],
   [
-    "the menu of copies",
+    "the menu of an answer",
     "",
     async (page) => (
       await openConversation(page, "Borrow checker"),
-      await page.getByTestId("copy-menu").last().click()
+      await answers(page).last().getByTestId("message-menu").click(),
+      await page.getByTestId("details").waitFor()
+    ),
+  ],
+  [
+    "the context menu of an answer",
+    "",
+    async (page) => (
+      await openConversation(page, "Borrow checker"),
+      await answers(page).last().locator("h2").click({ button: "right" }),
+      await page.getByTestId("details").waitFor()
+    ),
+  ],
+  [
+    "a tooltip",
+    "",
+    async (page) => (
+      await page.getByTestId("chat-settings-toggle").hover(),
+      await page.getByTestId("tooltip").waitFor()
     ),
   ],
   [

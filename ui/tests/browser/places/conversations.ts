@@ -64,6 +64,14 @@ export const places: Place[] = [
     ),
   ],
   [
+    "the context menu of a folder",
+    "organized",
+    async (page) => (
+      await page.getByTestId("folder-toggle").first().click({ button: "right" }),
+      await page.getByTestId("folder-menu-new").waitFor()
+    ),
+  ],
+  [
     "a folder's settings",
     "organized",
     async (page) => (

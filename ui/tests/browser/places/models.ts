@@ -6,6 +6,18 @@ import { discover, find, repository, type Place } from "./place";
 export const places: Place[] = [
   ["Models", "drafts", (page) => page.getByTestId("view-models").click()],
   [
+    "the context menu of a model",
+    "",
+    async (page) => (
+      await page.getByTestId("view-models").click(),
+      await page
+        .getByTestId("model-card")
+        .last()
+        .click({ button: "right", position: { x: 4, y: 4 } }),
+      await page.getByTestId("menu-copy-path").waitFor()
+    ),
+  ],
+  [
     "models that do not fit",
     "too-big",
     async (page) => (

@@ -35,6 +35,15 @@ export const places: Place[] = [
     ),
   ],
   ["Tune", "", async (page) => (await tune(page), await page.getByTestId("tune-start").waitFor())],
+  [
+    "Tune with runs that ended unseen",
+    "",
+    async (page) => (
+      await tune(page),
+      await page.evaluate("fakeHost.unsee(21), fakeHost.unsee(23), fakeHost.unsee(24)"),
+      await page.getByTestId("unseen-run").nth(2).waitFor()
+    ),
+  ],
   ["Tune without runs", "fresh", async (page) => (await tune(page), await page.getByTestId("tune-start").waitFor())],
   ...["replies.jsonl", "orders.csv", "broken.jsonl"].map((name): Place => [
     `the data ${name}`,
@@ -58,6 +67,17 @@ export const places: Place[] = [
     ),
   ],
   [
+    "an export in progress",
+    "",
+    async (page) => (
+      await run(page, "21"),
+      await page.getByTestId("export").click(),
+      await pace(page, Number.POSITIVE_INFINITY),
+      await page.getByTestId("export-write").click(),
+      await page.getByTestId("export-cancel").waitFor()
+    ),
+  ],
+  [
     "two answers after a vote",
     "",
     async (page) => (
@@ -65,6 +85,19 @@ export const places: Place[] = [
       await page.getByTestId("vote").first().click(),
       await page.getByTestId("voted").waitFor()
     ),
+  ],
+  [
+    "a run that is about to pause",
+    "",
+    async (page) => {
+      await drop(page, { type: "drop", paths: ["/home/you/endless.jsonl"] });
+      await page.getByTestId("facts").waitFor();
+      await page.getByTestId("train").click();
+      await page.locator("[data-testid=run-page][data-state=running]").waitFor();
+      await pace(page, Number.POSITIVE_INFINITY);
+      await page.getByTestId("pause-run").click();
+      await page.getByTestId("pending").waitFor();
+    },
   ],
   ["a file over the window", "", (page) => drop(page, { type: "over", paths: ["x"] })],
   [

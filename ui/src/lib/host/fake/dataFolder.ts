@@ -27,6 +27,10 @@ export class FakeDataFolder extends FakeBase {
     this.opened.push(this.folder);
   }
 
+  async showInFolder(path: string): Promise<void> {
+    this.opened.push(path);
+  }
+
   async chooseDataFolder(): Promise<string | null> {
     return this.dataFolder;
   }

@@ -191,6 +191,8 @@ export function pastRuns(): { runs: Run[]; curves: Map<number, RunCurves> } {
       adapter,
       createdAt: Date.now() - hoursAgo * HOUR,
       endedAt: ended ? Date.now() - hoursAgo * HOUR + reached * 2600 : null,
+      pending: null,
+      seen: true,
     };
   });
   return { runs, curves };

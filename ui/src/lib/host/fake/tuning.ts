@@ -18,6 +18,7 @@ import type {
   Stage,
   TrainSettings,
 } from "../wire";
+import { uniqueName } from "../../text/uniqueName";
 import { FakeOrganizing } from "./organizing";
 import { CRASHED, detailed, problem } from "./problems";
 import { inspect, newDataset, sampleDatasets, pastDatasets, trainDefaults } from "./datasets";
@@ -56,6 +57,7 @@ export abstract class FakeTuning extends FakeOrganizing {
   private readonly curves: Map<number, RunCurves>;
   private readonly hidden = { datasets: new Set<number>(), runs: new Set<number>(), adapters: new Set<number>() };
   private readonly controls = new Map<number, RunControl>();
+  private exportCancelled = false;
   private dropListener: ((drop: FileDrop) => void) | null = null;
 
   constructor(isFirstStart: boolean) {
@@ -150,7 +152,7 @@ export abstract class FakeTuning extends FakeOrganizing {
     if (!dataset) throw NO_DATASET;
     const run: Run = {
       id: this.newId(),
-      name: order.name ?? dataset.name.replace(/\.\w+$/, ""),
+      name: this.uniqueName(order.name ?? dataset.name),
       model: order.model,
       modelName: "SmolLM2 135M Instruct",
       dataset: dataset.id,
@@ -164,6 +166,8 @@ export abstract class FakeTuning extends FakeOrganizing {
       adapter: null,
       createdAt: Date.now(),
       endedAt: null,
+      pending: null,
+      seen: true,
     };
     this.runList = [run, ...this.runList];
     this.curves.set(run.id, { points: [], evaluations: [] });
@@ -173,22 +177,40 @@ export abstract class FakeTuning extends FakeOrganizing {
 
   async pauseRun(id: number): Promise<void> {
     const control = this.controls.get(id);
-    if (control) control.pause = "person";
+    if (!control) return;
+    control.pause = "person";
+    this.changeRun(id, { pending: "pause" });
   }
 
   async resumeRun(id: number): Promise<void> {
     const control = this.controls.get(id);
-    if (control) control.pause = null;
-    else void this.train(id);
+    if (control) {
+      control.pause = null;
+      this.changeRun(id, { pending: null });
+    } else void this.train(id);
   }
 
   async stopRun(id: number): Promise<void> {
     const control = this.controls.get(id);
-    if (control) control.stop = true;
+    if (!control) return;
+    control.stop = true;
+    this.changeRun(id, { pending: "stop" });
+  }
+
+  async seeRun(id: number): Promise<void> {
+    this.changeRun(id, { seen: true });
+  }
+
+  /** For tests: a run ended while the user did not look. */
+  unsee(id: number): void {
+    this.changeRun(id, { seen: false });
   }
 
   async renameRun(id: number, name: string): Promise<void> {
-    this.changeRun(id, { name });
+    const unique = this.uniqueName(name, id);
+    this.changeRun(id, { name: unique });
+    for (const adapter of this.adapterList) if (adapter.run === id) this.changeAdapter(adapter.id, { name: unique });
+    await this.emitAdapters();
   }
 
   async deleteRun(id: number): Promise<void> {
@@ -238,6 +260,8 @@ export abstract class FakeTuning extends FakeOrganizing {
   }
 
   async renameAdapter(id: number, name: string): Promise<void> {
+    const run = this.adapterList.find((adapter) => adapter.id === id)?.run ?? null;
+    if (run !== null) return this.renameRun(run, name);
     this.changeAdapter(id, { name });
     await this.emitAdapters();
   }
@@ -253,7 +277,15 @@ export abstract class FakeTuning extends FakeOrganizing {
   }
 
   async exportAdapter(options: ExportOptions): Promise<Exported> {
-    await this.rest(40);
+    this.exportCancelled = false;
+    const stages = [options.format.type === "gguf" ? "merging" : "writing", ...(options.verify ? ["verifying"] : [])];
+    for (const [at, stage] of stages.entries()) {
+      const fraction = 0.05 + at * 0.8;
+      this.emit({ type: "exportProgress", adapter: options.adapter, fraction, stage: { type: stage } as Stage });
+      await this.rest(20);
+      if (this.exportCancelled) throw problem("cancelled", { area: "request", type: "cancelled" });
+    }
+    const modelfile = options.format.type === "peft" ? null : options.out.replace(/\.gguf$/, ".Modelfile");
     const bytes = options.format.type === "gguf" ? 98_402_112 : 9_781_248;
     if (/full/.test(options.out))
       throw problem("diskFull", {
@@ -262,11 +294,12 @@ export abstract class FakeTuning extends FakeOrganizing {
         path: options.out,
         detail: "No space left on device (os error 28)",
       });
-    if (!options.verify) return { path: options.out, bytes, verification: null, notices: [] };
+    if (!options.verify) return { path: options.out, bytes, modelfile, verification: null, notices: [] };
     const rough = options.format.type === "gguf" && options.format.kind === "Q4_0";
     return {
       path: options.out,
       bytes,
+      modelfile,
       verification: rough
         ? {
             passed: false,
@@ -288,6 +321,10 @@ export abstract class FakeTuning extends FakeOrganizing {
           },
       notices: [],
     };
+  }
+
+  async cancelExport(): Promise<void> {
+    this.exportCancelled = true;
   }
 
   async chooseExportTarget(format: ExportFormat, name: string): Promise<string | null> {
@@ -357,7 +394,7 @@ export abstract class FakeTuning extends FakeOrganizing {
     const before = curvesUpTo(from, steps);
     curves.points = before.points;
     curves.evaluations = before.evaluations;
-    this.changeRun(id, { plan: runPlan(steps, run.settings), state: { type: "planned" } });
+    this.changeRun(id, { plan: runPlan(steps, run.settings), seen: true, state: { type: "planned" } });
     await this.rest(4);
     this.changeRun(id, { state: { type: "running" } });
     const every = Math.max(1, Math.round(Math.min(steps, 200) / 10));
@@ -400,7 +437,7 @@ export abstract class FakeTuning extends FakeOrganizing {
   }
 
   private async wait(id: number, control: RunControl): Promise<void> {
-    this.changeRun(id, { state: { type: "paused", reason: control.pause ?? "person" } });
+    this.changeRun(id, { pending: null, state: { type: "paused", reason: control.pause ?? "person" } });
     while (control.pause && !control.stop && !control.die) await new Promise((resolve) => setTimeout(resolve, 5));
     this.changeRun(id, { state: { type: "running" } });
   }
@@ -414,6 +451,8 @@ export abstract class FakeTuning extends FakeOrganizing {
     const adapter = trained ? this.newId() : null;
     this.changeRun(id, {
       state,
+      pending: null,
+      seen: state.type === "stopped",
       outcome,
       adapter,
       last: curves.points.at(-1) ?? null,
@@ -427,6 +466,8 @@ export abstract class FakeTuning extends FakeOrganizing {
     if (state.type !== "stopped") this.emit({ type: "runEnded", run });
   }
 
+  protected abstract nameMerged(adapters: readonly Adapter[]): void;
+
   private run(id: number): Run {
     const run = this.runList.find((r) => r.id === id);
     if (!run) throw NO_RUN;
@@ -438,6 +479,16 @@ export abstract class FakeTuning extends FakeOrganizing {
     if (!this.hidden.runs.has(id)) this.emit({ type: "runChanged", run: this.run(id) });
   }
 
+  /** A name that no other run and no imported adapter has. */
+  private uniqueName(name: string, except: number | null = null): string {
+    const runs = this.runList.filter(({ id }) => id !== except && !this.hidden.runs.has(id));
+    const imported = this.adapterList.filter(({ id, run }) => run === null && !this.hidden.adapters.has(id));
+    return uniqueName(
+      name,
+      [...runs, ...imported].map((result) => result.name),
+    );
+  }
+
   private changeAdapter(id: number, change: Partial<Adapter>): void {
     this.adapterList = this.adapterList.map((a) => (a.id === id ? { ...a, ...change } : a));
   }
@@ -447,6 +498,8 @@ export abstract class FakeTuning extends FakeOrganizing {
   }
 
   private async emitAdapters(): Promise<void> {
-    this.emit({ type: "adaptersChanged", adapters: await this.adapters() });
+    const adapters = await this.adapters();
+    this.emit({ type: "adaptersChanged", adapters });
+    this.nameMerged(adapters);
   }
 }
