@@ -1,30 +1,7 @@
 //! The progress and the cancellation of exports of adapters.
 
-use crate::harness::Harness;
+use crate::harness::{Harness, runs::train_adapter};
 use hearth_app::wire::*;
-use std::fs;
-
-/// Finishes a run and returns its adapter.
-async fn tuned(harness: &mut Harness) -> i64 {
-    let data = harness.folder.path().join("script.jsonl");
-    fs::write(&data, "learn 2").expect("a dataset");
-    let dataset = harness.add_dataset(data).await.expect("a dataset");
-    let new = NewRun {
-        name: None,
-        model: "tiny".into(),
-        dataset: dataset.id,
-        mapping: None,
-        skip_broken: false,
-        settings: harness.train_defaults().await.expect("settings"),
-    };
-    let id = harness.start_run(new).await.expect("a run").id;
-    harness
-        .next(|event| match event {
-            Event::RunChanged { run } if run.id == id => run.adapter,
-            _ => None,
-        })
-        .await
-}
 
 fn options(harness: &Harness, adapter: i64, file: &str) -> ExportOptions {
     ExportOptions {
@@ -52,7 +29,7 @@ async fn progress(harness: &mut Harness) -> (i64, f32, Stage) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_export_reports_its_progress() {
     let mut harness = Harness::tiny();
-    let adapter = tuned(&mut harness).await;
+    let adapter = train_adapter(&mut harness).await.id;
     harness
         .export_adapter(options(&harness, adapter, "out.gguf"))
         .await
@@ -63,7 +40,7 @@ async fn an_export_reports_its_progress() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_cancellation_ends_the_export_in_progress_and_no_later_one() {
     let mut harness = Harness::tiny();
-    let adapter = tuned(&mut harness).await;
+    let adapter = train_adapter(&mut harness).await.id;
     harness.cancel_export().await.unwrap();
     let (app, slow) = (harness.app.clone(), options(&harness, adapter, "slow.gguf"));
     let exporting = tokio::spawn(async move { app.export_adapter(slow).await });

@@ -1,40 +1,27 @@
 //! The name that a run shares with its adapter and with the models into which it was merged.
 
-use crate::harness::{Harness, fixtures};
-use crate::support;
+use crate::{
+    harness::{
+        Harness, fixtures,
+        runs::{find_run, new_run, wait_until_finished},
+    },
+    support,
+};
 use hearth_app::wire::*;
 use std::fs;
 
-/// Starts a run on a dataset named `script`.
-async fn begin(harness: &Harness, name: Option<&str>) -> Run {
-    let data = harness.folder.path().join("script.jsonl");
-    fs::write(&data, "learn 2").expect("a dataset");
-    let dataset = harness.add_dataset(data).await.expect("a dataset");
+/// Finishes a run with this name and returns it.
+async fn finish_run(harness: &mut Harness, name: Option<&str>) -> Run {
     let new = NewRun {
         name: name.map(str::to_owned),
-        model: "tiny".into(),
-        dataset: dataset.id,
-        mapping: None,
-        skip_broken: false,
-        settings: harness.train_defaults().await.expect("settings"),
+        ..new_run(harness, "learn 2").await
     };
-    harness.start_run(new).await.expect("a run")
-}
-
-/// Finishes a run and returns it with its adapter.
-async fn tuned(harness: &mut Harness, name: Option<&str>) -> Run {
-    let id = begin(harness, name).await.id;
-    harness
-        .next(|event| match event {
-            Event::RunChanged { run } if run.id == id && run.adapter.is_some() => Some(*run),
-            _ => None,
-        })
-        .await
+    let run = harness.start_run(new).await.expect("a run");
+    wait_until_finished(harness, run.id).await
 }
 
 async fn name_of_run(harness: &Harness, id: i64) -> String {
-    let runs = harness.runs().await.expect("runs");
-    runs.into_iter().find(|run| run.id == id).expect("the run").name
+    find_run(harness, id).await.expect("the run").name
 }
 
 async fn name_of_adapter(harness: &Harness, run: &Run) -> String {
@@ -48,7 +35,7 @@ async fn a_run_whose_name_another_one_has_gets_a_number() {
     let mut harness = Harness::tiny();
     let mut names = Vec::new();
     for name in [None, None, Some(" Keeper "), Some("KEEPER"), Some("script")] {
-        names.push(tuned(&mut harness, name).await.name);
+        names.push(finish_run(&mut harness, name).await.name);
     }
     assert_eq!(names, ["script", "script 2", "Keeper", "KEEPER 2", "script 3"]);
     let adapters = harness.adapters().await.unwrap();
@@ -59,7 +46,7 @@ async fn a_run_whose_name_another_one_has_gets_a_number() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn renaming_a_run_or_its_adapter_renames_both() {
     let mut harness = Harness::tiny();
-    let (first, second) = (tuned(&mut harness, None).await, tuned(&mut harness, None).await);
+    let (first, second) = (finish_run(&mut harness, None).await, finish_run(&mut harness, None).await);
     harness.rename_run(first.id, "Keeper".into()).await.unwrap();
     let names = (
         name_of_run(&harness, first.id).await,
@@ -84,9 +71,9 @@ async fn renaming_a_run_or_its_adapter_renames_both() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_restored_run_whose_name_is_taken_gets_a_number() {
     let mut harness = Harness::tiny();
-    let first = tuned(&mut harness, None).await;
+    let first = finish_run(&mut harness, None).await;
     harness.delete_run(first.id).await.unwrap();
-    let second = tuned(&mut harness, None).await;
+    let second = finish_run(&mut harness, None).await;
     assert_eq!(second.name, "script");
     harness.restore_run(first.id).await.unwrap();
     let names = (
@@ -99,7 +86,7 @@ async fn a_restored_run_whose_name_is_taken_gets_a_number() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_merged_model_has_the_name_of_its_run() {
     let mut harness = Harness::tiny();
-    let run = tuned(&mut harness, None).await;
+    let run = finish_run(&mut harness, None).await;
     let adapter = run.adapter.unwrap();
     let out = harness.folder.path().join("merged.gguf");
     let options = ExportOptions {
@@ -117,7 +104,7 @@ async fn a_merged_model_has_the_name_of_its_run() {
     harness.rename_run(run.id, "Keeper".into()).await.unwrap();
     assert_eq!(name_of_merged(&harness).await, "Keeper");
 
-    let other = tuned(&mut harness, Some("Warden")).await;
+    let other = finish_run(&mut harness, Some("Warden")).await;
     let options = ExportOptions {
         adapter: other.adapter.unwrap(),
         ..options
@@ -125,7 +112,7 @@ async fn a_merged_model_has_the_name_of_its_run() {
     harness.export_adapter(options.clone()).await.unwrap();
     assert_eq!(name_of_merged(&harness).await, "Warden", "the file was replaced");
 
-    let third = tuned(&mut harness, Some("unverifiable")).await;
+    let third = finish_run(&mut harness, Some("unverifiable")).await;
     let options = ExportOptions {
         adapter: third.adapter.unwrap(),
         verify: true,
@@ -143,11 +130,11 @@ async fn an_imported_or_restored_adapter_whose_name_is_taken_gets_a_number() {
     for file in ["adapter_config.json", "adapter_model.safetensors"] {
         fs::copy(fixtures().join("training/llama/end").join(file), folder.join(file)).unwrap();
     }
-    tuned(&mut harness, None).await;
+    finish_run(&mut harness, None).await;
     let imported = harness.import_adapter(folder, None).await.unwrap();
     assert_eq!(imported.name, "script 2");
     harness.delete_adapter(imported.id).await.unwrap();
-    tuned(&mut harness, Some("script 2")).await;
+    finish_run(&mut harness, Some("script 2")).await;
     harness.restore_adapter(imported.id).await.unwrap();
     let adapters = harness.adapters().await.unwrap();
     let restored = adapters.iter().find(|adapter| adapter.id == imported.id);
