@@ -79,8 +79,8 @@ test("one conversation is exported from its menu by keyboard, and all from Data"
     () => (window as unknown as { fakeHost: { exports: object[] } }).fakeHost.exports,
   );
   expect(exports).toEqual([
-    { conversation: 4, format: "html", path: "/home/you/Rye bread, 80 % hydration.html" },
-    { conversation: null, format: "json", path: "/home/you/Conversations.json" },
+    { conversation: 4, format: "html", user: "You", path: "/home/you/Rye bread, 80 % hydration.html" },
+    { conversation: null, format: "json", user: "You", path: "/home/you/Conversations.json" },
   ]);
   expect(errors).toEqual([]);
 });

@@ -1,6 +1,6 @@
 //! The selected branch of a conversation, and the labels of its messages.
 
-use crate::wire::{Conversation, Message};
+use crate::wire::{Conversation, ExportLabels, Message};
 use hearth_protocol::Role;
 use jiff::Timestamp;
 use std::collections::HashMap;
@@ -25,11 +25,11 @@ pub(super) fn branch(conversation: &Conversation) -> Vec<&Message> {
 }
 
 /// The author of a message.
-pub(super) fn author(message: &Message) -> &str {
+pub(super) fn author<'a>(message: &'a Message, labels: &'a ExportLabels) -> &'a str {
     match message.role {
-        Role::User => "You",
-        Role::System => "System",
-        Role::Assistant => message.model.as_deref().unwrap_or("Assistant"),
+        Role::User => &labels.user,
+        Role::System => &labels.system,
+        Role::Assistant => message.model.as_deref().unwrap_or(&labels.assistant),
     }
 }
 

@@ -2,13 +2,12 @@
 //! policy allows nothing but the style of the page.
 
 use super::branch::{author, branch, format_time};
-use crate::wire::Conversation;
+use crate::wire::{Conversation, ExportLabels};
 use hearth_protocol::{Part, Role};
 use std::io::{self, Write};
 
-const HEAD: &str = r#"<!doctype html>
-<html lang="en">
-<head>
+/// After the tag `html`.
+const HEAD: &str = r#"<head>
 <meta charset="utf-8">
 <meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'">
 <meta name="viewport" content="width=device-width, initial-scale=1">
@@ -32,11 +31,12 @@ summary { cursor: pointer; opacity: .75; }
 <body>
 ";
 
-pub(super) fn begin(out: &mut impl Write, title: &str) -> io::Result<()> {
+pub(super) fn begin(out: &mut impl Write, title: &str, language: &str) -> io::Result<()> {
+    writeln!(out, "<!doctype html>\n<html lang=\"{}\">", Escaped(language))?;
     writeln!(out, "{HEAD}<title>{}</title>\n{STYLE}", Escaped(title))
 }
 
-pub(super) fn write(out: &mut impl Write, conversation: &Conversation) -> io::Result<()> {
+pub(super) fn write(out: &mut impl Write, conversation: &Conversation, labels: &ExportLabels) -> io::Result<()> {
     writeln!(out, "<section>")?;
     if !conversation.title.is_empty() {
         writeln!(out, "<h1>{}</h1>", Escaped(&conversation.title))?;
@@ -47,7 +47,7 @@ pub(super) fn write(out: &mut impl Write, conversation: &Conversation) -> io::Re
         .as_deref()
         .filter(|prompt| !prompt.is_empty())
     {
-        write_details(out, "System prompt", prompt)?;
+        write_details(out, &labels.system_prompt, prompt)?;
     }
     for message in branch(conversation) {
         let class = match message.role {
@@ -57,9 +57,12 @@ pub(super) fn write(out: &mut impl Write, conversation: &Conversation) -> io::Re
         writeln!(
             out,
             "<article class=\"{class}\">\n<h2>{}</h2>",
-            Escaped(author(message))
+            Escaped(author(message, labels))
         )?;
-        message.parts.iter().try_for_each(|part| write_part(out, part))?;
+        message
+            .parts
+            .iter()
+            .try_for_each(|part| write_part(out, part, labels))?;
         writeln!(out, "</article>")?;
     }
     writeln!(out, "</section>")
@@ -69,15 +72,18 @@ pub(super) fn end(out: &mut impl Write) -> io::Result<()> {
     writeln!(out, "</body>\n</html>")
 }
 
-fn write_part(out: &mut impl Write, part: &Part) -> io::Result<()> {
+fn write_part(out: &mut impl Write, part: &Part, labels: &ExportLabels) -> io::Result<()> {
     match part {
         Part::Text { text } => writeln!(out, "<div class=\"text\">{}</div>", Escaped(text)),
-        Part::Thinking { text } => write_details(out, "Thought", text),
+        Part::Thinking { text } => write_details(out, &labels.thought, text),
         Part::ToolCall { name, arguments, .. } => {
-            write_details(out, &format!("Call of {name}"), &format!("{arguments:#}"))
+            write_details(out, &format!("{}: {name}", labels.tool_call), &format!("{arguments:#}"))
         }
-        Part::ToolResult { name, text, .. } => write_details(out, &format!("Result of {name}"), text),
-        Part::Image { name, .. } => writeln!(out, "<div class=\"text\">[Image: {}]</div>", Escaped(name)),
+        Part::ToolResult { name, text, .. } => write_details(out, &format!("{}: {name}", labels.tool_result), text),
+        Part::Image { name, .. } => {
+            let (image, name) = (Escaped(&labels.image), Escaped(name));
+            writeln!(out, "<div class=\"text\">[{image}: {name}]</div>")
+        }
         Part::File { name, text, .. } => write_details(out, name, text),
     }
 }

@@ -1,12 +1,17 @@
 //! Markdown: a heading for each conversation and each message. Texts are not escaped.
 
 use super::branch::{author, branch, format_time};
-use crate::wire::Conversation;
+use crate::wire::{Conversation, ExportLabels};
 use hearth_formats::fence;
 use hearth_protocol::Part;
 use std::io::{self, Write};
 
-pub(super) fn write(out: &mut impl Write, conversation: &Conversation, is_first: bool) -> io::Result<()> {
+pub(super) fn write(
+    out: &mut impl Write,
+    conversation: &Conversation,
+    labels: &ExportLabels,
+    is_first: bool,
+) -> io::Result<()> {
     if !is_first {
         writeln!(out, "\n---\n")?;
     }
@@ -19,37 +24,37 @@ pub(super) fn write(out: &mut impl Write, conversation: &Conversation, is_first:
         .as_deref()
         .filter(|prompt| !prompt.is_empty())
     {
-        writeln!(out, "\nSystem prompt:\n")?;
+        writeln!(out, "\n{}:\n", labels.system_prompt)?;
         write_quote(out, prompt)?;
     }
     for message in branch(conversation) {
-        writeln!(out, "\n## {}", one_line(author(message)))?;
+        writeln!(out, "\n## {}", one_line(author(message, labels)))?;
         for part in &message.parts {
             writeln!(out)?;
-            write_part(out, part)?;
+            write_part(out, part, labels)?;
         }
     }
     Ok(())
 }
 
-fn write_part(out: &mut impl Write, part: &Part) -> io::Result<()> {
+fn write_part(out: &mut impl Write, part: &Part, labels: &ExportLabels) -> io::Result<()> {
     match part {
         Part::Text { text } => writeln!(out, "{text}"),
         Part::Thinking { text } => {
-            writeln!(out, "> Thought:\n>")?;
+            writeln!(out, "> {}:\n>", labels.thought)?;
             write_quote(out, text)
         }
         Part::ToolCall { name, arguments, .. } => {
-            writeln!(out, "Call of `{}`:\n", one_line(name))?;
+            writeln!(out, "{}: `{}`\n", labels.tool_call, one_line(name))?;
             write_code(out, "json", &format!("{arguments:#}"))
         }
         Part::ToolResult { name, text, .. } => {
-            writeln!(out, "Result of `{}`:\n", one_line(name))?;
+            writeln!(out, "{}: `{}`\n", labels.tool_result, one_line(name))?;
             write_code(out, "", text)
         }
-        Part::Image { name, .. } => writeln!(out, "[Image: {}]", one_line(name)),
+        Part::Image { name, .. } => writeln!(out, "[{}: {}]", labels.image, one_line(name)),
         Part::File { name, text, .. } => {
-            writeln!(out, "File `{}`:\n", one_line(name))?;
+            writeln!(out, "{}: `{}`\n", labels.file, one_line(name))?;
             write_code(out, "", text)
         }
     }

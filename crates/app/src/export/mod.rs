@@ -11,7 +11,7 @@ use crate::{
     device_name::is_device_name,
     shared::Shared,
     store::conversation,
-    wire::{ChatFormat, ExportedChats, Problem, ProblemCode},
+    wire::{ChatFormat, ExportLabels, ExportedChats, Problem, ProblemCode},
 };
 use hearth_formats::{
     characters::{is_hidden, is_joiner},
@@ -31,10 +31,11 @@ impl App {
         &self,
         conversation: Option<i64>,
         format: ChatFormat,
+        labels: ExportLabels,
         path: PathBuf,
     ) -> Result<ExportedChats, Problem> {
         self.shared
-            .blocking(move |shared| export(shared, conversation, format, &path))
+            .blocking(move |shared| export(shared, conversation, format, &labels, &path))
             .await
     }
 }
@@ -43,6 +44,7 @@ fn export(
     shared: &Shared,
     conversation_id: Option<i64>,
     format: ChatFormat,
+    labels: &ExportLabels,
     path: &Path,
 ) -> Result<ExportedChats, Problem> {
     let ids: Vec<i64> = match conversation_id {
@@ -57,7 +59,7 @@ fn export(
     }
     let mut count = 0;
     durable::write_file(path, |out| {
-        count = write_all(shared, &ids, conversation_id.is_some(), format, out)?;
+        count = write_all(shared, &ids, conversation_id.is_some(), format, labels, out)?;
         Ok::<(), Failure>(())
     })
     .map_err(|failure| failure.into_problem(path))?;
@@ -75,6 +77,7 @@ fn write_all(
     ids: &[i64],
     is_single: bool,
     format: ChatFormat,
+    labels: &ExportLabels,
     out: &mut BufWriter<File>,
 ) -> Result<u32, Failure> {
     let mut count = 0;
@@ -86,17 +89,17 @@ fn write_all(
         };
         if !has_begun {
             let title = if is_single {
-                conversation.title.as_str()
+                &conversation.title
             } else {
-                "Conversations"
+                &labels.conversations
             };
-            begin(format, title, out)?;
+            begin(format, title, labels, out)?;
             has_begun = true;
         }
         match format {
             ChatFormat::Json => json::write(out, &origin(shared, *id)?, &conversation, count == 0)?,
-            ChatFormat::Markdown => markdown::write(out, &conversation, count == 0)?,
-            ChatFormat::Html => html::write(out, &conversation)?,
+            ChatFormat::Markdown => markdown::write(out, &conversation, labels, count == 0)?,
+            ChatFormat::Html => html::write(out, &conversation, labels)?,
         }
         count += 1;
     }
@@ -109,10 +112,10 @@ fn write_all(
     Ok(count)
 }
 
-fn begin(format: ChatFormat, title: &str, out: &mut impl Write) -> io::Result<()> {
+fn begin(format: ChatFormat, title: &str, labels: &ExportLabels, out: &mut impl Write) -> io::Result<()> {
     match format {
         ChatFormat::Json => json::begin(out),
-        ChatFormat::Html => html::begin(out, title),
+        ChatFormat::Html => html::begin(out, title, &labels.language),
         ChatFormat::Markdown => Ok(()),
     }
 }

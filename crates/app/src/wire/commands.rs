@@ -97,6 +97,7 @@ macro_rules! commands {
                 fn export_conversations(
                     conversation: Option<i64>,
                     format: ChatFormat,
+                    labels: ExportLabels,
                     path: PathBuf
                 ) -> ExportedChats;
                 /// Writes conversations, runs, adapters and datasets to one file. Rejects with

@@ -94,6 +94,28 @@ pub enum ChatFormat {
     Json,
 }
 
+/// The words of an export in the language of the window.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, TS)]
+#[serde(rename_all = "camelCase")]
+pub struct ExportLabels {
+    /// BCP 47 tag of the language.
+    pub language: String,
+    /// The title of several conversations.
+    pub conversations: String,
+    /// The user as author.
+    pub user: String,
+    /// The model as author, if its name is unknown.
+    pub assistant: String,
+    /// The system as author.
+    pub system: String,
+    pub system_prompt: String,
+    pub thought: String,
+    pub tool_call: String,
+    pub tool_result: String,
+    pub image: String,
+    pub file: String,
+}
+
 /// The result of exporting conversations.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, TS)]
 #[serde(rename_all = "camelCase")]

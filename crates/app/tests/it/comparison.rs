@@ -2,7 +2,10 @@
 //! workers. The fake worker obeys the prompt: `show` answers the request as JSON, `say X` answers
 //! X, `slow` streams until it is stopped, `cut` ends at the limit.
 
-use crate::harness::{Harness, failure, ids, request_of, under_way};
+use crate::{
+    data_harness::export_labels,
+    harness::{Harness, failure, ids, request_of, under_way},
+};
 use hearth_app::wire::{
     AnswerOverrides, ChatFormat, Compared, ComparedAnswer, Conversation, Event, Folder, Message, MessageState,
     ModelState, NewConversation, Preset, PresetValues, Problem, ProblemCode, SamplingOverrides, Thumb,
@@ -332,7 +335,7 @@ async fn a_comparison_is_exported_and_imported_whole() {
     harness.vote_answer(second.id, true).await.unwrap();
     let path = harness.folder.path().join("all.json");
     harness
-        .export_conversations(None, ChatFormat::Json, path.clone())
+        .export_conversations(None, ChatFormat::Json, export_labels(), path.clone())
         .await
         .unwrap();
 

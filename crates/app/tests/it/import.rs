@@ -1,10 +1,10 @@
 //! Imports of conversations: every program's form, repeated and hostile ones, and exports of
 //! Hearth.
 
-use crate::data_harness::Harness;
+use crate::data_harness::{Harness, export_labels};
 use hearth_app::wire::{
-    ChatFormat, Conversation, ConversationSettings, DroppedTurns, Event, ImportFormat, Message, MessageState, Part,
-    ProblemCode, Role, SkipReason, Thumb, TruncationReason,
+    ChatFormat, Conversation, ConversationSettings, DroppedTurns, Event, ExportLabels, ImportFormat, Message,
+    MessageState, Part, ProblemCode, Role, SkipReason, Thumb, TruncationReason,
 };
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -516,13 +516,13 @@ async fn an_export_as_json_is_imported_without_loss() {
     assert_eq!(all[0].settings, settings);
     let exported = harness
         .app
-        .export_conversations(None, ChatFormat::Json, path.clone())
+        .export_conversations(None, ChatFormat::Json, export_labels(), path.clone())
         .await
         .unwrap();
     assert_eq!(exported.conversations as usize, all.len());
     harness
         .app
-        .export_conversations(Some(all[0].id), ChatFormat::Json, one.clone())
+        .export_conversations(Some(all[0].id), ChatFormat::Json, export_labels(), one.clone())
         .await
         .unwrap();
 
@@ -583,10 +583,16 @@ async fn markdown_and_html_hold_the_selected_branch() {
     harness.import(fixture("chatgpt/conversations.json")).await.unwrap();
     let chat = harness.only().await;
     let (markdown, html) = (harness.path("a.md"), harness.path("a.html"));
+    let labels = ExportLabels {
+        language: "de".to_owned(),
+        user: "Du".to_owned(),
+        thought: "Nachgedacht".to_owned(),
+        ..export_labels()
+    };
     for (format, path) in [(ChatFormat::Markdown, &markdown), (ChatFormat::Html, &html)] {
         harness
             .app
-            .export_conversations(Some(chat.id), format, path.clone())
+            .export_conversations(Some(chat.id), format, labels.clone(), path.clone())
             .await
             .unwrap();
     }
@@ -594,22 +600,23 @@ async fn markdown_and_html_hold_the_selected_branch() {
     for part in [
         "# Rye bread\n",
         "> Answer in grams.\n",
-        "## You\n",
+        "## Du\n",
         "## o3\n",
         "**400 g** of water.",
-        "> Thought:",
+        "> Nachgedacht:",
     ] {
         assert!(markdown.contains(part), "{part}: {markdown}");
     }
     assert!(!markdown.contains("400 grams."));
     let html = fs::read_to_string(html).unwrap();
+    assert!(html.contains("<html lang=\"de\">") && html.contains("<h2>Du</h2>"));
     assert!(html.contains("&lt;script&gt;alert(1)&lt;/script&gt;") && !html.contains("<script"));
     assert!(html.contains("default-src 'none'") && html.contains("**400 g** of water."));
     let folder = harness.path("missing/a.md");
     fs::write(harness.path("missing"), "a file").unwrap();
     let problem = harness
         .app
-        .export_conversations(None, ChatFormat::Markdown, folder)
+        .export_conversations(None, ChatFormat::Markdown, export_labels(), folder)
         .await
         .expect_err("no folder");
     assert!(problem.to_string().contains("could not be written"), "{problem}");

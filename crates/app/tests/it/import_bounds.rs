@@ -1,6 +1,9 @@
 //! Bounds of imports: their time and memory, and cancelling them.
 
-use crate::{data_harness::Harness, support};
+use crate::{
+    data_harness::{Harness, export_labels},
+    support,
+};
 use hearth_app::{
     App,
     wire::{Announced, ChatFormat, Event, ProblemCode, SkipReason, Skipped},
@@ -159,7 +162,9 @@ async fn a_large_conversation_of_hearth_is_imported_from_its_export() {
         assert_eq!(report.messages, 1);
     }
     let export = harness.path("out.json");
-    let written = harness.app.export_conversations(None, ChatFormat::Json, export.clone());
+    let written = harness
+        .app
+        .export_conversations(None, ChatFormat::Json, export_labels(), export.clone());
     assert!(written.await.expect("an export").bytes > 33 << 20);
     let other = Harness::new();
     let report = other.import(export).await.expect("an import");

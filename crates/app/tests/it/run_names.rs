@@ -46,7 +46,10 @@ async fn a_run_whose_name_another_one_has_gets_a_number() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn renaming_a_run_or_its_adapter_renames_both() {
     let mut harness = Harness::tiny();
-    let (first, second) = (finish_run(&mut harness, None).await, finish_run(&mut harness, None).await);
+    let (first, second) = (
+        finish_run(&mut harness, None).await,
+        finish_run(&mut harness, None).await,
+    );
     harness.rename_run(first.id, "Keeper".into()).await.unwrap();
     let names = (
         name_of_run(&harness, first.id).await,

@@ -32,6 +32,7 @@ import type {
   DeletedConversation,
   Device,
   ExportedChats,
+  ExportLabels,
   Host,
   ImportReport,
   Link,
@@ -83,7 +84,7 @@ export class FakeHost extends FakeGetting implements Host {
   /** The load settings of the requested plans, newest last. */
   planned: LoadSettings[] = [];
   /** Exports of conversations, newest last. */
-  exports: { conversation: number | null; format: ChatFormat; path: string }[] = [];
+  exports: { conversation: number | null; format: ChatFormat; user: string; path: string }[] = [];
   /** The backup that is chosen. */
   backup = "/media/you/disk/Hearth.hearthbackup";
   /** Links that the page has not taken. */
@@ -371,11 +372,16 @@ export class FakeHost extends FakeGetting implements Host {
     this.message(home, question.id, "assistant", "Here is a start.");
   }
 
-  async exportConversations(conversation: number | null, format: ChatFormat, path: string): Promise<ExportedChats> {
+  async exportConversations(
+    conversation: number | null,
+    format: ChatFormat,
+    labels: ExportLabels,
+    path: string,
+  ): Promise<ExportedChats> {
     await this.rest(5);
     const { conversations } = await this.snapshot();
     const conversationsWritten = conversation === null ? conversations.length : 1;
-    this.exports.push({ conversation, format, path });
+    this.exports.push({ conversation, format, user: labels.user, path });
     return { path, conversations: conversationsWritten, bytes: conversationsWritten * 4200 };
   }
 

@@ -67,7 +67,7 @@ export interface Commands {
   /** Makes `importConversations` reject with `cancelled`; what was imported stays. */
   cancelImport(): Promise<void>;
   /** Writes a conversation, or all if it is `null`, to a file. */
-  exportConversations(conversation: number | null, format: ChatFormat, path: string): Promise<ExportedChats>;
+  exportConversations(conversation: number | null, format: ChatFormat, labels: ExportLabels, path: string): Promise<ExportedChats>;
   /** Writes conversations, runs, adapters and datasets to one file. Rejects with `busy` during a run. */
   backUp(path: string): Promise<WrittenBackup>;
   /** Checks a backup, which replaces the present data at the next start. That data is moved aside. */
@@ -276,7 +276,7 @@ export const commands = (invoke: <T>(command: string, named?: Record<string, unk
   search: (query, filter) => invoke("search", { query, filter }),
   importConversations: (path) => invoke("import_conversations", { path }),
   cancelImport: () => invoke("cancel_import"),
-  exportConversations: (conversation, format, path) => invoke("export_conversations", { conversation, format, path }),
+  exportConversations: (conversation, format, labels, path) => invoke("export_conversations", { conversation, format, labels, path }),
   backUp: (path) => invoke("back_up", { path }),
   restoreBackup: (path) => invoke("restore_backup", { path }),
   cancelRestore: () => invoke("cancel_restore"),
@@ -2028,6 +2028,34 @@ verification: Verification | null,
  * Notices about the adapter.
  */
 notices: Array<Notice>, };
+
+export type ExportLabels = {
+/**
+ * BCP 47 tag of the language.
+ */
+language: string,
+/**
+ * The title of several conversations.
+ */
+conversations: string,
+/**
+ * The user as author.
+ */
+user: string,
+/**
+ * The model as author, if its name is unknown.
+ */
+assistant: string,
+/**
+ * The system as author.
+ */
+system: string,
+systemPrompt: string,
+thought: string,
+toolCall: string,
+toolResult: string,
+image: string,
+file: string, };
 
 export type ExportedChats = {
 /**

@@ -12,6 +12,7 @@ import type {
   ImportReport,
   WrittenBackup,
 } from "../host";
+import { exportLabels } from "../text/exportLabels";
 
 type Work = "import" | "export" | "backup" | "restore" | "move";
 
@@ -95,7 +96,9 @@ export class Transfer {
     const path = await this.host.chooseChatExport(format, title, heading);
     if (path === null) return null;
     this.exported = null;
-    const exported = await this.while("export", () => this.host.exportConversations(conversation, format, path));
+    const exported = await this.while("export", () =>
+      this.host.exportConversations(conversation, format, exportLabels(), path),
+    );
     if (conversation === null) this.exported = exported;
     return exported;
   }

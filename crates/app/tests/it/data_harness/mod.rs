@@ -7,7 +7,7 @@ use hearth_app::{
         adapter,
         download::{self, State},
     },
-    wire::{Announced, Conversation, Event, ImportReport, Problem, Settings},
+    wire::{Announced, Conversation, Event, ExportLabels, ImportReport, Problem, Settings},
 };
 use rusqlite::Transaction;
 use serde_json::Value;
@@ -24,6 +24,24 @@ pub struct Harness {
     pub app: App,
     pub folder: TempDir,
     pub events: Arc<Mutex<Vec<Event>>>,
+}
+
+/// The words of exports in English.
+pub fn export_labels() -> ExportLabels {
+    let of = str::to_owned;
+    ExportLabels {
+        language: of("en"),
+        conversations: of("Conversations"),
+        user: of("You"),
+        assistant: of("Assistant"),
+        system: of("System"),
+        system_prompt: of("System prompt"),
+        thought: of("Thought"),
+        tool_call: of("Tool call"),
+        tool_result: of("Tool result"),
+        image: of("Image"),
+        file: of("File"),
+    }
 }
 
 /// Opens the data in a folder. `act` gets the app and each event, on the thread that emits it.
