@@ -12,11 +12,15 @@ fn loop_of_a(prompt: Prompt, max_repeated: Option<u32>) -> GenerateRequest {
         ignore_end: true,
         ..generate(prompt, 100)
     };
-    request.sampling.logit_bias = vec![LogitBias::Text {
-        text: "a".to_owned(),
-        bias: Some(500.0),
-    }];
+    request.sampling.logit_bias = vec![bias("a")];
     request
+}
+
+fn bias(text: &str) -> LogitBias {
+    LogitBias::Text {
+        text: text.to_owned(),
+        bias: Some(500.0),
+    }
 }
 
 fn chat(text: &str) -> Vec<Message> {
@@ -66,4 +70,23 @@ fn a_repetition_that_the_prompt_asks_for_goes_on() {
     assert_eq!(end("Say a 50 times."), (FinishReason::Repetition, 51));
     assert_eq!(end("Say a 1,000 times."), (FinishReason::Length, 100));
     assert_eq!(end("Shout: aaaaaaaaaaaaaaaa!"), (FinishReason::Length, 100));
+}
+
+#[test]
+fn an_unbounded_string_or_array_of_a_schema_ends_at_the_limit() {
+    let mut worker = Worker::load_llama(512);
+    for (schema, letters, repeated) in [
+        (r#"{"type": "string"}"#, &["a"][..], "aaaaaaaaaa"),
+        (r#"{"type": "array", "items": {"const": 1}}"#, &["1", ","], "1,1,1,1,1,"),
+    ] {
+        let mut request = GenerateRequest {
+            json_schema: Some(schema.to_owned()),
+            max_repeated: Some(LIMIT),
+            ..generate(Prompt::Chat(chat("Tell me a tale.")), 100)
+        };
+        request.sampling.logit_bias = letters.iter().map(|letter| bias(letter)).collect();
+        let events = worker.answer(request);
+        assert_eq!(summary(&events).finish_reason, FinishReason::Repetition, "{schema}");
+        assert!(text(&events).contains(repeated), "{schema}: {}", text(&events));
+    }
 }
