@@ -8,7 +8,7 @@ use crate::{
     prompt_cache,
     shared::{Shared, is_unfinished},
     store::{
-        RESTORABLE_FOR, conversation, folder,
+        RESTORABLE_FOR, conversation, deleted_message, folder,
         message::{self, New, State},
         now, search,
     },
@@ -119,10 +119,7 @@ impl App {
         let position = self
             .shared
             .blocking(move |shared| {
-                let row = shared
-                    .store
-                    .read(|t| message::get(t, message))?
-                    .ok_or_else(no_message)?;
+                let row = shared.store.read(|t| existing(t, message))??;
                 let user = match row.role {
                     Role::Assistant => row.parent.ok_or_else(no_message)?,
                     Role::User | Role::System => row.id,
@@ -142,7 +139,7 @@ impl App {
         check_not_blank(&text)?;
         let row = self
             .shared
-            .blocking(move |shared| shared.store.read(|t| message::get(t, message))?.ok_or_else(no_message))
+            .blocking(move |shared| shared.store.read(|t| existing(t, message))?)
             .await?;
         if row.role != Role::User {
             return refuse(ChatReason::NotUserMessage);
@@ -172,10 +169,7 @@ impl App {
             return refuse(ChatReason::EmptyAnswer);
         }
         let read = move |shared: &Shared| {
-            let row = shared
-                .store
-                .read(|t| message::get(t, message))?
-                .ok_or_else(no_message)?;
+            let row = shared.store.read(|t| existing(t, message))??;
             let mut rows = [row];
             shared.complete(&mut rows);
             let [row] = rows;
@@ -397,12 +391,11 @@ fn add(shared: &Shared, position: Position, compared: Vec<ComparedAnswer>) -> Re
         let exists = shared.store.read(|t| conversation::get(t, conversation))?.is_some();
         return Err(if exists { busy() } else { no_conversation() });
     }
-    let written = shared.store.write(|t| write(t, position, &compared))?;
     let WrittenRows {
         conversation: row,
         user,
         answers,
-    } = written.ok_or_else(no_message)?;
+    } = shared.store.write(|t| write(t, position, &compared))??;
     let user = user.map(Message::from);
     let answers: Vec<Message> = answers.into_iter().map(Message::from).collect();
     for answer in answers.iter().filter(|answer| is_unfinished(answer)) {
@@ -431,12 +424,12 @@ struct WrittenRows {
     answers: Vec<message::Message>,
 }
 
-/// Writes the rows of [`add`]. Returns `None` if the conversation or the parent does not exist.
+/// Writes the rows of [`add`]. Returns a problem if the conversation or the parent does not exist.
 fn write(
     t: &Transaction<'_>,
     position: Position,
     compared: &[ComparedAnswer],
-) -> rusqlite::Result<Option<WrittenRows>> {
+) -> rusqlite::Result<Result<WrittenRows, Problem>> {
     let now = now();
     let mut overrides = AnswerOverrides::default();
     let (conversation, parent, parts) = match position {
@@ -478,10 +471,10 @@ fn write(
     if let Some(parent) = parent
         && message::get(t, parent)?.is_none_or(|row| row.conversation != conversation)
     {
-        return Ok(None);
+        return missing(t, parent).map(Err);
     }
     let Some(row) = conversation::get(t, conversation)? else {
-        return Ok(None);
+        return Ok(Err(no_message()));
     };
     let new = New {
         conversation,
@@ -513,11 +506,21 @@ fn write(
     };
     conversation::set_leaf(t, conversation, answers.last().map(|answer| answer.id))?;
     conversation::touch(t, conversation, None, now)?;
-    Ok(conversation::get(t, conversation)?.map(|conversation| WrittenRows {
+    Ok(written(conversation::get(t, conversation)?, user, answers))
+}
+
+/// The written rows, if their conversation exists.
+fn written(
+    conversation: Option<conversation::Conversation>,
+    user: Option<message::Message>,
+    answers: Vec<message::Message>,
+) -> Result<WrittenRows, Problem> {
+    let conversation = conversation.ok_or_else(no_message)?;
+    Ok(WrittenRows {
         conversation,
         user,
         answers,
-    }))
+    })
 }
 
 /// Writes the answers of a comparison, and links them.
@@ -556,17 +559,21 @@ fn write_answer(
     )
 }
 
-/// Writes another version of an answer. Returns `None` if its conversation does not exist.
+/// Writes another version of an answer. Returns a problem if the answer or its conversation does
+/// not exist any more.
 fn write_edited(
     t: &Transaction<'_>,
     answer: &message::Message,
     text: String,
     go_on: bool,
     now: i64,
-) -> rusqlite::Result<Option<WrittenRows>> {
+) -> rusqlite::Result<Result<WrittenRows, Problem>> {
     let conversation = answer.conversation;
+    if message::get(t, answer.id)?.is_none() {
+        return missing(t, answer.id).map(Err);
+    }
     if conversation::get(t, conversation)?.is_none() {
-        return Ok(None);
+        return Ok(Err(no_message()));
     }
     let edited = message::create(
         t,
@@ -585,11 +592,7 @@ fn write_edited(
     )?;
     conversation::set_leaf(t, conversation, Some(edited.id))?;
     conversation::touch(t, conversation, None, now)?;
-    Ok(conversation::get(t, conversation)?.map(|conversation| WrittenRows {
-        conversation,
-        user: None,
-        answers: vec![edited],
-    }))
+    Ok(written(conversation::get(t, conversation)?, None, vec![edited]))
 }
 
 /// Marks the last answer of a branch as unfinished again, and selects its branch. Returns the
@@ -597,7 +600,7 @@ fn write_edited(
 fn reopen(shared: &Shared, id: i64) -> Result<(Sent, MessageState), Problem> {
     shared.save_deferred();
     let _one_at_a_time = lock(&shared.adding);
-    let row = shared.store.read(|t| message::get(t, id))?.ok_or_else(no_message)?;
+    let row = shared.store.read(|t| existing(t, id))??;
     if row.role != Role::Assistant {
         return refuse(ChatReason::NotContinuable);
     }
@@ -717,7 +720,24 @@ fn check_not_blank(text: &str) -> Result<(), Problem> {
     Ok(())
 }
 
-fn busy() -> Problem {
+/// A message, or the problem that it does not exist or is deleted.
+pub(crate) fn existing(t: &Transaction<'_>, id: i64) -> rusqlite::Result<Result<message::Message, Problem>> {
+    match message::get(t, id)? {
+        Some(row) => Ok(Ok(row)),
+        None => missing(t, id).map(Err),
+    }
+}
+
+/// The problem of a message that does not exist or is deleted.
+fn missing(t: &Transaction<'_>, id: i64) -> rusqlite::Result<Problem> {
+    Ok(if deleted_message::exists(t, id)? {
+        Problem::new(ProblemCode::NotFound, ChatReason::MessageDeleted)
+    } else {
+        no_message()
+    })
+}
+
+pub(crate) fn busy() -> Problem {
     Problem::new(ProblemCode::Busy, ChatReason::Answering)
 }
 
@@ -725,6 +745,6 @@ pub(crate) fn no_conversation() -> Problem {
     Problem::new(ProblemCode::NotFound, ChatReason::NoConversation)
 }
 
-fn no_message() -> Problem {
+pub(crate) fn no_message() -> Problem {
     Problem::new(ProblemCode::NotFound, ChatReason::NoMessage)
 }

@@ -61,10 +61,14 @@ pub(crate) fn trim(shared: &Shared) {
 }
 
 /// Removes folders without a conversation: the app may have ended after it deleted the
-/// conversation.
+/// conversation. Also removes folders of conversations with purged messages: a file may have cells
+/// of their tokens. Until then the files stay, because a branch without the messages begins with
+/// the same tokens.
 pub(crate) fn sweep(shared: &Shared) -> Result<(), Problem> {
     let conversations = shared.store.read(|t| conversation::list(t))?;
-    let ids: HashSet<String> = conversations.iter().map(|row| row.id.to_string()).collect();
+    let purged = shared.store.purged();
+    let kept = conversations.iter().map(|row| row.id).filter(|id| !purged.contains(id));
+    let ids: HashSet<String> = kept.map(|id| id.to_string()).collect();
     for path in conversations_in(&folder(shared)) {
         if path
             .file_name()

@@ -28,7 +28,7 @@ use live_models::LiveModels;
 use lookup::{Lookup, LookupOutcome, LookupQuery, ModelLocks};
 use selection::Selection;
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     mem,
     path::{Path, PathBuf},
     sync::{Arc, OnceLock},
@@ -50,6 +50,11 @@ pub(crate) enum Command {
     /// Stops the answers of a conversation.
     Stop {
         conversation: i64,
+        done: oneshot::Sender<()>,
+    },
+    /// Stops these answers at once; their text up to now is saved.
+    StopAnswers {
+        messages: HashSet<i64>,
         done: oneshot::Sender<()>,
     },
     /// Removes the prompt cache of a conversation.
@@ -201,6 +206,10 @@ impl Chat {
                 }
                 let _ = done.send(());
             }
+            Command::StopAnswers { messages, done } => {
+                self.stop_answers(|id, _| messages.contains(&id)).await;
+                let _ = done.send(());
+            }
             Command::RemovePromptCache { conversation } => {
                 let request = Request::RemovePromptCache { conversation };
                 self.shared.host.broadcast(&request);
@@ -215,7 +224,7 @@ impl Chat {
                 }
             }
             Command::Unload => {
-                self.stop_answers(|_| true).await;
+                self.stop_answers(|_, _| true).await;
                 self.unload().await;
                 self.shared.host.unload_idle().await;
                 self.live_models.retain(Model::is_live);
@@ -428,7 +437,7 @@ impl Chat {
         self.stop_measuring();
         let model = selected.map(|selected| selected.model);
         // Also those whose model is not known yet.
-        self.stop_answers(|running| running.model().is_none_or(|used| Some(used) == model))
+        self.stop_answers(|_, running| running.model().is_none_or(|used| Some(used) == model))
             .await;
         if let Some(model) = model {
             model.unload().await;
@@ -445,17 +454,17 @@ impl Chat {
         if is_selected {
             self.unload().await;
         }
-        self.stop_answers(|running| running.model().is_some_and(|used| used.request().uses(path)))
+        self.stop_answers(|_, running| running.model().is_some_and(|used| used.request().uses(path)))
             .await;
         self.shared.host.unload(path).await;
         self.live_models.retain(|model| !model.request().uses(path));
     }
 
     /// Stops answers at once; their text up to now is saved.
-    async fn stop_answers(&mut self, should_stop: impl Fn(&Running) -> bool) {
+    async fn stop_answers(&mut self, should_stop: impl Fn(i64, &Running) -> bool) {
         let stopped: Vec<Running> = self
             .answers
-            .extract_if(|_, running| should_stop(running))
+            .extract_if(|id, running| should_stop(*id, running))
             .map(|(_, running)| running)
             .collect();
         for running in &stopped {
@@ -533,6 +542,6 @@ impl Chat {
     async fn end(&mut self) {
         self.stop_measuring();
         self.selection.send_replace(None);
-        self.stop_answers(|_| true).await;
+        self.stop_answers(|_, _| true).await;
     }
 }

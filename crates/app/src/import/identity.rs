@@ -8,7 +8,7 @@ use super::{HEARTH, tree::Tree};
 use crate::{
     store::{
         conversation::{self, Known},
-        message,
+        deleted_message, message,
     },
     title,
 };
@@ -17,7 +17,7 @@ use hearth_protocol::{Part, Role};
 use rusqlite::Connection;
 use sha2::{Digest, Sha256};
 use std::{
-    collections::{HashMap, hash_map::Entry},
+    collections::{HashMap, HashSet, hash_map::Entry},
     io,
 };
 
@@ -30,8 +30,14 @@ const DIGEST: &str = "sha256-";
 /// Digest of a role and parts.
 pub(super) type Key = [u8; 16];
 
-/// Ids of messages by their parent and digest, in order; several may be equal.
-pub(super) type Existing = HashMap<(Option<i64>, Key), Vec<i64>>;
+/// The messages of a conversation, deleted ones included.
+#[derive(Default)]
+pub(super) struct Existing {
+    /// Ids by parent and digest, in order; several may be equal.
+    pub by_place: HashMap<(Option<i64>, Key), Vec<i64>>,
+    /// Ids of deleted messages.
+    pub deleted: HashSet<i64>,
+}
 
 /// Most messages in [`KnownMessages`], about 100 bytes each.
 const MAX_KNOWN: usize = 500_000;
@@ -68,7 +74,7 @@ impl KnownMessages {
             Entry::Occupied(entry) => entry.into_mut(),
             Entry::Vacant(entry) => {
                 let existing = existing(t, conversation)?;
-                self.count += existing.values().map(Vec::len).sum::<usize>();
+                self.count += existing.by_place.values().map(Vec::len).sum::<usize>();
                 entry.insert(existing)
             }
         })
@@ -82,7 +88,8 @@ impl KnownMessages {
     /// Whether a conversation has one of these first messages, or none at all.
     fn begins_with(&mut self, t: &Connection, conversation: i64, root_keys: &[Key]) -> rusqlite::Result<bool> {
         let existing = self.existing(t, conversation)?;
-        Ok(existing.is_empty() || root_keys.iter().any(|key| existing.contains_key(&(None, *key))))
+        let by_place = &existing.by_place;
+        Ok(by_place.is_empty() || root_keys.iter().any(|key| by_place.contains_key(&(None, *key))))
     }
 }
 
@@ -185,15 +192,23 @@ impl io::Write for DigestWriter<'_> {
 }
 
 fn existing(t: &Connection, conversation: i64) -> rusqlite::Result<Existing> {
-    let mut existing = Existing::new();
-    for mut row in message::of_conversation(t, conversation)? {
+    let mut existing = Existing::default();
+    let mut add = |id, parent, role, mut parts: Vec<Part>| {
         // Early versions saved imported names unshortened.
-        row.parts.iter_mut().for_each(title::shorten_names);
-        existing
-            .entry((row.parent, key(row.role, &row.parts)))
-            .or_default()
-            .push(row.id);
+        parts.iter_mut().for_each(title::shorten_names);
+        existing.by_place.entry((parent, key(role, &parts))).or_default().push(id);
+    };
+    for row in message::of_conversation(t, conversation)? {
+        add(row.id, row.parent, row.role, row.parts);
     }
+    let deleted = deleted_message::of_conversation(t, conversation)?;
+    let deleted_ids = deleted.iter().map(|(id, ..)| *id).collect();
+    for (id, parent, role, parts) in deleted {
+        add(id, parent, role, parts);
+    }
+    existing.deleted = deleted_ids;
+    // Of equal messages, the first one in the export is the oldest.
+    existing.by_place.values_mut().for_each(|ids| ids.sort_unstable());
     Ok(existing)
 }
 

@@ -19,6 +19,9 @@ use hearth_protocol::{Role, text_of};
 use rusqlite::Connection;
 use std::{collections::HashMap, iter, mem};
 
+/// The id of a message that is not added. No message has it.
+const NOT_ADDED: i64 = 0;
+
 /// The result of importing a conversation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Saved {
@@ -71,18 +74,21 @@ fn save_or_extend(
         let parent = node.parent.map(|at| ids[at]);
         let count = matched.entry((parent, key)).or_default();
         let message_id = existing
+            .by_place
             .get(&(parent, key))
             .and_then(|equal| equal.get(*count))
             .copied();
         *count += 1;
-        // A deleted conversation gets no new messages.
-        let message_id = message_id.or_else(|| known.as_ref().filter(|known| known.deleted).map(|_| 0));
+        // Neither a deleted conversation nor a deleted message gets new messages.
+        let is_deleted = known.as_ref().is_some_and(|known| known.deleted)
+            || parent.is_some_and(|parent| parent == NOT_ADDED || existing.deleted.contains(&parent));
+        let message_id = message_id.or_else(|| is_deleted.then_some(NOT_ADDED));
         ids.push(match message_id {
             Some(message_id) => message_id,
             None => {
                 let new = message::import(t, &row(id, parent, node, conversation))?;
                 added.push(new);
-                existing.entry((parent, key)).or_default().push(new);
+                existing.by_place.entry((parent, key)).or_default().push(new);
                 new
             }
         });

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use ts_rs::TS;
 
 // No action on deleting a parent: a chain of ten thousand exceeds SQLite's recursion limit.
-// Messages are only deleted together, with their conversation.
+// A message is only deleted together with all messages below it, or with its conversation.
 pub(super) const MIGRATION: &str = "
 CREATE TABLE message (
     id INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -163,11 +163,7 @@ fn row(row: &Row<'_>) -> rusqlite::Result<Message> {
         id: row.get(0)?,
         conversation: row.get(1)?,
         parent: row.get(2)?,
-        role: match row.get_ref(3)?.as_str()? {
-            "system" => Role::System,
-            "user" => Role::User,
-            _ => Role::Assistant,
-        },
+        role: role(row.get_ref(3)?.as_str()?),
         parts: message_parts::read(row.get(4)?, row.get(15)?),
         state: match row.get_ref(5)?.as_str()? {
             "complete" => State::Complete,
@@ -188,6 +184,15 @@ fn row(row: &Row<'_>) -> rusqlite::Result<Message> {
         edited: row.get(17)?,
         overrides: row.get(18)?,
     })
+}
+
+/// The role with a name.
+pub(super) fn role(name: &str) -> Role {
+    match name {
+        "system" => Role::System,
+        "user" => Role::User,
+        _ => Role::Assistant,
+    }
 }
 
 fn json<T: DeserializeOwned>(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<T>> {
@@ -250,6 +255,21 @@ pub fn newest_leaf(connection: &Connection, message: i64) -> rusqlite::Result<i6
         leaf = child;
     }
     Ok(leaf)
+}
+
+/// A query of the ids of a message (parameter 1) and of all messages below it.
+pub(super) const SUBTREE: &str = "WITH RECURSIVE below (id) AS (
+        SELECT id FROM message WHERE id = ?1
+        UNION ALL SELECT m.id FROM message m JOIN below ON m.parent = below.id AND m.id > below.id
+    )
+    SELECT id FROM below";
+
+/// The ids of a message and of all messages below it. Empty if it does not exist.
+pub fn subtree(connection: &Connection, id: i64) -> rusqlite::Result<Vec<i64>> {
+    connection
+        .prepare_cached(SUBTREE)?
+        .query_map(params![id], |row| row.get(0))?
+        .collect()
 }
 
 /// A new message.

@@ -2,8 +2,8 @@
 //! migration at the end.
 
 use super::{
-    StoreError, adapter, conversation, dataset, download, folder, measurement, message, model, run, run_evaluation,
-    run_name, run_point, saved_prompt, search, setting, unsent,
+    StoreError, adapter, conversation, dataset, deleted_message, download, folder, measurement, message, model, run,
+    run_evaluation, run_name, run_point, saved_prompt, search, setting, unsent,
 };
 use rusqlite::{Connection, TransactionBehavior};
 use std::path::Path;
@@ -39,12 +39,14 @@ const MIGRATIONS: &[&str] = &[
     run_name::MIGRATION,
     model::ADAPTER,
     run::SEEN,
+    deleted_message::MIGRATION,
 ];
 
 /// The tables. The search index is derived from messages.
-pub(super) const TABLES: [&str; 15] = [
+pub(super) const TABLES: [&str; 16] = [
     "conversation",
     "message",
+    "deleted_message",
     "setting",
     "model",
     "dataset",
@@ -146,6 +148,7 @@ mod tests {
             "db79e594b073b677",
             "2751c245b0b3b279",
             "4d2bb888e13a961c",
+            "68226be23ade3279",
         ];
         assert_eq!(
             MIGRATIONS.len(),

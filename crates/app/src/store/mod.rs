@@ -12,6 +12,7 @@ mod clock;
 mod connect;
 pub mod conversation;
 pub mod dataset;
+pub mod deleted_message;
 pub mod download;
 mod error;
 pub mod folder;
@@ -70,7 +71,7 @@ pub(crate) const MAX_FOREIGN_ID: i64 = MAX_ID - (1 << 48);
 /// number, and the next run gets a higher one.
 pub(crate) const MAX_RUN_FOLDER: i64 = 1 << 40;
 
-/// Time in which a deleted conversation or dataset can be restored.
+/// Time in which a deleted conversation, message or dataset can be restored.
 pub(crate) const RESTORABLE_FOR: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 
 /// Longest wait of a transaction for a lock of another process (a backup, the user's `sqlite3`).
@@ -94,6 +95,8 @@ pub fn now() -> i64 {
 pub struct Store {
     connection: Mutex<Connection>,
     clock: Clock,
+    /// Conversations of messages that were purged on opening.
+    purged: Vec<i64>,
     lock: File,
     path: PathBuf,
     /// Whether SQLite reported corruption.
@@ -108,8 +111,8 @@ pub struct Store {
 
 impl Store {
     /// Opens the store in a folder, which is created if missing. Unfinished answers become stopped,
-    /// unfinished runs interrupted, and conversations, folders and datasets deleted 30 days ago are
-    /// purged.
+    /// unfinished runs interrupted, and conversations, messages, folders and datasets deleted 30 days
+    /// ago are purged.
     ///
     /// # Errors
     /// The file is corrupt, not Hearth's or from a newer Hearth; it is left unchanged.
@@ -137,12 +140,13 @@ impl Store {
             result.map_err(|error| StoreError::from_sqlite(error, &path))
         };
         skip_checkpoint(&connection, true)?;
-        let clock = prepare(&mut connection, folder, &path, clean).map_err(|error| error.at(&path))?;
+        let (clock, purged) = prepare(&mut connection, folder, &path, clean).map_err(|error| error.at(&path))?;
         skip_checkpoint(&connection, false)?;
         set_mark(&mut lock, OPEN_MARK);
         Ok(Self {
             connection: Mutex::new(connection),
             clock,
+            purged,
             lock,
             path,
             is_corrupt: AtomicBool::new(false),
@@ -155,6 +159,11 @@ impl Store {
     /// The file.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Ids of conversations with messages that were purged on opening.
+    pub(crate) fn purged(&self) -> &[i64] {
+        &self.purged
     }
 
     /// Milliseconds since 1970 by a monotonic clock, for deletion times.
@@ -322,7 +331,7 @@ pub fn read_only<T>(
     open().map_err(|error| StoreError::from_sqlite(error, &path))
 }
 
-fn prepare(connection: &mut Connection, folder: &Path, path: &Path, clean: bool) -> Result<Clock, StoreError> {
+fn prepare(connection: &mut Connection, folder: &Path, path: &Path, clean: bool) -> Result<(Clock, Vec<i64>), StoreError> {
     connection.busy_timeout(BUSY_TIMEOUT)?;
     // Before any write, so that another program's file stays unchanged.
     migrations::check(connection, path)?;
@@ -348,9 +357,10 @@ fn prepare(connection: &mut Connection, folder: &Path, path: &Path, clean: bool)
     let purged = conversation::purge(&transaction, before)?
         + folder::purge(&transaction, before)?
         + dataset::purge(&transaction, before)?;
+    let conversations = deleted_message::purge(&transaction, before)?;
     transaction.commit()?;
     tracing::info!(stopped, interrupted, purged, clean, "the store is open");
-    Ok(clock)
+    Ok((clock, conversations))
 }
 
 /// Replaces NaN, which SQLite stores as NULL, by 0 for a NOT NULL column.

@@ -234,4 +234,9 @@ UPDATE model SET adapter = NULL WHERE adapter NOT IN (SELECT id FROM adapter);
 DELETE FROM run_point WHERE run NOT IN (SELECT id FROM run);
 DELETE FROM run_evaluation WHERE run NOT IN (SELECT id FROM run);
 DELETE FROM unsent WHERE conversation NOT IN (SELECT id FROM conversation);
+DELETE FROM deleted_message WHERE conversation NOT IN (SELECT id FROM conversation)
+    OR id IN (SELECT id FROM message);
+UPDATE sqlite_sequence SET seq = max(seq, (SELECT coalesce(max(id), 0) FROM deleted_message)) WHERE name = 'message';
+INSERT INTO sqlite_sequence (name, seq) SELECT 'message', max(id) FROM deleted_message
+    WHERE 'message' NOT IN (SELECT name FROM sqlite_sequence) HAVING count(*) > 0;
 ";

@@ -86,6 +86,21 @@ fn has_misplaced_message(connection: &Connection) -> rusqlite::Result<bool> {
     }
     let is_misplaced = "SELECT EXISTS (SELECT 1 FROM message m JOIN message p ON p.id = m.parent
         WHERE p.id >= m.id OR p.conversation <> m.conversation)";
+    if connection.query_row(is_misplaced, [], |row| row.get(0))? {
+        return Ok(true);
+    }
+    let has_deleted = "SELECT count(*) > 0 FROM pragma_table_info('deleted_message')";
+    if !connection.query_row(has_deleted, [], |row| row.get::<_, bool>(0))? {
+        return Ok(false);
+    }
+    // A message follows no deleted one, and is not deleted itself.
+    let is_misplaced = "SELECT
+        EXISTS (SELECT 1 FROM deleted_message m JOIN message p ON p.id = m.parent
+            WHERE p.id >= m.id OR p.conversation <> m.conversation)
+        OR EXISTS (SELECT 1 FROM deleted_message m JOIN deleted_message p ON p.id = m.parent
+            WHERE p.id >= m.id OR p.conversation <> m.conversation)
+        OR EXISTS (SELECT 1 FROM message m JOIN deleted_message p ON p.id = m.parent)
+        OR EXISTS (SELECT 1 FROM message JOIN deleted_message USING (id))";
     connection.query_row(is_misplaced, [], |row| row.get(0))
 }
 

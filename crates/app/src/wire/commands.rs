@@ -43,6 +43,14 @@ macro_rules! commands {
                 fn stop(conversation: i64) -> ();
                 /// Switches to the branch through this message.
                 fn select_leaf(conversation: i64, message: i64) -> Conversation;
+                /// Deletes a message and all messages below it, in all versions. Stops the answers
+                /// among them.
+                fn delete_message(id: i64) -> DeletedMessages;
+                /// Undoes the deletion of this message and of those below it. Rejects with
+                /// `badRequest` if the message that it follows is deleted, too.
+                fn restore_messages(id: i64) -> Conversation;
+                /// Copies the messages up to this one into a new conversation with this title.
+                fn branch_off(message: i64, title: String) -> ConversationSummary;
                 /// Saves what is not sent in a conversation, or in a new one if that is `null`.
                 fn save_unsent(conversation: Option<i64>, change: UnsentChange) -> ();
                 fn rename_conversation(id: i64, title: String) -> ();

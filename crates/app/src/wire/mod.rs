@@ -492,6 +492,16 @@ pub struct Conversation {
     pub unsent: Unsent,
 }
 
+/// The result of deleting a message.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS)]
+#[serde(rename_all = "camelCase")]
+pub struct DeletedMessages {
+    /// The conversation without them.
+    pub conversation: Conversation,
+    /// Their number.
+    pub count: usize,
+}
+
 /// A span of a snippet.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, TS)]
 #[serde(rename_all = "camelCase")]

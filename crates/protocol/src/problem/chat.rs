@@ -19,6 +19,10 @@ pub enum ChatReason {
     NoConversation,
     /// The message does not exist.
     NoMessage,
+    /// The message is deleted, so that nothing can follow it or be made from it.
+    MessageDeleted,
+    /// Deleted messages cannot be restored before the message that they follow.
+    ParentDeleted,
     /// A message has neither text nor files.
     EmptyMessage,
     /// An answer would be replaced by an empty text.

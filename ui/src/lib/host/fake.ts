@@ -10,7 +10,17 @@ import { FakeGetting } from "./fake/getting";
 import { asParts, checkedTags } from "./fake/organizing";
 import { addedModel, inFolder, loadedState, templateOf } from "./fake/models";
 import { planFor } from "./fake/plans";
-import { CRASHED, MODEL_GONE, NO_CONVERSATION, NO_MESSAGE, noSuchDevice, problem } from "./fake/problems";
+import {
+  CRASHED,
+  MESSAGE_DELETED,
+  MODEL_GONE,
+  NO_CONVERSATION,
+  NO_MESSAGE,
+  noSuchDevice,
+  PARENT_DELETED,
+  problem,
+} from "./fake/problems";
+import { FakeTrash, newestLeaf, subtree } from "./fake/trash";
 import { initialWorld, linked, type World } from "./fake/scenes";
 import { onlySet, withOverrides } from "../text/sampling";
 import { matchesDevice } from "../text/devices";
@@ -30,6 +40,7 @@ import type {
   ConversationSummary,
   Dataset,
   DeletedConversation,
+  DeletedMessages,
   Device,
   ExportedChats,
   ExportLabels,
@@ -98,6 +109,7 @@ export class FakeHost extends FakeGetting implements Host {
   /** Adapters merged into models, by the models' ids. */
   private readonly merged = new Map<string, number>();
   private readonly generating = new Map<number, Generation>();
+  private readonly trash = new FakeTrash();
   private readonly notSent = new Map<number | null, Unsent>();
 
   constructor(scene: string | null) {
@@ -158,6 +170,7 @@ export class FakeHost extends FakeGetting implements Host {
     fresh: NewConversation = defaultBeginning,
   ): Promise<Sent> {
     if (text.startsWith("/refuse")) throw problem("busy", { area: "chat", type: "answering" });
+    if (parent !== null) this.find(parent);
     const home = conversation === null ? this.createConversation(text, fresh) : this.conversation(conversation);
     const user = this.message(home, parent, "user", text);
     user.parts = [...asParts(files), ...user.parts];
@@ -166,7 +179,7 @@ export class FakeHost extends FakeGetting implements Host {
 
   async regenerate(message: number, overrides: AnswerOverrides | null = null): Promise<Sent> {
     const [home, old] = this.find(message);
-    const user = home.messages.find((m) => m.id === old.parent);
+    const user = old.role === "user" ? old : home.messages.find((m) => m.id === old.parent);
     if (!user) throw NO_MESSAGE;
     return this.answer(home, user, null, overrides);
   }
@@ -236,15 +249,69 @@ export class FakeHost extends FakeGetting implements Host {
 
   async selectLeaf(conversation: number, message: number): Promise<Conversation> {
     const home = this.conversation(conversation);
-    let leaf = message;
-    for (;;) {
-      const children = home.messages.filter((m) => m.parent === leaf);
-      const newest = children.at(-1);
-      if (!newest) break;
-      leaf = newest.id;
-    }
-    home.leaf = leaf;
+    home.leaf = newestLeaf(home.messages, message);
     return this.openConversation(conversation);
+  }
+
+  async deleteMessage(id: number): Promise<DeletedMessages> {
+    const [home] = this.find(id);
+    for (const message of subtree(home.messages, id)) {
+      const run = this.generating.get(message.id);
+      if (!run) continue;
+      run.stopped = true;
+      this.finish(home, message, { type: "stopped" });
+    }
+    this.countVotes(home, -1);
+    const count = this.trash.delete(home, id);
+    this.countVotes(home, 1);
+    this.changed(home.id);
+    return { conversation: await this.openConversation(home.id), count };
+  }
+
+  async restoreMessages(id: number): Promise<Conversation> {
+    const home = this.world.conversations.get(this.trash.homeOf(id) ?? -1);
+    if (!home) throw NO_MESSAGE;
+    if (this.trash.isParentMissing(home, id)) throw PARENT_DELETED;
+    this.countVotes(home, -1);
+    this.trash.restore(home, id);
+    this.countVotes(home, 1);
+    this.changed(home.id);
+    return this.openConversation(home.id);
+  }
+
+  async branchOff(message: number, title: string): Promise<ConversationSummary> {
+    const [source, last] = this.find(message);
+    const { settings, systemPrompt, adapters } = source;
+    const { folder, tags } = this.placeOf(source.id);
+    const home = this.createConversation(title, { settings, systemPrompt, folder, adapters });
+    home.title = title;
+    home.model = source.model;
+    this.put(home.id, { tags });
+    const branch: Message[] = [];
+    for (let at: Message | undefined = last; at;) {
+      branch.unshift(at);
+      const parent: number | null = at.parent;
+      at = source.messages.find(({ id }) => id === parent);
+    }
+    for (const original of branch) {
+      const copy = this.message(home, home.leaf, original.role, "");
+      const { id, conversation, parent } = copy;
+      Object.assign(copy, original, { id, conversation, parent, comparison: null, better: false, rating: null });
+    }
+    this.changed(home.id);
+    return this.summary(home);
+  }
+
+  /** Adds the votes in a conversation to the adapters, or takes them away. */
+  private countVotes(home: Conversation, sign: 1 | -1): void {
+    for (const better of home.messages.filter((message) => message.better && message.comparison !== null)) {
+      const compared = home.messages.filter(
+        (message) => message.parent === better.parent && message.comparison !== null,
+      );
+      const tuned = compared.find(({ adapters }) => adapters.length > 0);
+      const isTuned = better.adapters.length > 0;
+      if (tuned) this.vote(tuned.adapters, { tuned: isTuned ? sign : 0, base: isTuned ? 0 : sign });
+    }
   }
 
   async renameConversation(id: number, title: string): Promise<void> {
@@ -678,6 +745,7 @@ export class FakeHost extends FakeGetting implements Host {
     compared: ComparedAnswer[],
     fresh: NewConversation,
   ): Promise<Compared> {
+    if (parent !== null) this.find(parent);
     const home = conversation === null ? this.createConversation(text, fresh) : this.conversation(conversation);
     const user = this.message(home, parent, "user", text);
     user.parts = [...asParts(files), ...user.parts];
@@ -858,7 +926,9 @@ export class FakeHost extends FakeGetting implements Host {
       thinkingSeconds: script.thought.length > 0 ? 3.2 : null,
     };
     if (run.crashed) return this.finish(home, answer, { type: "failed", problem: WORKER_DIED });
-    this.emit({ type: "contextUsed", conversation: home.id, used, total: CONTEXT });
+    // Not of an answer that was deleted.
+    if (this.generating.has(answer.id))
+      this.emit({ type: "contextUsed", conversation: home.id, used, total: CONTEXT });
     return this.finish(home, answer, run.stopped ? { type: "stopped" } : script.end, stats);
   }
 
@@ -1010,7 +1080,7 @@ export class FakeHost extends FakeGetting implements Host {
       const found = home.messages.find((m) => m.id === message);
       if (found) return [home, found];
     }
-    throw NO_MESSAGE;
+    throw this.trash.has(message) ? MESSAGE_DELETED : NO_MESSAGE;
   }
 }
 

@@ -13,6 +13,9 @@ const ORDERED: readonly (readonly (keyof Host)[])[] = [
   [
     "openConversation",
     "selectLeaf",
+    "deleteMessage",
+    "restoreMessages",
+    "branchOff",
     "renameConversation",
     "restoreConversation",
     "purgeConversations",

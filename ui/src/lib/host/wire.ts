@@ -22,6 +22,12 @@ export interface Commands {
   stop(conversation: number): Promise<void>;
   /** Switches to the branch through this message. */
   selectLeaf(conversation: number, message: number): Promise<Conversation>;
+  /** Deletes a message and all messages below it, in all versions. Stops the answers among them. */
+  deleteMessage(id: number): Promise<DeletedMessages>;
+  /** Undoes the deletion of this message and of those below it. Rejects with `badRequest` if the message that it follows is deleted, too. */
+  restoreMessages(id: number): Promise<Conversation>;
+  /** Copies the messages up to this one into a new conversation with this title. */
+  branchOff(message: number, title: string): Promise<ConversationSummary>;
   /** Saves what is not sent in a conversation, or in a new one if that is `null`. */
   saveUnsent(conversation: number | null, change: UnsentChange): Promise<void>;
   renameConversation(id: number, title: string): Promise<void>;
@@ -246,6 +252,9 @@ export const commands = (invoke: <T>(command: string, named?: Record<string, unk
   editAnswer: (message, text, goOn) => invoke("edit_answer", { message, text, goOn }),
   stop: (conversation) => invoke("stop", { conversation }),
   selectLeaf: (conversation, message) => invoke("select_leaf", { conversation, message }),
+  deleteMessage: (id) => invoke("delete_message", { id }),
+  restoreMessages: (id) => invoke("restore_messages", { id }),
+  branchOff: (message, title) => invoke("branch_off", { message, title }),
   saveUnsent: (conversation, change) => invoke("save_unsent", { conversation, change }),
   renameConversation: (id, title) => invoke("rename_conversation", { id, title }),
   deleteConversation: (id) => invoke("delete_conversation", { id }),
@@ -777,7 +786,7 @@ export type ChatReason = { "type": "panicked",
 /**
  * The runtime's error.
  */
-detail: string, } | { "type": "emptyName" } | { "type": "noConversation" } | { "type": "noMessage" } | { "type": "emptyMessage" } | { "type": "emptyAnswer" } | { "type": "notUserMessage" } | { "type": "notAnAnswer" } | { "type": "notContinuable" } | { "type": "hasReplies" } | { "type": "answering" } | { "type": "answerFailed" } | { "type": "notCompared" } | { "type": "notRatable" } | { "type": "comparedAnswerCount",
+detail: string, } | { "type": "emptyName" } | { "type": "noConversation" } | { "type": "noMessage" } | { "type": "messageDeleted" } | { "type": "parentDeleted" } | { "type": "emptyMessage" } | { "type": "emptyAnswer" } | { "type": "notUserMessage" } | { "type": "notAnAnswer" } | { "type": "notContinuable" } | { "type": "hasReplies" } | { "type": "answering" } | { "type": "answerFailed" } | { "type": "notCompared" } | { "type": "notRatable" } | { "type": "comparedAnswerCount",
 /**
  * Most answers.
  */
@@ -1498,6 +1507,16 @@ left: number,
  * The path of one of them.
  */
 example: string | null, };
+
+export type DeletedMessages = {
+/**
+ * The conversation without them.
+ */
+conversation: Conversation,
+/**
+ * Their number.
+ */
+count: number, };
 
 export type Delimiter = { "type": "comma" } | { "type": "semicolon" } | { "type": "tab" };
 

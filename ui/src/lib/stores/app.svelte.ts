@@ -34,6 +34,7 @@ import { ContextFit } from "./contextFit.svelte";
 import { ContextMenu } from "./contextMenu.svelte";
 import { Conversations } from "./conversations.svelte";
 import { Datasets } from "./datasets.svelte";
+import { Deletion } from "./deletion.svelte";
 import type { OrganizingDialog } from "./dialog";
 import { Downloads } from "./downloads.svelte";
 import { Drafts } from "./drafts.svelte";
@@ -43,6 +44,7 @@ import { Folders } from "./folders.svelte";
 import { ModelsPage } from "./modelsPage.svelte";
 import { HubStore } from "./hub.svelte";
 import { inTurns } from "../host/inTurns";
+import { branchTitle } from "../text/title";
 import { importSentences } from "../text/transfer";
 import { problemText } from "../text/problem";
 import { variables } from "../text/promptVariables";
@@ -143,6 +145,7 @@ export class App {
   readonly runs: Runs;
   readonly adapters: Adapters;
   readonly compare: Compare = new Compare(this);
+  readonly deletion: Deletion = new Deletion(this);
   readonly contextFit: ContextFit = new ContextFit(this);
   readonly links: Links = new Links(this);
   readonly tray: Tray;
@@ -629,6 +632,20 @@ export class App {
     await this.try(async () => {
       await this.host.restoreConversation(id);
       await this.open(id);
+    });
+  }
+
+  /** Opens a new conversation with a copy of the branch up to a message of the open one. */
+  async branchOff(message: number): Promise<void> {
+    const title = branchTitle(
+      this.conversations.title(this.thread.id) ?? m.store_conversation(),
+      this.conversations.all.map((other) => other.title),
+    );
+    await this.try(async () => {
+      const branch = await this.host.branchOff(message, title);
+      this.conversations.add(branch);
+      await this.open(branch.id);
+      await this.focusComposer();
     });
   }
 

@@ -10,6 +10,7 @@ import {
   type ComparedAnswer,
   type Conversation,
   type ConversationSettings,
+  type DeletedMessages,
   type Host,
   type Announced,
   type Message,
@@ -203,6 +204,33 @@ export class Thread {
       (host) => host.selectLeaf(id, message),
       (conversation) => {
         if (this.id === id) this.fill(conversation);
+      },
+    );
+  }
+
+  /** Number of messages below a message, in all versions. */
+  below(message: number): number {
+    return this.tree.below(message);
+  }
+
+  /** Deletes a message and all messages below it. */
+  async delete(message: number): Promise<DeletedMessages> {
+    return this.reading.read(
+      this.host,
+      (host) => host.deleteMessage(message),
+      ({ conversation }) => {
+        if (this.id === conversation.id) this.fill(conversation);
+      },
+    );
+  }
+
+  /** Undoes the deletion of a message. */
+  async restore(conversation: number, message: number): Promise<void> {
+    await this.reading.read(
+      this.host,
+      (host) => host.restoreMessages(message),
+      (restored) => {
+        if (this.id === conversation) this.fill(restored);
       },
     );
   }

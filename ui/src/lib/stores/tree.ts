@@ -59,6 +59,18 @@ export class Tree {
     return versions;
   }
 
+  /** Number of messages below a message. */
+  below(id: number): number {
+    let count = 0;
+    const next = [id];
+    for (let at = next.pop(); at !== undefined; at = next.pop()) {
+      const children = this.children.get(at) ?? [];
+      count += children.length;
+      next.push(...children);
+    }
+    return count;
+  }
+
   /** The one of some messages that was replied to last, or else the last one. */
   continued(ids: readonly [number, ...number[]]): number {
     const reply = (id: number) => this.children.get(id)?.at(-1) ?? -Infinity;

@@ -1,6 +1,7 @@
 // Titles of conversations.
 
 import { m } from "$messages";
+import { uniqueName } from "./uniqueName";
 
 /** The title to show: a conversation whose first message has no visible character has none. */
 export function titleText(title: string): string {
@@ -10,4 +11,10 @@ export function titleText(title: string): string {
 /** A conversation with the title to show. */
 export function titled<T extends { readonly title: string }>(conversation: T): T {
   return conversation.title === "" ? { ...conversation, title: titleText("") } : conversation;
+}
+
+/** The title of a branch of a conversation, and of a branch of that. No other one has it. */
+export function branchTitle(title: string, taken: readonly string[]): string {
+  const suffix = m.chat_branch_title({ title: "" }).trim();
+  return uniqueName(title.endsWith(suffix) ? title : m.chat_branch_title({ title }), taken);
 }

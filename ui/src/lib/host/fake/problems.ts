@@ -24,6 +24,8 @@ export const CRASHED: Problem = problem("workerDied", {
 
 export const NO_CONVERSATION = problem("notFound", { area: "chat", type: "noConversation" });
 export const NO_MESSAGE = problem("notFound", { area: "chat", type: "noMessage" });
+export const MESSAGE_DELETED = problem("notFound", { area: "chat", type: "messageDeleted" });
+export const PARENT_DELETED = problem("badRequest", { area: "chat", type: "parentDeleted" });
 export const MODEL_GONE = problem("notFound", { area: "models", type: "modelGone" });
 
 /** A device was named that the machine does not have. */

@@ -1,0 +1,116 @@
+//! Methods of [`App`] that delete messages and restore them.
+
+use crate::{
+    App, adapters,
+    chat::Command,
+    conversations::{busy, existing, no_conversation, no_message, open},
+    lock::lock,
+    shared::{Shared, is_unfinished},
+    store::{
+        conversation,
+        deleted_message::{self, Restoration},
+        message,
+    },
+    wire::{ChatReason, Conversation, DeletedMessages, Problem, ProblemCode},
+};
+use rusqlite::Transaction;
+use std::{
+    collections::HashSet,
+    time::{Duration, Instant},
+};
+
+/// Longest wait for the end of answers that are deleted.
+const STOP_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Time until answers that have not ended are stopped again: one that was just added may not have
+/// reached the chat yet.
+const STOP_INTERVAL: Duration = Duration::from_millis(20);
+
+/// The outcome of an attempt to delete messages.
+enum Attempt<T> {
+    Deleted(T),
+    /// These answers among them are unfinished.
+    Answering(HashSet<i64>),
+}
+
+impl App {
+    /// Deletes a message and all messages below it, in all versions, which can be restored for a
+    /// while. Stops the answers among them.
+    pub async fn delete_message(&self, id: i64) -> Result<DeletedMessages, Problem> {
+        let deadline = Instant::now() + STOP_TIMEOUT;
+        loop {
+            match self.shared.blocking(move |shared| delete(shared, id)).await? {
+                Attempt::Deleted(deleted) => {
+                    // Votes for them no longer count.
+                    adapters::announce_later(&self.shared);
+                    return Ok(deleted);
+                }
+                Attempt::Answering(_) if Instant::now() > deadline => return Err(busy()),
+                Attempt::Answering(messages) => {
+                    self.request_chat(|done| Command::StopAnswers { messages, done })
+                        .await?;
+                    tokio::time::sleep(STOP_INTERVAL).await;
+                }
+            }
+        }
+    }
+
+    /// Undoes the deletion of a message and of those that were deleted with it.
+    pub async fn restore_messages(&self, id: i64) -> Result<Conversation, Problem> {
+        let conversation = self.shared.blocking(move |shared| restore(shared, id)).await?;
+        adapters::announce_later(&self.shared);
+        Ok(conversation)
+    }
+}
+
+fn delete(shared: &Shared, id: i64) -> Result<Attempt<DeletedMessages>, Problem> {
+    shared.save_deferred();
+    // No answer is added meanwhile.
+    let _one_at_a_time = lock(&shared.adding);
+    let live = shared.live();
+    let delete = |t: &Transaction<'_>| {
+        let root = match existing(t, id)? {
+            Ok(root) => root,
+            Err(problem) => return Ok(Err(problem)),
+        };
+        if conversation::get(t, root.conversation)?.is_none() {
+            return Ok(Err(no_conversation()));
+        }
+        let ids = message::subtree(t, id)?;
+        let unsaved = || ids.iter().filter_map(|id| live.get(id));
+        let unfinished: HashSet<i64> = unsaved().filter(|m| is_unfinished(m)).map(|m| m.id).collect();
+        if !unfinished.is_empty() {
+            return Ok(Ok(Attempt::Answering(unfinished)));
+        }
+        // Newer than their rows, because the disk was full or the store locked.
+        for message in unsaved() {
+            message::save(t, &message.into())?;
+        }
+        let count = deleted_message::delete(t, &root, shared.store.time())?;
+        Ok(Ok(Attempt::Deleted((root.conversation, ids, count))))
+    };
+    let (conversation, ids, count) = match shared.store.write(delete)?? {
+        Attempt::Deleted(deleted) => deleted,
+        Attempt::Answering(messages) => return Ok(Attempt::Answering(messages)),
+    };
+    for id in ids {
+        shared.clear_live(id);
+    }
+    shared.announce_conversation(conversation)?;
+    Ok(Attempt::Deleted(DeletedMessages {
+        conversation: open(shared, conversation)?,
+        count,
+    }))
+}
+
+fn restore(shared: &Shared, id: i64) -> Result<Conversation, Problem> {
+    let conversation = match shared.store.write(|t| deleted_message::restore(t, id))? {
+        Restoration::Done { conversation } => conversation,
+        Restoration::ParentDeleted => {
+            return Err(Problem::new(ProblemCode::BadRequest, ChatReason::ParentDeleted));
+        }
+        Restoration::Missing => return Err(no_message()),
+    };
+    shared.announce_conversation(conversation)?;
+    open(shared, conversation)
+}
