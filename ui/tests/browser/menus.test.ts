@@ -91,7 +91,7 @@ test("folders, messages and models have menus, and other places none", async () 
   await page.keyboard.press("Escape");
   expect(await scrollbars()).not.toBe("rgba(0, 0, 0, 0) rgba(0, 0, 0, 0)");
   await page.locator("[data-role=user]").last().click({ button: "right" });
-  expect(await entries(page)).toEqual(["Copy message", "Edit message", "Save as prompt"]);
+  expect(await entries(page)).toEqual(["Copy message", "Edit message", "Save as prompt", "Branch off here", "Delete"]);
   await page.keyboard.press("Enter");
   await expect
     .poll(() => page.evaluate(() => navigator.clipboard.readText()))

@@ -6,6 +6,7 @@ import { Live } from "../../src/lib/stores/live.svelte";
 import { Toasts } from "../../src/lib/stores/toasts.svelte";
 import { language } from "../../src/lib/text/language.svelte";
 import { plain, textOf } from "../../src/lib/text/parts";
+import { branchTitle } from "../../src/lib/text/title";
 import { started, tell } from "./started";
 import { until } from "./until";
 
@@ -49,6 +50,25 @@ describe("a conversation", () => {
     expect(textOf(app.thread.last?.message.parts ?? [])).toContain("Paris");
     expect(app.conversations.all[0]?.id).toBe(app.thread.id);
     expect(app.thread.busy).toBe(false);
+  });
+
+  test("refuses a message after one that was deleted meanwhile, whose text is the draft again", async () => {
+    const { app } = await started();
+    await app.open(2);
+    const answer = app.thread.last?.message.id ?? 0;
+    const deleting = app.host.deleteMessage(answer);
+    await app.send("And then?");
+    await deleting;
+    expect(app.drafts.get(2)).toBe("And then?");
+    expect(app.toasts.all.map(({ text }) => text)).toContain(
+      "That message was deleted. Undo the deletion, or go on from another message.",
+    );
+  });
+
+  test("gets the title of its original and a number as a branch", () => {
+    expect(branchTitle("Bread", ["Bread"])).toBe("Bread (branch)");
+    expect(branchTitle("Bread (branch)", ["Bread", "Bread (branch)"])).toBe("Bread (branch) 2");
+    expect(branchTitle("Bread", ["Bread (branch)"])).toBe("Bread (branch) 2");
   });
 
   test("that the user leaves while sending does not reopen", async () => {

@@ -526,7 +526,7 @@ fn a_store_is_backed_up_before_migrations() {
     let older = rusqlite::Connection::open(&path).unwrap();
     older
         .execute_batch(
-            "ALTER TABLE run DROP COLUMN seen; ALTER TABLE model DROP COLUMN adapter;
+            "DROP TABLE deleted_message; ALTER TABLE run DROP COLUMN seen; ALTER TABLE model DROP COLUMN adapter;
              DROP TABLE unsent; DROP TABLE saved_prompt; DROP TABLE tag; DROP INDEX conversation_by_folder;
              ALTER TABLE conversation DROP COLUMN folder; DROP TABLE folder;
              ALTER TABLE message DROP COLUMN parts; ALTER TABLE message DROP COLUMN settings;

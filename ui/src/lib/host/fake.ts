@@ -927,8 +927,7 @@ export class FakeHost extends FakeGetting implements Host {
     };
     if (run.crashed) return this.finish(home, answer, { type: "failed", problem: WORKER_DIED });
     // Not of an answer that was deleted.
-    if (this.generating.has(answer.id))
-      this.emit({ type: "contextUsed", conversation: home.id, used, total: CONTEXT });
+    if (this.generating.has(answer.id)) this.emit({ type: "contextUsed", conversation: home.id, used, total: CONTEXT });
     return this.finish(home, answer, run.stopped ? { type: "stopped" } : script.end, stats);
   }
 

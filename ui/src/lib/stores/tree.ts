@@ -61,14 +61,10 @@ export class Tree {
 
   /** Number of messages below a message. */
   below(id: number): number {
-    let count = 0;
-    const next = [id];
-    for (let at = next.pop(); at !== undefined; at = next.pop()) {
-      const children = this.children.get(at) ?? [];
-      count += children.length;
-      next.push(...children);
-    }
-    return count;
+    // A set, because of cycles; its iterator also visits ids that are added meanwhile.
+    const ids = new Set([id]);
+    for (const at of ids) for (const child of this.children.get(at) ?? []) ids.add(child);
+    return ids.size - 1;
   }
 
   /** The one of some messages that was replied to last, or else the last one. */

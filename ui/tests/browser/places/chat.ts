@@ -109,6 +109,15 @@ export const places: Place[] = [
     ),
   ],
   [
+    "the question before a deletion",
+    "",
+    async (page) => (
+      await openConversation(page, "Borrow checker"),
+      await inMenu(page.locator("[data-role=user]").first(), "delete-message"),
+      await page.getByTestId("deletion").waitFor()
+    ),
+  ],
+  [
     "the question before a restart",
     "",
     async (page) => {

@@ -1,0 +1,140 @@
+// Deleting messages, and branches of conversations.
+
+import type { Page } from "playwright-core";
+import { expect, test } from "vitest";
+import {
+  answers,
+  compareRun,
+  inMenu,
+  lastAnswer,
+  open,
+  openConversation,
+  pace,
+  send,
+  useBrowser,
+  USUAL_PACE,
+} from "./window";
+
+useBrowser();
+
+const questions = (page: Page) => page.locator("[data-role=user]");
+const texts = (page: Page) => questions(page).locator(".bubble p").allTextContents();
+const toast = (page: Page) => page.getByTestId("toast").last();
+const focused = (page: Page) => page.evaluate(() => document.activeElement?.getAttribute("data-testid"));
+
+/** Waits until the thread has a number of messages. */
+const hasMessages = (page: Page, count: number) => expect.poll(() => page.getByTestId("message").count()).toBe(count);
+
+test("a message below which nothing is goes at once, and Undo brings it back", async () => {
+  const { page, errors } = await open();
+  await openConversation(page, "Borrow checker");
+  await inMenu(answers(page).last(), "delete-message");
+  await hasMessages(page, 1);
+  expect(await page.getByTestId("deletion").count()).toBe(0);
+  expect(await toast(page).textContent()).toContain("The message was deleted.");
+  await expect.poll(() => focused(page)).toBe("composer");
+  // The question can be answered again.
+  await questions(page).last().getByTestId("message-menu").click();
+  await page.getByTestId("answer-again").waitFor();
+  await page.keyboard.press("Escape");
+  await toast(page).getByRole("button", { name: "Undo" }).click();
+  await hasMessages(page, 2);
+  expect(errors).toEqual([]);
+});
+
+test("the messages below go too, after a question with their number in all versions", async () => {
+  const { page, errors } = await open();
+  await openConversation(page, "Borrow checker");
+  await send(page, "Say: more.");
+  await lastAnswer(page, "complete");
+  await answers(page).last().getByTestId("regenerate").click();
+  await answers(page).last().getByText("2 of 2").waitFor();
+  await lastAnswer(page, "complete");
+  await inMenu(questions(page).first(), "delete-message");
+  const dialog = page.getByTestId("deletion");
+  expect(await dialog.textContent()).toContain("Delete this message and the 4 below it, in all versions?");
+  await dialog.getByRole("button", { name: "Cancel" }).click();
+  await hasMessages(page, 4);
+  await inMenu(questions(page).first(), "delete-message");
+  await page.getByTestId("deletion-confirm").click();
+  // The conversation is empty, and can be written in.
+  await page.getByTestId("welcome").waitFor();
+  expect(await toast(page).textContent()).toContain("5 messages were deleted.");
+  await toast(page).getByRole("button", { name: "Undo" }).click();
+  await hasMessages(page, 4);
+  await answers(page).last().getByText("2 of 2").waitFor();
+  expect(errors).toEqual([]);
+});
+
+test("the nearest older version is shown instead of a deleted one, and fewer are counted", async () => {
+  const { page } = await open();
+  await openConversation(page, "Borrow checker");
+  for (const total of [2, 3]) {
+    await answers(page).last().getByTestId("regenerate").click();
+    await answers(page).last().getByText(`${total} of ${total}`).waitFor();
+    await lastAnswer(page, "complete");
+  }
+  await page.getByTestId("branch-previous").click();
+  await answers(page).last().getByText("2 of 3").waitFor();
+  await inMenu(answers(page).last(), "delete-message");
+  await answers(page).last().getByText("1 of 2").waitFor();
+  await toast(page).getByRole("button", { name: "Undo" }).click();
+  await answers(page).last().getByText("2 of 3").waitFor();
+});
+
+test("an answer in progress is stopped when its question is deleted, and queued messages wait", async () => {
+  const { page, errors } = await open();
+  await openConversation(page, "Borrow checker");
+  await pace(page, USUAL_PACE);
+  await send(page, "Tell me a long story.");
+  await answers(page).last().getByText("Paragraph 1.").waitFor();
+  await page.getByTestId("composer").fill("And then?");
+  await page.getByTestId("composer").press("Enter");
+  await inMenu(questions(page).last(), "delete-message");
+  await page.getByTestId("deletion-confirm").click();
+  await hasMessages(page, 2);
+  expect(await page.getByTestId("queued").locator("span").allTextContents()).toEqual(["And then?"]);
+  expect(await page.getByTestId("stop").count()).toBe(0);
+  await pace(page, 0);
+  await page.getByTestId("queue-send").click();
+  await lastAnswer(page, "complete");
+  expect((await texts(page)).slice(-1)).toEqual(["And then?"]);
+  await hasMessages(page, 4);
+  expect(errors).toEqual([]);
+});
+
+test("one of two compared answers is deleted and restored with its vote", async () => {
+  const { page, errors } = await open();
+  await compareRun(page);
+  await page.getByTestId("vote").first().click();
+  await page.getByTestId("voted").waitFor();
+  await inMenu(answers(page).first(), "delete-message");
+  await page.getByTestId("vote").first().waitFor({ state: "detached" });
+  await hasMessages(page, 2);
+  await toast(page).getByRole("button", { name: "Undo" }).click();
+  await page.getByTestId("voted").waitFor();
+  expect(await page.getByTestId("vote").count()).toBe(2);
+  expect(errors).toEqual([]);
+});
+
+test("a branch is a new conversation with the messages up to one, and the original stays", async () => {
+  const { page, errors } = await open();
+  await openConversation(page, "Borrow checker");
+  await send(page, "Say: more.");
+  await lastAnswer(page, "complete");
+  // From the keyboard, in the context menu.
+  await answers(page).first().getByTestId("copy").focus();
+  await page.keyboard.press("ContextMenu");
+  await page.getByTestId("branch-off").focus();
+  await page.keyboard.press("Enter");
+  const title = (at: number) => page.getByTestId("open-conversation").nth(at).textContent();
+  await expect.poll(() => title(0)).toContain("Borrow checker, gently (branch)");
+  await hasMessages(page, 2);
+  await expect.poll(() => focused(page)).toBe("composer");
+  await inMenu(answers(page).last(), "branch-off");
+  await expect.poll(() => title(0)).toContain("Borrow checker, gently (branch) 2");
+  expect(await title(2)).not.toContain("branch");
+  await page.getByTestId("open-conversation").nth(2).click();
+  await hasMessages(page, 4);
+  expect(errors).toEqual([]);
+});
