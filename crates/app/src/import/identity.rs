@@ -196,7 +196,11 @@ fn existing(t: &Connection, conversation: i64) -> rusqlite::Result<Existing> {
     let mut add = |id, parent, role, mut parts: Vec<Part>| {
         // Early versions saved imported names unshortened.
         parts.iter_mut().for_each(title::shorten_names);
-        existing.by_place.entry((parent, key(role, &parts))).or_default().push(id);
+        existing
+            .by_place
+            .entry((parent, key(role, &parts)))
+            .or_default()
+            .push(id);
     };
     for row in message::of_conversation(t, conversation)? {
         add(row.id, row.parent, row.role, row.parts);

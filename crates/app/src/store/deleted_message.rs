@@ -153,10 +153,17 @@ pub fn of_conversation(
     conversation: i64,
 ) -> rusqlite::Result<Vec<(i64, Option<i64>, Role, Vec<Part>)>> {
     connection
-        .prepare_cached("SELECT id, parent, role, content, parts FROM deleted_message WHERE conversation = ?1 ORDER BY id")?
+        .prepare_cached(
+            "SELECT id, parent, role, content, parts FROM deleted_message WHERE conversation = ?1 ORDER BY id",
+        )?
         .query_map(params![conversation], |row| {
             let parts = super::message_parts::read(row.get(3)?, row.get(4)?);
-            Ok((row.get(0)?, row.get(1)?, message::role(row.get_ref(2)?.as_str()?), parts))
+            Ok((
+                row.get(0)?,
+                row.get(1)?,
+                message::role(row.get_ref(2)?.as_str()?),
+                parts,
+            ))
         })?
         .collect()
 }

@@ -7,7 +7,9 @@ use hearth_app::wire::{
 
 async fn summary(harness: &Harness, id: i64) -> ConversationSummary {
     let all = harness.snapshot().await.unwrap().conversations;
-    all.into_iter().find(|conversation| conversation.id == id).expect("listed")
+    all.into_iter()
+        .find(|conversation| conversation.id == id)
+        .expect("listed")
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -25,7 +27,10 @@ async fn a_branch_is_a_copy_up_to_a_message_with_everything_but_ratings() {
         name: "a.txt".into(),
         text: "the file".into(),
     };
-    let sent = harness.send(None, None, "say one".into(), vec![file], fresh).await.unwrap();
+    let sent = harness
+        .send(None, None, "say one".into(), vec![file], fresh)
+        .await
+        .unwrap();
     let answer = harness.ended(sent.answer.id).await;
     let id = answer.conversation;
     let more = harness.say(Some(id), "say two").await;
@@ -39,7 +44,10 @@ async fn a_branch_is_a_copy_up_to_a_message_with_everything_but_ratings() {
     let branch = harness.branch_off(answer.id, " Two\nlines ".into()).await.unwrap();
     assert_eq!(branch, summary(&harness, branch.id).await);
     assert_eq!((branch.title.as_str(), branch.folder), ("Two lines", Some(folder.id)));
-    assert_eq!((branch.tags.as_slice(), &branch.model), (&["sea".to_owned()][..], &answer.model));
+    assert_eq!(
+        (branch.tags.as_slice(), &branch.model),
+        (&["sea".to_owned()][..], &answer.model)
+    );
     let copy = harness.conversation(branch.id).await;
     assert_eq!(copy.settings.max_tokens, Some(64));
     assert_eq!(copy.system_prompt.as_deref(), Some("Be brief."));

@@ -65,7 +65,10 @@ async fn a_message_goes_with_everything_below_it_and_undo_restores_all() {
     assert_eq!(texts(&deleted.conversation), ["say one"]);
     assert_eq!(deleted.conversation.leaf, Some(question.id));
     assert_eq!(harness.conversation(id).await, deleted.conversation);
-    assert_eq!(reason(harness.delete_message(first.id).await), ChatReason::MessageDeleted);
+    assert_eq!(
+        reason(harness.delete_message(first.id).await),
+        ChatReason::MessageDeleted
+    );
 
     let restored = harness.restore_messages(first.id).await.unwrap();
     assert_eq!(restored.messages, before.messages);
@@ -83,7 +86,10 @@ async fn undo_restores_one_deletion_and_only_below_what_exists() {
     let (question, second) = ask(&mut harness, Some(id), "say two").await;
     assert_eq!(harness.delete_message(second.id).await.unwrap().count, 1);
     assert_eq!(harness.delete_message(first.id).await.unwrap().count, 2);
-    assert_eq!(reason(harness.restore_messages(second.id).await), ChatReason::ParentDeleted);
+    assert_eq!(
+        reason(harness.restore_messages(second.id).await),
+        ChatReason::ParentDeleted
+    );
     let restored = harness.restore_messages(first.id).await.unwrap();
     assert_eq!(texts(&restored), ["say one", "one", "say two"]);
     assert_eq!(restored.leaf, Some(question.id));
@@ -106,7 +112,11 @@ async fn the_nearest_version_with_its_newest_leaf_is_selected() {
     assert_eq!(leaf_without(first.id).await, Some(third.id), "the newer version");
     harness.restore_messages(first.id).await.unwrap();
     // A branch that is not shown.
-    assert_eq!(leaf_without(third.id).await, Some(below.id), "the selected branch stays");
+    assert_eq!(
+        leaf_without(third.id).await,
+        Some(below.id),
+        "the selected branch stays"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -200,7 +210,11 @@ async fn nothing_follows_a_deleted_message() {
     assert_eq!(reason(harness.edit_answer(second.id, "x".into(), false).await), deleted);
     assert_eq!(reason(harness.continue_answer(second.id).await), deleted);
     assert_eq!(
-        harness.rate_answer(second.id, Some(Thumb::Up), None).await.unwrap_err().code,
+        harness
+            .rate_answer(second.id, Some(Thumb::Up), None)
+            .await
+            .unwrap_err()
+            .code,
         ProblemCode::BadRequest
     );
     assert_eq!(harness.conversation(id).await.messages.len(), 1);
@@ -229,7 +243,12 @@ async fn deleted_messages_are_purged_with_the_prompt_cache() {
     fs::write(cells.join(SAVED_CELLS), "cells").unwrap();
     let harness = harness.again().await;
     assert!(cells.exists());
-    let days = |days: i64| format!("UPDATE deleted_message SET deleted_at = deleted_at - {}", days * 86_400_000);
+    let days = |days: i64| {
+        format!(
+            "UPDATE deleted_message SET deleted_at = deleted_at - {}",
+            days * 86_400_000
+        )
+    };
     harness.store().write(|t| t.execute(&days(29), [])).unwrap();
     let harness = harness.again().await;
     assert!(cells.exists());
@@ -286,7 +305,10 @@ async fn a_deleted_answer_leaves_its_comparison_and_joins_it_again() {
         (adapter.votes.base, adapter.votes.tuned)
     };
     let ring = |conversation: &Conversation| -> Vec<Option<i64>> {
-        conversation.messages[1..].iter().map(|answer| answer.comparison).collect()
+        conversation.messages[1..]
+            .iter()
+            .map(|answer| answer.comparison)
+            .collect()
     };
     let linked = [Some(tuned.id), Some(base.id)];
     assert_eq!(votes(&harness).await, (0, 1));

@@ -216,21 +216,20 @@ async fn a_download_from_elsewhere_requests_nothing_and_names_no_file_of_mine() 
 async fn messages_that_follow_each_other_in_a_circle_are_refused() {
     let harness = Harness::new();
     let backup = harness.path("theirs.hearthbackup");
-    let deleted = |parent: &str| {
+    // A deleted copy of the message.
+    let deleted = |id: &str, parent: &str| {
         format!(
-            "INSERT INTO deleted_message (id, deletion, deleted_at, selected, conversation, parent, role, content, state,
-                created_at, better, edited)
-             SELECT id + 1, 1, 1, 0, conversation, {parent}, role, content, state, created_at, 0, 0 FROM message"
+            "INSERT INTO deleted_message (id, deletion, deleted_at, selected, conversation, parent, role, content,
+                state, created_at, better, edited)
+             SELECT {id}, 1, 1, 0, conversation, {parent}, role, content, state, created_at, 0, 0 FROM message;"
         )
     };
+    let below_deleted = "PRAGMA foreign_keys = OFF; UPDATE message SET parent = id + 1;".to_owned();
     for sql in [
         "UPDATE message SET parent = id",
-        &deleted("id + 1"),
-        // A message that is both deleted and not.
-        &deleted("id").replace("id + 1, 1", "id, 1").replace("conversation, id,", "conversation, NULL,"),
-        // A message that follows a deleted one.
-        &("PRAGMA foreign_keys = OFF; UPDATE message SET parent = id + 1; ".to_owned()
-            + &deleted("id").replace("conversation, id,", "conversation, NULL,")),
+        &deleted("id + 1", "id + 1"),
+        &deleted("id", "NULL"),
+        &(below_deleted + &deleted("id + 1", "NULL")),
     ] {
         let problem = refused(&harness, &backup, sql).await;
         assert!(problem.to_string().contains("answers a later one"), "{sql}: {problem}");

@@ -37,6 +37,7 @@ export class Deletion {
     const { thread, speech } = app;
     await app.try(async () => {
       const { conversation, count } = await thread.delete(message);
+      app.search.refresh();
       if (!thread.path.some((node) => node.message.id === speech.reading)) speech.stop();
       app.toasts.show({
         kind: "note",
@@ -52,6 +53,7 @@ export class Deletion {
     const { app } = this;
     await app.try(async () => {
       await app.thread.restore(conversation, message);
+      app.search.refresh();
       await app.open(conversation);
     });
   }

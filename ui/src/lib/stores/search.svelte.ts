@@ -72,6 +72,11 @@ export class Search {
     this.clearFilter();
   }
 
+  /** Searches again, because messages were deleted or restored. */
+  refresh(): void {
+    if (this.active) this.start(0);
+  }
+
   handle(event: HostEvent): void {
     if (
       event.type === "foldersChanged" &&
