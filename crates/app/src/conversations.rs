@@ -11,6 +11,7 @@ use crate::{
         RESTORABLE_FOR, conversation, deleted_message, folder,
         message::{self, New, State},
         now, search,
+        title_source::TitleSource,
     },
     title, unsent,
     wire::{
@@ -434,7 +435,7 @@ fn write(
     let mut overrides = AnswerOverrides::default();
     let (conversation, parent, parts) = match position {
         Position::New { parts, fresh } => {
-            let id = conversation::create(t, &title_of(&parts), now)?;
+            let id = conversation::create(t, &title::of_message(&parts), TitleSource::FirstWords, now)?;
             conversation::set_settings(t, id, settings_column(&fresh.settings).as_deref())?;
             conversation::set_system_prompt(t, id, fresh.system_prompt.as_deref())?;
             conversation::set_adapters(t, id, to_json_unless_empty(&fresh.adapters).as_deref())?;
@@ -691,18 +692,6 @@ fn parts(text: String, files: Vec<TextFile>) -> Vec<Part> {
         parts.push(Part::Text { text });
     }
     parts
-}
-
-/// A title for a conversation from its first message: from its text, or else from its first file.
-fn title_of(parts: &[Part]) -> String {
-    let file = parts.iter().find_map(|part| match part {
-        Part::File { name, .. } => Some(name.as_str()),
-        _ => None,
-    });
-    match hearth_protocol::text_of(parts) {
-        text if text.is_empty() => title::from_text(file.unwrap_or_default()),
-        text => title::from_text(&text),
-    }
 }
 
 fn check_message(text: &str, files: &[TextFile]) -> Result<(), Problem> {

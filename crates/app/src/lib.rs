@@ -24,6 +24,7 @@ mod downloads;
 mod export;
 mod folders;
 mod foreign_lock;
+mod generated_title;
 mod hardware;
 mod hub_token;
 mod import;

@@ -2,7 +2,7 @@
 
 use crate::wire::{ChatReason, Problem, ProblemCode};
 use hearth_formats::characters::{is_hidden, is_joiner};
-use hearth_protocol::Part;
+use hearth_protocol::{Part, text_of};
 
 /// Most characters of a title. Longer text is truncated at a word boundary.
 const MAX_TITLE: usize = 48;
@@ -74,6 +74,18 @@ pub(crate) fn empty_name() -> Problem {
     Problem::new(ProblemCode::BadRequest, ChatReason::EmptyName)
 }
 
+/// A title for a conversation from its first message: from its text, or else from its first file.
+pub(crate) fn of_message(parts: &[Part]) -> String {
+    let file = parts.iter().find_map(|part| match part {
+        Part::File { name, .. } => Some(name.as_str()),
+        _ => None,
+    });
+    match text_of(parts) {
+        text if text.is_empty() => from_text(file.unwrap_or_default()),
+        text => from_text(&text),
+    }
+}
+
 /// A title from a message: its first line with a letter or digit, without Markdown markers.
 /// Truncated to [`MAX_TITLE`] characters and an ellipsis. Empty if the message has no visible
 /// character; the page then names the conversation.
@@ -83,6 +95,12 @@ pub(crate) fn from_text(text: &str) -> String {
         .map(|line| line.trim().trim_start_matches(['#', '>', '*', '-']))
         .find(|line| line.chars().any(char::is_alphanumeric))
         .unwrap_or(text);
+    shortened(line, MAX_TITLE)
+}
+
+/// The words of a line. Truncated to `max` characters and an ellipsis, at a word boundary if there
+/// is one.
+pub(crate) fn shortened(line: &str, max: usize) -> String {
     let mut title = String::new();
     let mut length = 0;
     for word in line
@@ -90,15 +108,15 @@ pub(crate) fn from_text(text: &str) -> String {
         .filter(|word| !word.is_empty())
     {
         let word_length = word.chars().count();
-        if length > 0 && length + 1 + word_length > MAX_TITLE {
+        if length > 0 && length + 1 + word_length > max {
             return title + "\u{2026}";
         }
         if length > 0 {
             title.push(' ');
             length += 1;
         }
-        if word_length > MAX_TITLE {
-            title.extend(word.chars().take(MAX_TITLE));
+        if word_length > max {
+            title.extend(word.chars().take(max));
             return title + "\u{2026}";
         }
         title += word;

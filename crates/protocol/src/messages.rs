@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 
 /// Version of this protocol. The client refuses a worker that reports another one in
 /// [`Event::Ready`].
-pub const PROTOCOL_VERSION: u32 = 15;
+pub const PROTOCOL_VERSION: u32 = 16;
 
 /// Id of a request: chosen by the client, from 1 up, each greater than those before.
 pub type RequestId = u64;
@@ -358,6 +358,11 @@ pub struct GenerateRequest {
     /// all requests.
     #[serde(default)]
     pub on_battery: bool,
+    /// Whether it runs only while no other generation waits or runs. It keeps no session, takes no
+    /// memory from sessions of others, and has no draft. If that leaves no room, or too many tokens
+    /// of its prompt would have to be read, it ends with [`FinishReason::Cancelled`].
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub background: bool,
 }
 
 impl GenerateRequest {
@@ -375,6 +380,7 @@ impl GenerateRequest {
             thinking: Thinking::default(),
             json_schema: None,
             on_battery: false,
+            background: false,
         }
     }
 }

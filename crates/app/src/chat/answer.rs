@@ -4,7 +4,8 @@
 use super::{
     lookup::SelectionResult,
     request,
-    selection::{died, not_ready},
+    selection::{Selection, died, not_ready},
+    titling::TitleJob,
 };
 use crate::{
     chat::stats::{self, ThinkingTimer},
@@ -62,6 +63,8 @@ pub(super) struct Wait {
 /// An answer in progress.
 pub(super) struct Answer {
     shared: Arc<Shared>,
+    /// The model that generates it, once the request is sent.
+    selection: Option<Selection>,
     /// The message up to now.
     message: Message,
     /// Its final state if it is stopped before it gets new text: the state before it was continued.
@@ -91,6 +94,7 @@ impl Answer {
         let length = text_of(&message.parts).len() + thinking_of(&message.parts).len();
         Self {
             shared,
+            selection: None,
             previous_state: previous_state.unwrap_or(MessageState::Stopped),
             previous_tokens: message.stats.as_ref().map_or(0, |stats| stats.tokens),
             so_far: None,
@@ -106,21 +110,23 @@ impl Answer {
         }
     }
 
-    /// Generates the answer, and saves it.
-    pub(super) async fn run(mut self, wait: Wait, mut stop: watch::Receiver<Stop>) {
+    /// Generates the answer, and saves it. Returns the conversation to title if the answer is
+    /// complete.
+    pub(super) async fn run(mut self, wait: Wait, mut stop: watch::Receiver<Stop>) -> Option<TitleJob> {
         let started = tokio::select! {
             biased;
             _ = next_stop(&mut stop) => Err(MessageState::Stopped),
             started = self.start(wait) => started,
         };
         match started {
-            Ok((lease, events)) => self.follow(lease, events, stop).await,
+            Ok((lease, events)) => return self.follow(lease, events, stop).await,
             Err(MessageState::Stopped) => {
                 let state = self.stopped();
                 self.end(state, None).await;
             }
             Err(state) => self.end(state, None).await,
         }
+        None
     }
 
     /// The state of an answer that was stopped.
@@ -157,16 +163,17 @@ impl Answer {
             self.change(MessageState::Waiting);
         }
         // An answer starts once, so the cell is empty.
-        let _ = wait.model.set(selected.model);
+        let _ = wait.model.set(selected.model.clone());
         // An error means that the chat has ended.
         let _ = wait.is_measuring.wait_for(|is_measuring| !is_measuring).await;
         self.message.model = Some(selected.target.name.clone());
-        let (message, target) = (self.message.clone(), selected.target);
+        let (message, target) = (self.message.clone(), Arc::clone(&selected.target));
         let request = self
             .shared
             .blocking(move |shared| request::build(shared, &target, &message));
         let (request, settings) = request.await.map_err(failed)?;
         self.message.settings = Some(settings);
+        self.selection = Some(selected);
         let events = lease.request(Request::Generate(request));
         Ok((lease, events))
     }
@@ -193,7 +200,12 @@ impl Answer {
     }
 
     /// Follows the worker until the answer has ended and is saved.
-    async fn follow(mut self, lease: Lease, mut events: Responses, mut stop: watch::Receiver<Stop>) {
+    async fn follow(
+        mut self,
+        lease: Lease,
+        mut events: Responses,
+        mut stop: watch::Receiver<Stop>,
+    ) -> Option<TitleJob> {
         let last_event = loop {
             tokio::select! {
                 biased;
@@ -218,13 +230,14 @@ impl Answer {
         // From here on the model is free: see `Running::has_ended`.
         drop((stop, lease));
         match last_event {
-            Some(protocol::Event::Finished(summary)) => self.finish(summary).await,
+            Some(protocol::Event::Finished(summary)) => return self.finish(summary).await,
             Some(protocol::Event::Failed(problem)) => self.fail(problem, is_alive).await,
             _ => {
                 let state = self.stopped();
                 self.end(state, None).await;
             }
         }
+        None
     }
 
     fn cancel(&mut self, events: &mut Responses) {
@@ -349,7 +362,7 @@ impl Answer {
         }
     }
 
-    async fn finish(mut self, summary: Summary) {
+    async fn finish(mut self, summary: Summary) -> Option<TitleJob> {
         let thinking_seconds = self.thinking_timer.seconds();
         self.message.stats = Some(stats::from_summary(
             &summary,
@@ -372,7 +385,10 @@ impl Answer {
         };
         // A request that was cancelled while it waited has no tokens.
         let tokens = (summary.context > 0).then_some(summary.ids);
+        let selection = self.selection.take().filter(|_| !self.has_failed);
+        let title_job = selection.and_then(|selection| TitleJob::new(selection, &self.message, &state));
         self.end(state, tokens).await;
+        title_job
     }
 
     async fn fail(self, problem: protocol::Problem, is_worker_alive: bool) {

@@ -13,6 +13,7 @@ mod request;
 mod selection;
 mod stats;
 mod target;
+mod titling;
 mod training_prompt;
 
 pub(crate) use target::Target;
@@ -35,8 +36,9 @@ use std::{
 };
 use tokio::{
     sync::{mpsc, oneshot, watch},
-    task::JoinHandle,
+    task::{JoinHandle, JoinSet},
 };
+use titling::TitleJob;
 
 /// A command to the chat task.
 pub(crate) enum Command {
@@ -82,7 +84,7 @@ pub(crate) enum Command {
 
 /// The end of a task of the chat.
 enum TaskEnd {
-    Answer(i64),
+    Answer(i64, Option<TitleJob>),
     Measurement,
     Lookup(Lookup, Result<LookupOutcome, Problem>),
 }
@@ -121,6 +123,8 @@ struct Chat {
     live_models: LiveModels,
     /// By message.
     answers: HashMap<i64, Running>,
+    /// Conversations that are being titled.
+    titles: JoinSet<()>,
     locks: ModelLocks,
     /// Number of commands that looked up or selected a model. A lookup takes effect in the order of
     /// its command, not of its completion.
@@ -149,6 +153,7 @@ pub(crate) fn start(shared: Arc<Shared>) -> mpsc::UnboundedSender<Command> {
         live_models: LiveModels::new(shared.clone()),
         shared,
         answers: HashMap::new(),
+        titles: JoinSet::new(),
         locks: ModelLocks::default(),
         order: 0,
         selection_order: 0,
@@ -252,9 +257,14 @@ impl Chat {
     fn handle_task_end(&mut self, task_end: TaskEnd) {
         // The same answer may have been continued, or another measurement started, meanwhile.
         match task_end {
-            TaskEnd::Answer(id) => {
+            TaskEnd::Answer(id, title_job) => {
                 if self.answers.get(&id).is_some_and(Running::has_ended) {
                     self.answers.remove(&id);
+                }
+                if let Some(title_job) = title_job {
+                    // Drops those that have ended.
+                    while self.titles.try_join_next().is_some() {}
+                    self.titles.spawn(title_job.run(self.shared.clone()));
                 }
             }
             TaskEnd::Lookup(lookup, outcome) => self.apply_lookup(lookup, outcome),
@@ -291,9 +301,9 @@ impl Chat {
         };
         let (shared, task_end) = (self.shared.clone(), self.task_end.clone());
         let task = tokio::spawn(async move {
-            Answer::new(shared, message, previous_state).run(wait, stopped).await;
+            let title_job = Answer::new(shared, message, previous_state).run(wait, stopped).await;
             // The receiver ends with the runtime.
-            let _ = task_end.send(TaskEnd::Answer(id));
+            let _ = task_end.send(TaskEnd::Answer(id, title_job));
         });
         let running = Running {
             conversation,
@@ -540,6 +550,7 @@ impl Chat {
 
     /// Stops all answers. The host unloads the models.
     async fn end(&mut self) {
+        self.titles.shutdown().await;
         self.stop_measuring();
         self.selection.send_replace(None);
         self.stop_answers(|_, _| true).await;

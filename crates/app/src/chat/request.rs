@@ -8,13 +8,18 @@ use super::{
 use crate::{
     adapters,
     convert::from_json,
-    presets,
+    generated_title, presets,
     shared::Shared,
     store::{answer_tokens, conversation, folder, message as rows},
     wire::{AnswerSettings, ConversationSettings, Message, Problem},
 };
-use hearth_protocol::{self as protocol, GenerateRequest, Prompt, Role, SamplingParams, Thinking};
+use hearth_protocol::{
+    self as protocol, GenerateRequest, Prompt, Role, SamplingParams, Thinking, text_of, thinking_of,
+};
 use std::hash::{BuildHasher, RandomState};
+
+/// Characters of a message that the prompt of a title has, if it has excerpts.
+const MAX_EXCERPT: usize = 500;
 
 /// The request of an answer by this model, and its settings. A message with text is continued.
 pub(super) fn build(
@@ -74,8 +79,59 @@ pub(super) fn build(
         thinking,
         json_schema: answer_settings.json_schema.clone(),
         on_battery: shared.on_battery.get(),
+        background: false,
     };
     Ok((request, answer_settings))
+}
+
+/// The request of a title for a conversation whose first answer, by this model, has ended. Its
+/// prompt continues the conversation, which the worker probably has in its KV cache. A thought is
+/// not a part of later prompts, so a conversation with one is excerpted.
+pub(super) fn build_title(
+    shared: &Shared,
+    target: &Target,
+    answer: &Message,
+) -> Result<Option<GenerateRequest>, Problem> {
+    let unanswered = Message {
+        parts: Vec::new(),
+        ..answer.clone()
+    };
+    let (request, _) = build(shared, target, &unanswered)?;
+    let Prompt::Chat(mut messages) = request.prompt else {
+        return Ok(None);
+    };
+    if thinking_of(&answer.parts).is_empty() {
+        messages.push(protocol::Message {
+            role: Role::Assistant,
+            parts: answer.parts.clone(),
+        });
+        messages.push(protocol::Message::of_text(Role::User, generated_title::INSTRUCTION));
+    } else {
+        let question = messages.last().map(protocol::Message::text).unwrap_or_default();
+        let [question, text] = [question, text_of(&answer.parts)].map(excerpt);
+        let prompt = format!("{question}\n\n{text}\n\n{}", generated_title::INSTRUCTION);
+        messages = vec![protocol::Message::of_text(Role::User, &prompt)];
+    }
+    Ok(Some(GenerateRequest {
+        sampling: SamplingParams {
+            temperature: 0.0,
+            ..SamplingParams::default()
+        },
+        max_tokens: Some(generated_title::MAX_TOKENS),
+        adapters: request.adapters,
+        thinking: Thinking {
+            enabled: Some(false),
+            ..request.thinking
+        },
+        on_battery: request.on_battery,
+        background: true,
+        ..GenerateRequest::new(Prompt::Chat(messages))
+    }))
+}
+
+/// The first characters of a text.
+fn excerpt(text: String) -> String {
+    text.chars().take(MAX_EXCERPT).collect()
 }
 
 /// A conversation's settings, with missing ones taken from its folder.

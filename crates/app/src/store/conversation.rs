@@ -1,6 +1,6 @@
 //! Conversations. Deleting one only marks it, so that it can be restored; it is purged later.
 
-use super::changed;
+use super::{changed, title_source::TitleSource};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
 pub(super) const MIGRATION: &str = "
@@ -123,10 +123,10 @@ pub fn get(connection: &Connection, id: i64) -> rusqlite::Result<Option<Conversa
 }
 
 /// Creates a conversation; ids are never reused.
-pub fn create(connection: &Connection, title: &str, now: i64) -> rusqlite::Result<i64> {
+pub fn create(connection: &Connection, title: &str, source: TitleSource, now: i64) -> rusqlite::Result<i64> {
     connection
-        .prepare_cached("INSERT INTO conversation (title, created_at, updated_at) VALUES (?1, ?2, ?2)")?
-        .execute(params![title, now])?;
+        .prepare_cached("INSERT INTO conversation (title, titled, created_at, updated_at) VALUES (?1, ?2, ?3, ?3)")?
+        .execute(params![title, source.name(), now])?;
     Ok(connection.last_insert_rowid())
 }
 
@@ -153,8 +153,8 @@ pub struct Imported<'a> {
 pub fn import(connection: &Connection, new: &Imported<'_>) -> rusqlite::Result<i64> {
     connection
         .prepare_cached(
-            "INSERT INTO conversation (title, created_at, updated_at, model, system_prompt, settings, origin)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+            "INSERT INTO conversation (title, created_at, updated_at, model, system_prompt, settings, origin, titled)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
         )?
         .execute(params![
             new.title,
@@ -163,7 +163,8 @@ pub fn import(connection: &Connection, new: &Imported<'_>) -> rusqlite::Result<i
             new.model,
             new.system_prompt,
             new.settings,
-            new.origin
+            new.origin,
+            TitleSource::User.name()
         ])?;
     Ok(connection.last_insert_rowid())
 }
@@ -214,13 +215,10 @@ pub fn origin(connection: &Connection, id: i64) -> rusqlite::Result<Option<Strin
         .optional()
 }
 
-/// Renames a row. Returns `false` if it does not exist.
+/// Renames a row for the user. Returns `false` if it does not exist.
 pub fn rename(connection: &Connection, id: i64, title: &str) -> rusqlite::Result<bool> {
-    changed(
-        connection,
-        "UPDATE conversation SET title = ?2 WHERE id = ?1 AND deleted_at IS NULL",
-        params![id, title],
-    )
+    let sql = "UPDATE conversation SET title = ?2, titled = ?3 WHERE id = ?1 AND deleted_at IS NULL";
+    changed(connection, sql, params![id, title, TitleSource::User.name()])
 }
 
 /// Sets the system prompt. Returns `false` if it does not exist.

@@ -3,7 +3,7 @@
 
 use super::{
     StoreError, adapter, conversation, dataset, deleted_message, download, folder, measurement, message, model, run,
-    run_evaluation, run_name, run_point, saved_prompt, search, setting, unsent,
+    run_evaluation, run_name, run_point, saved_prompt, search, setting, title_source, unsent,
 };
 use rusqlite::{Connection, TransactionBehavior};
 use std::path::Path;
@@ -40,6 +40,7 @@ const MIGRATIONS: &[&str] = &[
     model::ADAPTER,
     run::SEEN,
     deleted_message::MIGRATION,
+    title_source::MIGRATION,
 ];
 
 /// The tables. The search index is derived from messages.
@@ -149,6 +150,7 @@ mod tests {
             "2751c245b0b3b279",
             "4d2bb888e13a961c",
             "68226be23ade3279",
+            "dbd2ddf10b65075b",
         ];
         assert_eq!(
             MIGRATIONS.len(),

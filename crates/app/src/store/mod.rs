@@ -31,6 +31,7 @@ pub mod saved_prompt;
 mod schema;
 pub mod search;
 pub mod setting;
+pub mod title_source;
 pub mod unsent;
 
 pub use backup::{Backup, backups};

@@ -121,6 +121,9 @@ pub struct Settings {
     pub enter_sends: bool,
     /// Repeated tokens after which an answer ends. 0 means that it never ends for this reason.
     pub repetition_limit: u32,
+    /// Whether the model titles a conversation after its first answer. Otherwise the title is the
+    /// first words.
+    pub generated_titles: bool,
     /// Whether the system notifies when a long answer, a download or a run ends while the window is
     /// not in use.
     pub notifications: bool,
@@ -174,6 +177,7 @@ impl Default for Settings {
             text_size: 100,
             enter_sends: true,
             repetition_limit: 300,
+            generated_titles: true,
             notifications: true,
             tray: TraySetting::default(),
             shortcuts: BTreeMap::new(),

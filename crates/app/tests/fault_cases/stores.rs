@@ -1,6 +1,6 @@
 //! The store and its backups.
 
-use hearth_app::store::{Store, StoreError, backups, conversation, now};
+use hearth_app::store::{Store, StoreError, backups, conversation, now, title_source::TitleSource};
 use rusqlite::Connection;
 use std::{
     fs,
@@ -21,7 +21,9 @@ fn message(error: StoreError) -> String {
 
 fn begin_in(folder: &Path) -> Result<(), StoreError> {
     let store = Store::open(folder)?;
-    store.write(|t| conversation::create(t, "Kept", now())).map(|_| ())
+    store
+        .write(|t| conversation::create(t, "Kept", TitleSource::User, now()))
+        .map(|_| ())
 }
 
 pub fn begin(folder: &Path) -> Result<(), String> {

@@ -4,6 +4,7 @@ use hearth_app::store::{
     FILE, Store, StoreError, adapter, backups, conversation, dataset,
     message::{self, Message, New, State},
     model, read_only, run, run_evaluation, run_point, search, setting,
+    title_source::TitleSource,
 };
 use hearth_protocol::{DraftKind, DraftStats, DroppedTurns, Part, Role};
 use proptest::prelude::*;
@@ -57,7 +58,7 @@ fn parts(text: &str) -> Vec<Part> {
 
 fn begin(store: &Store, title: &str) -> i64 {
     store
-        .write(|t| conversation::create(t, title, 1))
+        .write(|t| conversation::create(t, title, TitleSource::User, 1))
         .expect("a conversation")
 }
 
@@ -377,7 +378,7 @@ fn a_failed_transaction_changes_nothing() {
     let folder = folder();
     let store = open(&folder);
     let failed: Result<(), _> = store.write(|t| {
-        conversation::create(t, "a", 1)?;
+        conversation::create(t, "a", TitleSource::User, 1)?;
         Err(rusqlite::Error::InvalidQuery)
     });
     assert!(matches!(failed, Err(StoreError::Sqlite { .. })));

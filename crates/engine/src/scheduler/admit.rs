@@ -18,8 +18,12 @@ impl Scheduler {
     pub(super) fn admit(&mut self, empty: &Session, mut cache: Option<&mut PromptCache>, listener: &mut dyn Listener) {
         while self.running.len() < MAX_RUNNING
             && !self.is_full
-            && let Some(waiting) = self.waiting.pop_front()
+            && let Some(waiting) = self.next_waiting()
         {
+            if waiting.answer.request.background {
+                self.start_background(waiting, empty, listener);
+                continue;
+            }
             match self.session_for(&waiting, empty, cache.as_deref_mut()) {
                 Ok(Some(session)) => self.start(waiting, session, listener),
                 Ok(None) => return self.waiting.push_front(waiting),
@@ -81,7 +85,7 @@ impl Scheduler {
         self.running.iter().map(expected).sum()
     }
 
-    fn start(&mut self, waiting: WaitingAnswer, mut session: Session, listener: &mut dyn Listener) {
+    pub(super) fn start(&mut self, waiting: WaitingAnswer, mut session: Session, listener: &mut dyn Listener) {
         let WaitingAnswer {
             id,
             number,

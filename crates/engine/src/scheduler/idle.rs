@@ -63,17 +63,29 @@ impl IdleSessions {
     /// Takes the session with these adapters that has the longest prefix of `ids`, or a fork of it
     /// if it is much longer than that prefix.
     pub fn take(&mut self, adapters: &ActiveAdapters, ids: &[u32]) -> Option<SessionSource> {
-        let prefix = |(index, idle): (usize, &IdleSession)| {
-            let length = idle.session.reusable(ids);
-            (idle.adapters == *adapters && length > 0).then_some((length, index))
-        };
-        let (length, index) = self.0.iter().enumerate().filter_map(prefix).max()?;
+        let (length, index) = self.longest_prefix(adapters, ids)?;
         let idle = &self.0[index];
         if idle.session.tokens().len() > 2 * length {
             // Probably another conversation with the same system prompt.
             return Some(SessionSource::Fork(idle.session.fork()));
         }
         Some(SessionSource::Idle(self.0.remove(index)))
+    }
+
+    /// Forks the session with these adapters that has the longest prefix of `ids`.
+    pub fn fork(&self, adapters: &ActiveAdapters, ids: &[u32]) -> Option<Session> {
+        let (_, index) = self.longest_prefix(adapters, ids)?;
+        Some(self.0[index].session.fork())
+    }
+
+    /// The length of the longest prefix of `ids`, and the index of the session with these adapters
+    /// that has it.
+    fn longest_prefix(&self, adapters: &ActiveAdapters, ids: &[u32]) -> Option<(usize, usize)> {
+        let prefix = |(index, idle): (usize, &IdleSession)| {
+            let length = idle.session.reusable(ids);
+            (idle.adapters == *adapters && length > 0).then_some((length, index))
+        };
+        self.0.iter().enumerate().filter_map(prefix).max()
     }
 
     /// Puts back a session that was taken and not used.

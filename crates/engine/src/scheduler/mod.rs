@@ -8,8 +8,11 @@
 //! cache is full, the least recently used of these sessions is dropped. If there is none, the
 //! newest answer is preempted: its pages are freed, and its tokens are read again once there is
 //! room.
+//!
+//! A background answer runs alone, and any other answer preempts it.
 
 mod admit;
+mod background;
 mod draft;
 mod idle;
 mod step;
@@ -83,7 +86,8 @@ struct RunningAnswer {
 struct Chunks {
     /// With one answer in progress: limited by the time until a cancellation takes effect.
     alone: Chunk,
-    /// With several answers: limited by the time of a step, because the others wait for it.
+    /// With several answers, or a background one: limited by the time of a step, because others wait
+    /// for it.
     shared: Chunk,
     /// Number of steps.
     steps: u64,
@@ -113,7 +117,9 @@ impl Scheduler {
         adapted: AdaptedModel,
         dropped: Option<DroppedTurns>,
     ) {
-        self.prepare_draft(&mut answer);
+        if !answer.request.background {
+            self.prepare_draft(&mut answer);
+        }
         self.waiting.push_back(WaitingAnswer {
             id,
             number,
@@ -185,7 +191,7 @@ impl Scheduler {
         }
     }
 
-    /// Ends an answer, and keeps its session for the next request.
+    /// Ends an answer, and keeps its session for the next request, unless it is a background answer.
     fn end(&mut self, running: RunningAnswer, result: Result<FinishReason, Problem>, listener: &mut dyn Listener) {
         self.is_full = false;
         self.end_draft(running.number);
@@ -197,10 +203,13 @@ impl Scheduler {
             ..
         } = running;
         let conversation = answer.request.conversation;
+        let is_background = answer.request.background;
         match result {
             Ok(reason) => {
                 finish(id, answer, reason, listener);
-                self.idle.add(session, adapted.adapters, conversation);
+                if !is_background {
+                    self.idle.add(session, adapted.adapters, conversation);
+                }
             }
             Err(problem) => listener.emit(id, Event::Failed(problem)),
         }

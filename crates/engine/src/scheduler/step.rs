@@ -52,6 +52,7 @@ impl Scheduler {
         listener: &mut dyn Listener,
     ) -> Result<(), Problem> {
         self.end_cancelled(listener);
+        self.preempt_background();
         self.admit(empty, cache, listener);
         // Sorted by model, because a step reads the weights once for consecutive rows of one model.
         self.running
@@ -84,9 +85,10 @@ impl Scheduler {
     /// prompts. The prompts that wait longest come first.
     fn parts(&mut self) -> Vec<Part> {
         self.chunks.steps += 1;
-        let mut chunk = match self.running.len() {
-            1 => self.chunks.alone.tokens(),
-            _ => self.chunks.shared.tokens(),
+        let mut chunk = if self.has_short_steps() {
+            self.chunks.shared.tokens()
+        } else {
+            self.chunks.alone.tokens()
         };
         let mut order: Vec<usize> = (0..self.running.len()).collect();
         order.sort_by_key(|&index| self.running[index].last_chunk);
@@ -190,7 +192,7 @@ impl Scheduler {
             .filter(|tokens| *tokens > 1)
             .sum();
         let [first, ..] = &*self.running else { return };
-        let shared = self.running.len() > 1;
+        let shared = self.has_short_steps();
         let target = Chunk::step_time(first.session.model(), shared);
         let chunk = if shared {
             &mut self.chunks.shared
@@ -235,9 +237,13 @@ impl Scheduler {
         Ok(())
     }
 
-    /// Frees pages for the next step: drops an idle session, or else snapshots, or else preempts
-    /// the newest answer.
+    /// Frees pages for the next step: ends a background answer, or drops an idle session, or else
+    /// snapshots, or else preempts the newest answer.
     fn make_room(&mut self, listener: &mut dyn Listener) -> Result<(), Problem> {
+        if let Some(background) = self.take_background() {
+            self.end(background, Ok(FinishReason::ContextFull), listener);
+            return Ok(());
+        }
         if self.idle.drop_oldest() || self.drop_snapshots() {
             return Ok(());
         }

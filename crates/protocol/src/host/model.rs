@@ -99,6 +99,13 @@ impl Model {
         }
     }
 
+    /// Sends a request to its worker if it is loaded. Does not keep it loaded: the request fails if
+    /// it is unloaded meanwhile. `None` means that it is not loaded.
+    pub fn request_if_loaded(&self, request: Request) -> Option<Responses> {
+        let (instance, _) = self.0.loaded_instance()?;
+        Some(instance.worker()?.request(request))
+    }
+
     /// Unloads it at once, and waits until its worker has exited. Requests in progress fail.
     pub async fn unload(&self) {
         self.0.exit().await;

@@ -381,7 +381,7 @@ export const commands = (invoke: <T>(command: string, named?: Record<string, unk
 export const EVENT_NAME = "hearth";
 
 /** The settings of a new installation. */
-export const defaultSettings: Settings = {"language":"system","theme":"system","contrast":"system","motion":"system","textSize":100,"enterSends":true,"repetitionLimit":300,"notifications":true,"tray":"on","shortcuts":{},"threads":null,"context":null,"device":null,"trainingDevice":null,"build":null,"gpuLayers":{"type":"auto"},"kv":"f16","drafts":{},"sampling":{},"lastModel":null,"promptCacheLimit":2000000000,"offline":false,"hubEndpoint":null,"listOtherPrograms":true,"modelFolders":[]};
+export const defaultSettings: Settings = {"language":"system","theme":"system","contrast":"system","motion":"system","textSize":100,"enterSends":true,"repetitionLimit":300,"generatedTitles":true,"notifications":true,"tray":"on","shortcuts":{},"threads":null,"context":null,"device":null,"trainingDevice":null,"build":null,"gpuLayers":{"type":"auto"},"kv":"f16","drafts":{},"sampling":{},"lastModel":null,"promptCacheLimit":2000000000,"offline":false,"hubEndpoint":null,"listOtherPrograms":true,"modelFolders":[]};
 
 export type Adapter = {
 /**
@@ -4901,6 +4901,11 @@ enterSends: boolean,
  * Repeated tokens after which an answer ends. 0 means that it never ends for this reason.
  */
 repetitionLimit: number,
+/**
+ * Whether the model titles a conversation after its first answer. Otherwise the title is the
+ * first words.
+ */
+generatedTitles: boolean,
 /**
  * Whether the system notifies when a long answer, a download or a run ends while the window is
  * not in use.

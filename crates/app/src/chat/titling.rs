@@ -1,0 +1,164 @@
+//! The title that a model writes for a conversation after its first answer. It waits until no answer
+//! is in progress, and an answer that begins meanwhile goes first.
+
+use super::{request, selection::Selection};
+use crate::{
+    generated_title,
+    shared::Shared,
+    store::{message as rows, title_source},
+    title,
+    wire::{Message, MessageState, Problem},
+};
+use hearth_protocol::{Event, FinishReason, GenerateRequest, Request, Responses, TextKind, text_of};
+use rusqlite::Transaction;
+use std::sync::Arc;
+use tokio::sync::watch;
+
+/// A conversation to title.
+pub(super) struct TitleJob {
+    /// The model that answered.
+    selection: Selection,
+    /// The answer, which has ended.
+    answer: Message,
+}
+
+/// The end of a request for a title.
+enum Outcome {
+    /// The text of the model, and whether it lacks its end.
+    Text { text: String, is_cut: bool },
+    /// An answer began.
+    Interrupted,
+    /// The model was unloaded, its worker died, or the KV cache has no room.
+    NoText,
+}
+
+impl TitleJob {
+    /// `None` if the answer has no text.
+    pub fn new(selection: Selection, answer: &Message, state: &MessageState) -> Option<Self> {
+        let is_complete = matches!(
+            state,
+            MessageState::Complete | MessageState::Stopped | MessageState::Truncated { .. }
+        );
+        (is_complete && !text_of(&answer.parts).trim().is_empty()).then(|| Self {
+            selection,
+            answer: answer.clone(),
+        })
+    }
+
+    /// Titles the conversation if this was its first answer and its title is automatic. Without a
+    /// title from the model, the title stays.
+    pub async fn run(self, shared: Arc<Shared>) {
+        if let Err(problem) = self.title(&shared).await {
+            tracing::info!("a conversation keeps its title: {problem}");
+        }
+    }
+
+    async fn title(&self, shared: &Arc<Shared>) -> Result<(), Problem> {
+        let Some(first_words) = self.first_words(shared).await? else {
+            return Ok(());
+        };
+        let mut answering = shared.answering();
+        loop {
+            // The sender is in `shared`.
+            let _ = answering.wait_for(|is_answering| !is_answering).await;
+            let Some(request) = self.request(shared, first_words.clone()).await? else {
+                return Ok(());
+            };
+            // A measurement of the machine that begins or ends meanwhile does not count.
+            shared.count_computation();
+            let outcome = match self.selection.model.request_if_loaded(Request::Generate(request)) {
+                Some(events) => follow(events, &mut answering).await,
+                None => Outcome::NoText,
+            };
+            shared.count_computation();
+            match outcome {
+                Outcome::Interrupted => {}
+                Outcome::NoText => return Ok(()),
+                Outcome::Text { text, is_cut } => {
+                    return match generated_title::from_model(&text, is_cut) {
+                        Some(title) => self.save(shared, first_words, title).await,
+                        None => Ok(()),
+                    };
+                }
+            }
+        }
+    }
+
+    /// The automatic title of the conversation. `None` if this was not its first answer.
+    async fn first_words(&self, shared: &Arc<Shared>) -> Result<Option<String>, Problem> {
+        let (conversation, id, parent) = (self.answer.conversation, self.answer.id, self.answer.parent);
+        let read = move |shared: &Shared| {
+            let read = shared.store.read(|t| {
+                let is_first = title_source::is_first_answer(t, conversation, id)?;
+                let question = parent.map(|parent| rows::get(t, parent)).transpose()?.flatten();
+                Ok(question.filter(|question| is_first && question.parent.is_none()))
+            });
+            Ok(read?.map(|question| title::of_message(&question.parts)))
+        };
+        shared.blocking(read).await
+    }
+
+    /// The request. `None` if titles are switched off, or the title is not automatic any more.
+    async fn request(&self, shared: &Arc<Shared>, first_words: String) -> Result<Option<GenerateRequest>, Problem> {
+        let (target, answer) = (Arc::clone(&self.selection.target), self.answer.clone());
+        let build = move |shared: &Shared| {
+            let id = answer.conversation;
+            let is_automatic = shared.store.read(|t| title_source::is_automatic(t, id, &first_words))?;
+            if !is_automatic || !shared.settings().generated_titles {
+                return Ok(None);
+            }
+            request::build_title(shared, &target, &answer)
+        };
+        shared.blocking(build).await
+    }
+
+    /// Saves a title unless the title is not automatic any more, and announces it.
+    async fn save(&self, shared: &Arc<Shared>, first_words: String, title: String) -> Result<(), Problem> {
+        let id = self.answer.conversation;
+        let save = move |shared: &Shared| {
+            let replace = |t: &Transaction<'_>| title_source::replace_automatic(t, id, &first_words, &title);
+            if shared.store.write(replace)? {
+                shared.announce_conversation(id)?;
+            }
+            Ok(())
+        };
+        shared.blocking(save).await
+    }
+}
+
+/// Follows the worker until the text has a title, the request has ended, or an answer begins.
+/// Dropping the events cancels the request.
+async fn follow(mut events: Responses, answering: &mut watch::Receiver<bool>) -> Outcome {
+    let mut text = String::new();
+    loop {
+        let event = tokio::select! {
+            biased;
+            _ = answering.wait_for(|is_answering| *is_answering) => return Outcome::Interrupted,
+            event = events.next() => event,
+        };
+        match event {
+            Some(Event::Text {
+                kind: TextKind::Text,
+                text: piece,
+                ..
+            }) => text += &piece,
+            Some(Event::Folded) => text.clear(),
+            Some(Event::Finished(summary)) => {
+                let is_cut = match summary.finish_reason {
+                    FinishReason::Stop => false,
+                    FinishReason::Length => true,
+                    _ => return Outcome::NoText,
+                };
+                return Outcome::Text { text, is_cut };
+            }
+            Some(Event::Failed(_)) | None => return Outcome::NoText,
+            Some(_) => {}
+        }
+        if let Some((lines, _)) = text.rsplit_once('\n')
+            && generated_title::from_model(lines, false).is_some()
+        {
+            let (text, is_cut) = (lines.to_owned(), false);
+            return Outcome::Text { text, is_cut };
+        }
+    }
+}

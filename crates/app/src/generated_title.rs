@@ -1,0 +1,330 @@
+//! Titles from the text of a model, which is any text.
+
+use crate::title::{normalized, shortened};
+
+/// The instruction of the model, after the conversation.
+pub(crate) const INSTRUCTION: &str = "Write a title for this conversation, in the language of the conversation: \
+    at most six words of plain text on one line, without quotation marks and without a period at the end. \
+    Answer with the title only.";
+
+/// Maximum tokens of a title.
+pub(crate) const MAX_TOKENS: u32 = 24;
+/// Maximum characters of a title, including the ellipsis.
+const MAX_TITLE: usize = 60;
+/// Maximum bytes of a text that are read. A title of 24 tokens is shorter.
+const MAX_TEXT: usize = 4096;
+/// Maximum nested marks around a title that are removed.
+const MAX_MARKS: usize = 16;
+
+/// Labels before a title in the languages of the window, in lower case.
+const LABELS: [&str; 16] = [
+    "title",
+    "chat title",
+    "conversation title",
+    "the title",
+    "subject",
+    "topic",
+    "titel",
+    "thema",
+    "betreff",
+    "título",
+    "titulo",
+    "tema",
+    "asunto",
+    "标题",
+    "主题",
+    "题目",
+];
+
+/// Quotation marks around a title.
+const QUOTES: [(char, char); 13] = [
+    ('"', '"'),
+    ('\'', '\''),
+    ('`', '`'),
+    ('\u{201c}', '\u{201d}'),
+    ('\u{201e}', '\u{201c}'),
+    ('\u{201e}', '\u{201d}'),
+    ('\u{2018}', '\u{2019}'),
+    ('\u{201a}', '\u{2018}'),
+    ('\u{ab}', '\u{bb}'),
+    ('\u{bb}', '\u{ab}'),
+    ('\u{300c}', '\u{300d}'),
+    ('\u{300e}', '\u{300f}'),
+    ('\u{300a}', '\u{300b}'),
+];
+
+/// The title in the text of a model: its first line that is one. `is_cut` means that the last line
+/// may lack its end. `None` means that there is none, or that it repeats itself or the instruction.
+pub(crate) fn from_model(text: &str, is_cut: bool) -> Option<String> {
+    let end = text.floor_char_boundary(MAX_TEXT);
+    let is_cut = is_cut || end < text.len();
+    let text = without_thoughts(&text[..end]);
+    let (line, is_last) = text
+        .lines()
+        .zip(text.lines().skip(1).map(|_| false).chain([true]))
+        .find_map(|(line, is_last)| Some((plain(line)?, is_last)))?;
+    if repeats(&line) || is_instruction(&line) {
+        return None;
+    }
+    let title = shortened(&line, MAX_TITLE - 1);
+    if is_cut && is_last && !text.ends_with(['\n', '\r']) && !title.ends_with('\u{2026}') {
+        return Some(without_last_word(&title).to_owned() + "\u{2026}");
+    }
+    Some(title)
+}
+
+/// The text after the last thought that a model marked as text.
+fn without_thoughts(text: &str) -> &str {
+    let after = text.rsplit_once("</think>").map_or(text, |(_, after)| after);
+    after.split_once("<think>").map_or(after, |(before, _)| before)
+}
+
+/// A line without Markdown, labels, quotation marks and hidden characters. `None` means that it is
+/// no title.
+fn plain(line: &str) -> Option<String> {
+    let line = normalized(&unlinked(line).replace("**", "").replace("__", "").replace("~~", ""))?;
+    let mut title = line.as_str();
+    if title.starts_with("```") {
+        return None;
+    }
+    for _ in 0..MAX_MARKS {
+        let before = title;
+        title = without_label(without_list_mark(title.trim())).trim();
+        title = without_quotes(title)
+            .trim()
+            .trim_end_matches(['.', '\u{3002}', '\u{ff0e}']);
+        title = title.trim_matches(['*', '_', '`', ' ']);
+        if title == before {
+            break;
+        }
+    }
+    // Data, or an announcement of the title.
+    if title.starts_with(['{', '[', '<']) || title.ends_with([':', '\u{ff1a}']) {
+        return None;
+    }
+    title.chars().any(char::is_alphanumeric).then(|| title.to_owned())
+}
+
+/// A line with the texts of its Markdown links in place of the links.
+fn unlinked(line: &str) -> String {
+    let mut plain = String::with_capacity(line.len());
+    let mut rest = line;
+    while let Some((before, link)) = rest.split_once('[') {
+        let parts = link
+            .split_once("](")
+            .and_then(|(text, after)| Some((text, after.split_once(')')?.1)));
+        match parts.filter(|(text, _)| !text.contains('[')) {
+            Some((text, after)) => {
+                plain.push_str(before.strip_suffix('!').unwrap_or(before));
+                plain.push_str(text);
+                rest = after;
+            }
+            None => {
+                plain.push_str(before);
+                plain.push('[');
+                rest = link;
+            }
+        }
+    }
+    plain + rest
+}
+
+/// Removes the mark of a heading, a quotation, or an item of a list.
+fn without_list_mark(line: &str) -> &str {
+    let unmarked = line.trim_start_matches(['#', '>']);
+    if let Some(item) = ["- ", "* ", "+ ", "\u{2022} ", "\u{2013} ", "\u{2014} "]
+        .iter()
+        .find_map(|mark| unmarked.trim_start().strip_prefix(mark))
+    {
+        return item;
+    }
+    let digits = unmarked.len() - unmarked.trim_start_matches(|c: char| c.is_ascii_digit()).len();
+    match unmarked[digits..]
+        .strip_prefix(". ")
+        .or(unmarked[digits..].strip_prefix(") "))
+    {
+        Some(item) if (1..=2).contains(&digits) => item,
+        _ => unmarked,
+    }
+}
+
+/// Removes a label such as `Title:`.
+fn without_label(line: &str) -> &str {
+    let Some((label, title)) = line.split_once([':', '\u{ff1a}']) else {
+        return line;
+    };
+    let label = label.trim_matches(|c: char| !c.is_alphanumeric()).to_lowercase();
+    if LABELS.contains(&label.as_str()) { title } else { line }
+}
+
+/// Removes quotation marks around a line, and an opening one without an end.
+fn without_quotes(line: &str) -> &str {
+    for (open, close) in QUOTES {
+        let Some(inner) = line.strip_prefix(open) else { continue };
+        match inner.strip_suffix(close) {
+            Some(quoted) if !quoted.contains([open, close]) => return quoted,
+            None if !inner.contains(close) => return inner,
+            _ => {}
+        }
+    }
+    line
+}
+
+/// Whether words or characters repeat themselves: three times the same words in a row, or twice the
+/// same three or more words.
+fn repeats(title: &str) -> bool {
+    let lower = title.to_lowercase();
+    let word = |word: &str| word.trim_matches(|c: char| !c.is_alphanumeric()).to_owned();
+    let words: Vec<String> = lower.split(' ').map(word).filter(|word| !word.is_empty()).collect();
+    let characters: Vec<char> = lower.chars().collect();
+    has_period(&words, |period| if period < 3 { 3 } else { 2 })
+        // Text without spaces, such as Chinese. Short repetitions are words.
+        || has_period(&characters, |period| 12_usize.div_ceil(period).max(3))
+}
+
+/// Whether some items are followed by the same items, `times(number of items)` times in all.
+fn has_period<T: PartialEq>(items: &[T], times: impl Fn(usize) -> usize) -> bool {
+    (1..=items.len() / 2).any(|period| {
+        let needed = period * (times(period) - 1);
+        let mut equal = 0;
+        items.iter().zip(&items[period..]).any(|(item, later)| {
+            equal = if item == later { equal + 1 } else { 0 };
+            equal >= needed
+        })
+    })
+}
+
+/// Whether a line is a part of the instruction, or begins with its beginning.
+fn is_instruction(line: &str) -> bool {
+    let (line, instruction) = (line.to_lowercase(), INSTRUCTION.to_lowercase());
+    let beginning: String = instruction.chars().take(12).collect();
+    instruction.contains(&line) || line.starts_with(&beginning)
+}
+
+/// A title without its last word, which may lack its end, if it has several.
+fn without_last_word(title: &str) -> &str {
+    title.rsplit_once(' ').map_or(title, |(before, _)| before)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{INSTRUCTION, MAX_TITLE, from_model};
+    use proptest::prelude::*;
+
+    #[track_caller]
+    fn assert_titles<const N: usize>(cases: [(&str, Option<&str>); N]) {
+        for (text, expected) in cases {
+            assert_eq!(from_model(text, false).as_deref(), expected, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_title_is_plain_text() {
+        assert_titles([
+            ("Capital of France", Some("Capital of France")),
+            ("\n\n  Capital\tof  France.\nIt is Paris.", Some("Capital of France")),
+            ("**Title:** \"Capital of France.\"", Some("Capital of France")),
+            ("# Title: *The Capital of France*", Some("The Capital of France")),
+            (
+                "Titel: \u{201e}Hauptstadt Frankreichs\u{201c}",
+                Some("Hauptstadt Frankreichs"),
+            ),
+            (
+                "T\u{ed}tulo: \u{ab}La capital de Francia\u{bb}.",
+                Some("La capital de Francia"),
+            ),
+            ("标题：《法国的首都》。", Some("法国的首都")),
+            ("1. Capital of France", Some("Capital of France")),
+            ("> - `Capital of France`", Some("Capital of France")),
+            (
+                "Sure, here is a title:\n\"Capital of France\"",
+                Some("Capital of France"),
+            ),
+            ("```\nCapital of France\n```", Some("Capital of France")),
+            (
+                "[Paris](https://example.com) and ![Lyon](x.png)",
+                Some("Paris and Lyon"),
+            ),
+            ("<think>A title?</think>\nCapital of France", Some("Capital of France")),
+            ("Say \"hello\" in \"French\"", Some("Say \"hello\" in \"French\"")),
+            ("Paris: a city", Some("Paris: a city")),
+            ("3.5 miles in km", Some("3.5 miles in km")),
+            ("Introduction to C#", Some("Introduction to C#")),
+            ("C# and F#_2 * 3", Some("C# and F#_2 * 3")),
+            (
+                "Ca\u{202e}pital\u{1b}[2J of\u{200b} France\u{0}",
+                Some("Capital[2J of France"),
+            ),
+            ("\"Capital of France", Some("Capital of France")),
+            ("New York, New York", Some("New York, New York")),
+        ]);
+    }
+
+    #[test]
+    fn a_text_without_a_title_has_none() {
+        assert_titles([
+            ("", None),
+            (" \n\u{200b}\n**\n---\n", None),
+            ("Title:", None),
+            ("<think>Capital of France", None),
+            ("{\"title\": \"Capital of France\"}", None),
+            ("Here is the title:", None),
+            ("\u{1f642}", None),
+        ]);
+    }
+
+    #[test]
+    fn a_repetition_or_the_instruction_is_no_title() {
+        assert_titles([
+            ("rain Rain, rain", None),
+            ("The rain. The rain. The rain.", None),
+            ("Ares the Great, Ares the Great", None),
+            ("ababababababab", None),
+            ("北京北京北京北京北京北京", None),
+            (INSTRUCTION, None),
+            ("a title for this conversation", None),
+            ("Write a title about France", None),
+            ("Very very long numbers", Some("Very very long numbers")),
+        ]);
+    }
+
+    #[test]
+    fn a_long_title_and_a_cut_one_end_at_a_word() {
+        let long = from_model(
+            "Reasons for the long and complicated history of the capital of France",
+            false,
+        );
+        assert_eq!(
+            long.as_deref(),
+            Some("Reasons for the long and complicated history of the capital\u{2026}")
+        );
+        for (text, expected) in [
+            ("Capital of Fr", "Capital of\u{2026}"),
+            ("Capital of France\n", "Capital of France"),
+            ("Capital of France\nIt i", "Capital of France"),
+            ("法国", "法国\u{2026}"),
+        ] {
+            assert_eq!(from_model(text, true).as_deref(), Some(expected), "{text:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_title_is_short_and_visible(
+            text in "\\PC*|[ \\n#a-z*_`\"'\\[\\]().:\u{0}\u{202e}\u{200d}\u{1f642}<>/]*",
+            is_cut: bool,
+        ) {
+            if let Some(title) = from_model(&text, is_cut) {
+                let length = title.chars().count();
+                prop_assert!(length > 0 && length <= MAX_TITLE, "{title:?}");
+                prop_assert!(!title.chars().any(|c| c.is_control() || c == '\u{202e}'), "{title:?}");
+            }
+        }
+
+        #[test]
+        fn a_huge_text_is_read_in_part(unit in "[a-z\\[\\](\"]{1,4}") {
+            let title = from_model(&unit.repeat(100_000), false);
+            prop_assert!(title.is_none_or(|title| title.chars().count() <= MAX_TITLE));
+        }
+    }
+}

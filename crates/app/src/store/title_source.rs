@@ -1,0 +1,59 @@
+//! The source of a conversation's title. A generated title replaces an automatic one only.
+
+use super::changed;
+use rusqlite::{Connection, params};
+
+/// Rows of earlier versions have no source. Their title is automatic if it is the first words.
+pub(super) const MIGRATION: &str = "
+ALTER TABLE conversation ADD COLUMN titled TEXT;
+";
+
+/// The source of a title.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TitleSource {
+    /// The first words of the first message.
+    FirstWords,
+    /// A model.
+    Generated,
+    /// The user, or another conversation or program.
+    User,
+}
+
+impl TitleSource {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::FirstWords => "first_words",
+            Self::Generated => "generated",
+            Self::User => "user",
+        }
+    }
+}
+
+/// The condition of a row with an automatic title. `?2` are the first words.
+const IS_AUTOMATIC: &str = "id = ?1 AND deleted_at IS NULL
+    AND (titled = 'first_words' OR titled IS NULL AND title = ?2)";
+
+/// Whether a conversation exists and has an automatic title.
+pub fn is_automatic(connection: &Connection, id: i64, first_words: &str) -> rusqlite::Result<bool> {
+    let sql = format!("SELECT EXISTS (SELECT 1 FROM conversation WHERE {IS_AUTOMATIC})");
+    connection
+        .prepare_cached(&sql)?
+        .query_row(params![id, first_words], |row| row.get(0))
+}
+
+/// Replaces an automatic title by a generated one. Returns `false` if it is not automatic.
+pub fn replace_automatic(connection: &Connection, id: i64, first_words: &str, title: &str) -> rusqlite::Result<bool> {
+    let sql = format!("UPDATE conversation SET title = ?3, titled = ?4 WHERE {IS_AUTOMATIC}");
+    let generated = TitleSource::Generated.name();
+    changed(connection, &sql, params![id, first_words, title, generated])
+}
+
+/// Whether an answer is the only one of its conversation: all others failed or are not complete.
+pub fn is_first_answer(connection: &Connection, conversation: i64, answer: i64) -> rusqlite::Result<bool> {
+    connection
+        .prepare_cached(
+            "SELECT NOT EXISTS (SELECT 1 FROM message WHERE conversation = ?1 AND id <> ?2 AND role = 'assistant'
+                AND state NOT IN ('failed', 'unfinished'))",
+        )?
+        .query_row(params![conversation, answer], |row| row.get(0))
+}
