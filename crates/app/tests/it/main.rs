@@ -46,6 +46,7 @@ mod slow_models;
 mod store;
 #[path = "../support/mod.rs"]
 mod support;
+mod titles;
 mod unseen_runs;
 mod unsent;
 mod unwritable_store;

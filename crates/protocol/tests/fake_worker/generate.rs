@@ -1,11 +1,13 @@
-//! Generations, controlled by the first word of the last message: the order.
+//! Generations, controlled by the first word of the last message: the order. A background answer is
+//! controlled by the order of the first message.
 
 use super::{Control, PAUSE, fail, is_cancelled, send, wait_for_kill};
 use hearth_protocol::{
     DraftKind, DraftStats, DroppedTurns, Event, FinishReason, GenerateRequest, Message, Part, ProblemCode, Prompt,
-    RequestId, Summary, TextKind, text_of,
+    RequestId, Role, Summary, TextKind, text_of,
 };
 use std::{
+    fs,
     process::{abort, exit},
     sync::{
         atomic::{AtomicU32, Ordering},
@@ -25,6 +27,9 @@ struct Generation {
 
 /// Number of cancelled answers whose last event was sent.
 static CANCELLED_COUNT: AtomicU32 = AtomicU32::new(0);
+
+/// Number of background answers so far.
+static BACKGROUND_COUNT: AtomicU32 = AtomicU32::new(0);
 
 /// The statistics of the order `draft`.
 const DRAFT_STATS: DraftStats = DraftStats {
@@ -55,6 +60,9 @@ pub fn generate(id: RequestId, request: &GenerateRequest, controls: &Receiver<Co
         }
         _ => panic!("only chats here"),
     };
+    if request.background {
+        return answer_in_background(id, messages, controls);
+    }
     let last = messages.last().map(Message::text).unwrap_or_default();
     let (order, rest) = last.split_once(' ').unwrap_or((&last, ""));
     let mut generation = Generation::new(id);
@@ -120,6 +128,11 @@ pub fn generate(id: RequestId, request: &GenerateRequest, controls: &Receiver<Co
             generation.send_piece(&CANCELLED_COUNT.load(Ordering::SeqCst).to_string());
             generation.finish(FinishReason::Stop);
         }
+        // The number of background answers.
+        "background" => {
+            generation.send_piece(&BACKGROUND_COUNT.load(Ordering::SeqCst).to_string());
+            generation.finish(FinishReason::Stop);
+        }
         // The request itself, for the test to inspect.
         "show" => {
             generation.send_piece(&serde_json::to_string(request).expect("a request"));
@@ -132,6 +145,33 @@ pub fn generate(id: RequestId, request: &GenerateRequest, controls: &Receiver<Co
             generation.finish(FinishReason::Stop);
         }
     }
+}
+
+/// Answers in the background. The first message is `title TEXT`, which is answered with the text;
+/// `hold PATH TEXT`, with the text once this file, which is created, is removed; or `break`, at which
+/// the worker exits. Any other is answered with nothing.
+fn answer_in_background(id: RequestId, messages: &[Message], controls: &Receiver<Control>) {
+    BACKGROUND_COUNT.fetch_add(1, Ordering::SeqCst);
+    let user = messages.iter().find(|message| message.role == Role::User);
+    let first = user.map(Message::text).unwrap_or_default();
+    let mut generation = Generation::new(id);
+    generation.start("", None);
+    match first.split_once(' ') {
+        Some(("title", text)) => generation.send_piece(text),
+        Some(("hold", rest)) => {
+            let (path, text) = rest.split_once(' ').unwrap_or((rest, ""));
+            fs::write(path, "").expect("a writable folder");
+            while fs::exists(path).unwrap_or(false) {
+                if is_cancelled(controls) {
+                    return generation.end(FinishReason::Cancelled);
+                }
+            }
+            generation.send_piece(text);
+        }
+        Some(("break", _)) => exit(5),
+        _ => {}
+    }
+    generation.end(FinishReason::Stop);
 }
 
 impl Generation {
@@ -235,6 +275,13 @@ impl Generation {
     }
 
     fn finish(self, reason: FinishReason) {
+        self.end(reason);
+        if reason == FinishReason::Cancelled {
+            CANCELLED_COUNT.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+
+    fn end(self, reason: FinishReason) {
         let summary = Summary {
             finish_reason: reason,
             prompt_tokens: 10,
@@ -248,8 +295,5 @@ impl Generation {
             draft: self.draft,
         };
         send(self.id, Event::Finished(summary));
-        if reason == FinishReason::Cancelled {
-            CANCELLED_COUNT.fetch_add(1, Ordering::SeqCst);
-        }
     }
 }
