@@ -7,6 +7,7 @@
 use hearth_app::store::{
     Store, conversation,
     message::{self, New, State},
+    title_source::TitleSource,
 };
 use hearth_protocol::{Part, Role};
 use hearth_tests::keyboard::Keyboard;
@@ -32,7 +33,7 @@ const TITLE: &str = "The long conversation";
 fn fill(data: &Path) {
     let store = Store::open(data).expect("a store");
     let result = store.write(|t| {
-        let conversation = conversation::create(t, TITLE, 1)?;
+        let conversation = conversation::create(t, TITLE, TitleSource::User, 1)?;
         let mut parent = None;
         for number in 0..MESSAGES {
             let role = if number % 2 == 0 { Role::User } else { Role::Assistant };

@@ -335,3 +335,14 @@ test("the limit of repeated tokens is saved, and an invalid one is refused", asy
   await expect.poll(() => limit.inputValue()).toBe("300");
   expect(errors).toEqual([]);
 });
+
+test("titles from the model can be turned off", async () => {
+  const { page, errors } = await settings("two-gpus", "chat");
+  const off = page.getByTestId("titles-off");
+  expect(await page.getByTestId("titles-on").isChecked()).toBe(true);
+  await off.check();
+  await openSettings(page, "general");
+  await openSettings(page, "chat");
+  expect(await off.isChecked()).toBe(true);
+  expect(errors).toEqual([]);
+});

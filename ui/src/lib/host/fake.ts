@@ -3,7 +3,7 @@
 // `window.fakeHost`.
 
 import { folded, grown, plain, textOf } from "../text/parts";
-import { continuation, scriptedAnswer, tunedAnswer, type Script } from "./fake/answers";
+import { continuation, scriptedAnswer, scriptedTitle, tunedAnswer, type Script } from "./fake/answers";
 import { afterCheck } from "./fake/checks";
 import { fluctuate } from "./fake/devices";
 import { FakeGetting } from "./fake/getting";
@@ -110,6 +110,10 @@ export class FakeHost extends FakeGetting implements Host {
   private readonly merged = new Map<string, number>();
   private readonly generating = new Map<number, Generation>();
   private readonly trash = new FakeTrash();
+  /** Conversations whose title is the first words of the first message. */
+  private readonly titledByWords = new Set<number>();
+  /** Conversations to title once no answer is in progress, with the first message. */
+  private readonly toTitle = new Map<number, string>();
   private readonly notSent = new Map<number | null, Unsent>();
 
   constructor(scene: string | null) {
@@ -171,7 +175,7 @@ export class FakeHost extends FakeGetting implements Host {
   ): Promise<Sent> {
     if (text.startsWith("/refuse")) throw problem("busy", { area: "chat", type: "answering" });
     if (parent !== null) this.find(parent);
-    const home = conversation === null ? this.createConversation(text, fresh) : this.conversation(conversation);
+    const home = conversation === null ? this.beginConversation(text, fresh) : this.conversation(conversation);
     const user = this.message(home, parent, "user", text);
     user.parts = [...asParts(files), ...user.parts];
     return this.answer(home, user, user);
@@ -317,6 +321,7 @@ export class FakeHost extends FakeGetting implements Host {
   async renameConversation(id: number, title: string): Promise<void> {
     const conversation = this.conversation(id);
     conversation.title = title;
+    this.titledByWords.delete(id);
     this.emit({ type: "conversationChanged", conversation: this.summary(conversation), leaf: conversation.leaf });
   }
 
@@ -746,7 +751,7 @@ export class FakeHost extends FakeGetting implements Host {
     fresh: NewConversation,
   ): Promise<Compared> {
     if (parent !== null) this.find(parent);
-    const home = conversation === null ? this.createConversation(text, fresh) : this.conversation(conversation);
+    const home = conversation === null ? this.beginConversation(text, fresh) : this.conversation(conversation);
     const user = this.message(home, parent, "user", text);
     user.parts = [...asParts(files), ...user.parts];
     const answers = compared.map(({ overrides, adapters }) =>
@@ -952,7 +957,29 @@ export class FakeHost extends FakeGetting implements Host {
     this.setChatBusy(this.generating.size > 0);
     this.change(home, answer, { state, stats });
     this.emit({ type: "conversationChanged", conversation: this.summary(home), leaf: home.leaf });
+    this.titleLater(home, answer);
     return state.type === "stopped";
+  }
+
+  /** Titles a conversation after its first answer, once no answer is in progress. */
+  private titleLater(home: Conversation, answer: Message): void {
+    const isComplete = ({ role, state }: Message) =>
+      role === "assistant" && ["complete", "stopped", "truncated"].includes(state.type);
+    const question = home.messages.find(({ id }) => id === answer.parent);
+    const isFirst = question?.parent === null && home.messages.filter(isComplete).length === 1;
+    if (isFirst && isComplete(answer) && textOf(answer.parts) !== "") this.toTitle.set(home.id, textOf(question.parts));
+    if (this.generating.size > 0) return;
+    for (const [id, text] of this.toTitle) this.giveTitle(id, scriptedTitle(text));
+    this.toTitle.clear();
+  }
+
+  private giveTitle(id: number, title: string | null): void {
+    const home = this.world.conversations.get(id);
+    const isWanted = this.world.settings.generatedTitles && this.titledByWords.has(id);
+    if (!home || title === null || !isWanted || this.world.deleted.has(id)) return;
+    home.title = title;
+    this.titledByWords.delete(id);
+    this.emit({ type: "conversationChanged", conversation: this.summary(home), leaf: home.leaf });
   }
 
   private answer(
@@ -980,6 +1007,13 @@ export class FakeHost extends FakeGetting implements Host {
     answer.adapters = adapters.map(({ adapter, scale }) => ({ adapter, name: this.adapterName(adapter), scale }));
     home.updatedAt = Date.now();
     return answer;
+  }
+
+  /** A new conversation of the user. */
+  private beginConversation(text: string, fresh: NewConversation): Conversation {
+    const home = this.createConversation(text, fresh);
+    this.titledByWords.add(home.id);
+    return home;
   }
 
   private createConversation(

@@ -182,6 +182,12 @@ export function scriptedAnswer(question: string): Script {
   return script;
 }
 
+/** The title that the model writes for a conversation with this first message. `null` means none that
+ *  is better than the first words. */
+export function scriptedTitle(question: string): string | null {
+  return /\btitled: ([^\n]+)/i.exec(question)?.[1] ?? null;
+}
+
 const warm: Record<string, string> = {
   default:
     "Thank you for asking. It is **Paris**, and a pleasant answer to give: the city lies on the Seine, and about two million people live there. Is there anything else I can look up for you?",
