@@ -312,7 +312,7 @@ mod tests {
         #[test]
         fn a_title_is_short_and_visible(
             text in "\\PC*|[ \\n#a-z*_`\"'\\[\\]().:\u{0}\u{202e}\u{200d}\u{1f642}<>/]*",
-            is_cut: bool,
+            is_cut in any::<bool>(),
         ) {
             if let Some(title) = from_model(&text, is_cut) {
                 let length = title.chars().count();

@@ -19,7 +19,7 @@ pub(super) struct TitleJob {
     /// The model that answered.
     selection: Selection,
     /// The answer, which has ended.
-    answer: Message,
+    answer: Box<Message>,
 }
 
 /// The end of a request for a title.
@@ -41,7 +41,7 @@ impl TitleJob {
         );
         (is_complete && !text_of(&answer.parts).trim().is_empty()).then(|| Self {
             selection,
-            answer: answer.clone(),
+            answer: Box::new(answer.clone()),
         })
     }
 
@@ -59,8 +59,7 @@ impl TitleJob {
         };
         let mut answering = shared.answering();
         loop {
-            // The sender is in `shared`.
-            let _ = answering.wait_for(|is_answering| !is_answering).await;
+            until(&mut answering, false).await;
             let Some(request) = self.request(shared, first_words.clone()).await? else {
                 return Ok(());
             };
@@ -133,7 +132,7 @@ async fn follow(mut events: Responses, answering: &mut watch::Receiver<bool>) ->
     loop {
         let event = tokio::select! {
             biased;
-            _ = answering.wait_for(|is_answering| *is_answering) => return Outcome::Interrupted,
+            () = until(answering, true) => return Outcome::Interrupted,
             event = events.next() => event,
         };
         match event {
@@ -161,4 +160,10 @@ async fn follow(mut events: Responses, answering: &mut watch::Receiver<bool>) ->
             return Outcome::Text { text, is_cut };
         }
     }
+}
+
+/// Waits until an answer is in progress, or until none is.
+async fn until(answering: &mut watch::Receiver<bool>, is_answering: bool) {
+    // `Shared` has the sender, so it exists.
+    let _ = answering.wait_for(|current| *current == is_answering).await;
 }

@@ -4,7 +4,7 @@ use hearth_app::store::{
     FILE, Store, StoreError, adapter, backups, conversation, dataset,
     message::{self, Message, New, State},
     model, read_only, run, run_evaluation, run_point, search, setting,
-    title_source::TitleSource,
+    title_source::{self, TitleSource},
 };
 use hearth_protocol::{DraftKind, DraftStats, DroppedTurns, Part, Role};
 use proptest::prelude::*;
@@ -371,6 +371,45 @@ fn a_run_with_its_curves_survives_a_crash_and_is_removed_whole() {
     assert_eq!(store.read(|t| run::deleted(t, 3)).unwrap(), [id]);
     assert!(store.write(|t| run::remove(t, id)).unwrap());
     assert!(store.read(|t| run_point::of_run(t, id)).unwrap().is_empty());
+}
+
+#[test]
+fn a_generated_title_replaces_an_automatic_one_only() {
+    let folder = folder();
+    let store = open(&folder);
+    let replace = |id| {
+        let replaced = store.write(|t| title_source::replace_automatic(t, id, "first words", "Generated"));
+        replaced.expect("a write")
+    };
+    let create = |source| {
+        let id = store.write(|t| conversation::create(t, "first words", source, 1));
+        id.expect("a conversation")
+    };
+    let automatic = create(TitleSource::FirstWords);
+    assert!(replace(automatic));
+    let row = store.read(|t| conversation::get(t, automatic)).unwrap();
+    assert_eq!(row.unwrap().title, "Generated");
+    assert!(!replace(automatic), "once");
+    assert!(!replace(create(TitleSource::User)));
+    let renamed = create(TitleSource::FirstWords);
+    assert!(
+        store
+            .write(|t| conversation::rename(t, renamed, "first words"))
+            .unwrap()
+    );
+    assert!(!replace(renamed));
+    let deleted = create(TitleSource::FirstWords);
+    assert!(store.write(|t| conversation::delete(t, deleted, 1)).unwrap());
+    assert!(!replace(deleted));
+    // A row of an earlier version.
+    let forget = |id: i64| {
+        let forgotten = store.write(|t| t.execute("UPDATE conversation SET titled = NULL WHERE id = ?1", [id]));
+        forgotten.expect("a write");
+    };
+    for (id, expected) in [(create(TitleSource::User), true), (automatic, false)] {
+        forget(id);
+        assert_eq!(replace(id), expected);
+    }
 }
 
 #[test]
