@@ -87,12 +87,13 @@ impl TitleJob {
     async fn first_words(&self, shared: &Arc<Shared>) -> Result<Option<String>, Problem> {
         let (conversation, id, parent) = (self.answer.conversation, self.answer.id, self.answer.parent);
         let read = move |shared: &Shared| {
-            let read = shared.store.read(|t| {
+            let branch = shared.store.read(|t| {
                 let is_first = title_source::is_first_answer(t, conversation, id)?;
-                let question = parent.map(|parent| rows::get(t, parent)).transpose()?.flatten();
-                Ok(question.filter(|question| is_first && question.parent.is_none()))
-            });
-            Ok(read?.map(|question| title::of_message(&question.parts)))
+                let parent = parent.filter(|_| is_first);
+                parent.map(|parent| rows::branch(t, parent)).transpose()
+            })?;
+            let first = branch.as_ref().and_then(|branch| branch.first());
+            Ok(first.map(|first| title::of_message(&first.parts)))
         };
         shared.blocking(read).await
     }

@@ -965,9 +965,8 @@ export class FakeHost extends FakeGetting implements Host {
   private titleLater(home: Conversation, answer: Message): void {
     const isComplete = ({ role, state }: Message) =>
       role === "assistant" && ["complete", "stopped", "truncated"].includes(state.type);
-    const question = home.messages.find(({ id }) => id === answer.parent);
-    const isFirst = question?.parent === null && home.messages.filter(isComplete).length === 1;
-    if (isFirst && isComplete(answer) && textOf(answer.parts) !== "") this.toTitle.set(home.id, textOf(question.parts));
+    const isFirst = isComplete(answer) && home.messages.filter(isComplete).length === 1;
+    if (isFirst && textOf(answer.parts) !== "") this.toTitle.set(home.id, textOf(home.messages[0]?.parts ?? []));
     if (this.generating.size > 0) return;
     for (const [id, text] of this.toTitle) this.giveTitle(id, scriptedTitle(text));
     this.toTitle.clear();
