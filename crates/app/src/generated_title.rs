@@ -84,7 +84,8 @@ fn without_thoughts(text: &str) -> &str {
 fn plain(line: &str) -> Option<String> {
     let line = normalized(&unlinked(line).replace("**", "").replace("__", "").replace("~~", ""))?;
     let mut title = line.as_str();
-    if title.starts_with("```") {
+    // Data, markup, or the border of a code block.
+    if title.starts_with(['{', '[', '<']) || title.starts_with("```") {
         return None;
     }
     for _ in 0..MAX_MARKS {
@@ -98,11 +99,8 @@ fn plain(line: &str) -> Option<String> {
             break;
         }
     }
-    // Data, or an announcement of the title.
-    if title.starts_with(['{', '[', '<']) || title.ends_with([':', '\u{ff1a}']) {
-        return None;
-    }
-    title.chars().any(char::is_alphanumeric).then(|| title.to_owned())
+    let announces = title.ends_with([':', '\u{ff1a}']);
+    (!announces && title.chars().any(char::is_alphanumeric)).then(|| title.to_owned())
 }
 
 /// A line with the texts of its Markdown links in place of the links.
