@@ -2,9 +2,9 @@
 
 /** Distance from the end, in pixels, that counts as the end. */
 const NEAR = 32;
-/** Keys that scroll up. */
+/** Keys that scroll up (not text). */
 const UP = new Set(["ArrowUp", "PageUp", "Home"]);
-/** Elements in which keys do not scroll the list. */
+/** Elements in which keys do not scroll the list (not text). */
 const FIELDS = "input, textarea, select";
 
 /**

@@ -20,5 +20,6 @@ export function insertsText(event: KeyPress & Pick<KeyboardEvent, "getModifierSt
   if (isV && (onApple ? metaKey && !ctrlKey : ctrlKey && !metaKey) && !altKey) return true;
   // AltGr is Ctrl and Alt on Windows; on Apple's keyboards the Option key types characters.
   const isModified = event.getModifierState("AltGraph") ? metaKey : ctrlKey || metaKey || (altKey && !onApple);
+  // Keys of input methods (not text).
   return !isModified && ([...key].length === 1 || ["Dead", "Process"].includes(key));
 }
