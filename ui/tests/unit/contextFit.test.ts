@@ -41,6 +41,18 @@ describe("the context", () => {
     expect([fit.draft, fit.overflow]).toEqual([0, null]);
   });
 
+  test("is compared with the draft alone after a message that was refused", async () => {
+    const { app } = await withQwen();
+    const fit = app.contextFit;
+    await app.send("x".repeat(4 * 7937));
+    await until(() => app.thread.last?.message.state.type === "failed");
+    expect(fit.use).toBeNull();
+    await fit.measure("x".repeat(4 * 7936), []);
+    expect(fit.overflow).toBeNull();
+    await fit.measure("x".repeat(4 * 7937), []);
+    expect(fit.overflow).toBe("draft");
+  });
+
   test("can be larger up to what the model was trained for", async () => {
     const { app } = await withQwen();
     const { contextFit } = app;

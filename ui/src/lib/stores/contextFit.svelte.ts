@@ -40,14 +40,18 @@ export class ContextFit {
     return use && use.total > 0 ? use : null;
   });
 
+  /** The whole context in tokens; `null` if it is not known. */
+  readonly total: number | null = $derived(this.use?.total ?? this.loaded);
+
   /**
    * What does not fit with the draft: the draft itself, or the oldest messages, which are left out
    * then; `null` if all fits.
    */
   readonly overflow: "draft" | "oldest" | null = $derived.by(() => {
-    const { use, draft } = this;
-    if (!use || draft === 0 || fits(use.used + draft, use.total)) return null;
-    return fits(draft, use.total) ? "oldest" : "draft";
+    const { use, total, draft } = this;
+    if (total === null || draft === 0) return null;
+    if (!fits(draft, total)) return "draft";
+    return use === null || fits(use.used + draft, total) ? null : "oldest";
   });
 
   /** Tokens of the conversation with the draft. */

@@ -53,7 +53,10 @@ export const places: Place[] = [
     "a message with code that is folded",
     "",
     async (page) => {
-      await send(page, `Say: Yes. \`$x$\` $x^2$\n\na | b\n--|--\n1 | 2\n\`\`\`js\n${"let a;\n".repeat(40)}`);
+      await send(
+        page,
+        `What is the capital of France? \`$x$\` $x^2$\n\na | b\n--|--\n1 | 2\n\`\`\`js\n${"let a;\n".repeat(40)}`,
+      );
       await lastAnswer(page, "complete");
       await page.getByTestId("fold-message").waitFor();
     },
