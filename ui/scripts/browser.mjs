@@ -86,8 +86,9 @@ export function startBrowser() {
 }
 
 /**
- * Appearance and content of a window.
- * @typedef {{ scene?: string, scheme?: "light" | "dark", width?: number, height?: number, motion?: "reduce" | "no-preference", language?: string }} WindowOptions
+ * Appearance and content of a window. `textSize` is in percent: as in the desktop window, it scales
+ * the whole page.
+ * @typedef {{ scene?: string, scheme?: "light" | "dark", width?: number, height?: number, textSize?: number, motion?: "reduce" | "no-preference", language?: string }} WindowOptions
  */
 
 /** Permissions of every page. */
@@ -109,8 +110,10 @@ export const rendered = new Set();
  * The emulated screen of a window.
  * @param {WindowOptions} options
  */
-export function screen({ scheme = "light", width = 1180, height = 760, motion = "reduce" }) {
-  return { viewport: { width, height }, media: { colorScheme: scheme, reducedMotion: motion } };
+export function screen({ scheme = "light", width = 1180, height = 760, textSize = 100, motion = "reduce" }) {
+  const scale = textSize / 100;
+  const viewport = { width: Math.round(width / scale), height: Math.round(height / scale) };
+  return { viewport, scale, media: { colorScheme: scheme, reducedMotion: motion } };
 }
 
 /**
@@ -119,8 +122,13 @@ export function screen({ scheme = "light", width = 1180, height = 760, motion = 
  * @param {WindowOptions} options
  */
 export async function openWindow(browser, options) {
-  const { viewport, media } = screen(options);
-  const context = await browser.newContext({ viewport, ...media, permissions: PERMISSIONS });
+  const { viewport, scale, media } = screen(options);
+  const context = await browser.newContext({
+    viewport,
+    deviceScaleFactor: scale,
+    ...media,
+    permissions: PERMISSIONS,
+  });
   context.setDefaultTimeout(STEP_LIMIT);
   return { context, page: await context.newPage() };
 }

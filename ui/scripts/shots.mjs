@@ -1,14 +1,23 @@
-// Screenshots of every view and state, light and dark: `npm run shots -- FOLDER`.
+// Screenshots of every view and state, light and dark: `npm run shots -- FOLDER [NAME...]`. Options:
+// `--text-size 200` in percent, `--language de`, `--scheme dark`.
 
 import { mkdirSync } from "node:fs";
 import { join } from "node:path";
+import { parseArgs } from "node:util";
 import { openPage, startBrowser } from "./browser.mjs";
 import { servePage } from "./serve.mjs";
 
 /** @typedef {import("playwright-core").Page} Page */
 
+/** Opens the list of conversations, which a narrow window hides. @param {Page} page */
+const showList = async (page) => {
+  const toggle = page.getByTestId("toggle-list");
+  if ((await toggle.isVisible()) && (await toggle.getAttribute("aria-expanded")) !== "true") await toggle.click();
+};
+
 /** @param {Page} page @param {string} title */
 const open = async (page, title) => {
+  await showList(page);
   await page.getByTestId("open-conversation").filter({ hasText: title }).click();
   await page.getByTestId("message").first().waitFor();
 };
@@ -177,6 +186,44 @@ const schema = async (page) => {
   await answerIs(page, "complete");
 };
 
+/** A message with everything that is formatted in a user's text. @param {Page} page */
+const ownMessage = async (page) => {
+  await page.evaluate("fakeHost.pace = 0");
+  await send(
+    page,
+    [
+      "What is the capital of France, and why does `sum` differ from $\\sum_{i=1}^{n} x_i$?",
+      "",
+      "```python",
+      "def sum(values):",
+      "    return reduce(lambda a, b: a + b, values, 0)",
+      "```",
+      "",
+      "| input | sum |",
+      "|------:|----:|",
+      "| 1, 2 | 3 |",
+      "| 0.1, 0.2 | 0.30000000000000004 |",
+      "",
+      "Thanks!",
+    ].join("\n"),
+  );
+  await answerIs(page, "complete");
+};
+
+/** A message that was refused and a draft, both too long for the context. @param {Page} page */
+const tooLong = async (page) => {
+  await page.evaluate("fakeHost.pace = 0");
+  await settingsPage(page, "models");
+  await page.getByTestId("context").selectOption("2048");
+  await page.getByTestId("reload-model").click();
+  await page.getByTestId("view-chat").click();
+  await page.locator("[data-testid=model-pill][data-state=ready]").waitFor();
+  await send(page, "word ".repeat(3_200));
+  await answerIs(page, "failed");
+  await page.getByTestId("composer").fill("word ".repeat(3_200));
+  await page.getByTestId("context-warning").waitFor();
+};
+
 /** @param {Page} page @param {string[]} groups */
 const advancedSettings = async (page, groups = ["length", "filters", "penalties", "xtc", "mirostat", "dynatemp"]) => {
   await open(page, "Borrow checker");
@@ -267,7 +314,7 @@ graph TD
 
 /** @param {Page} page */
 const folders = async (page) => {
-  if (await page.getByTestId("toggle-list").isVisible()) await page.getByTestId("toggle-list").click();
+  await showList(page);
   for (const toggle of await page.getByTestId("folder-toggle").all()) await toggle.click();
 };
 
@@ -410,11 +457,72 @@ const pictures = [
       await page.getByTestId("diagram").nth(3).waitFor();
     },
   },
+  { name: "own-message", act: ownMessage },
+  {
+    name: "own-message-folded",
+    act: async (page) => {
+      await page.evaluate("fakeHost.pace = 0");
+      await send(
+        page,
+        `What is the capital of France?\n${"A line of a log that was typed into a message.\n".repeat(60)}`,
+      );
+      await answerIs(page, "complete");
+      await page.getByTestId("fold-message").scrollIntoViewIfNeeded();
+    },
+  },
+  { name: "too-long", act: tooLong },
+  {
+    name: "long-paste",
+    act: async (page) => {
+      await page.evaluate(() => {
+        const clipboard = new DataTransfer();
+        clipboard.setData("text/plain", "line\n".repeat(300));
+        document
+          .querySelector("[data-testid=composer]")
+          ?.dispatchEvent(new ClipboardEvent("paste", { clipboardData: clipboard, bubbles: true, cancelable: true }));
+      });
+      await page.getByTestId("toast").waitFor();
+    },
+  },
   {
     name: "answer-menu",
     act: async (page) => {
       await open(page, "Borrow checker");
       await page.getByTestId("message-menu").last().click();
+    },
+  },
+  {
+    name: "context-menu",
+    act: async (page) => {
+      await open(page, "Borrow checker");
+      await page.locator("[data-role=assistant] h2").last().click({ button: "right" });
+      await page.getByTestId("details").waitFor();
+    },
+  },
+  {
+    name: "context-menu-conversation",
+    act: async (page) => {
+      await showList(page);
+      await page.getByTestId("open-conversation").nth(2).click({ button: "right" });
+      await page.getByTestId("menu-rename").waitFor();
+    },
+  },
+  {
+    name: "context-menu-model",
+    act: async (page) => {
+      await page.getByTestId("view-models").click();
+      await page
+        .getByTestId("model-card")
+        .last()
+        .click({ button: "right", position: { x: 4, y: 4 } });
+      await page.getByTestId("menu-copy-path").waitFor();
+    },
+  },
+  {
+    name: "tooltip",
+    act: async (page) => {
+      await page.getByTestId("chat-settings-toggle").hover();
+      await page.getByTestId("tooltip").waitFor();
     },
   },
   {
@@ -654,6 +762,14 @@ const pictures = [
   { name: "tune", height: 1180, act: tune },
   { name: "tune-fresh", scene: "fresh", act: tune },
   {
+    name: "unseen-runs",
+    act: async (page) => {
+      await tune(page);
+      await page.evaluate("fakeHost.unsee(21), fakeHost.unsee(23), fakeHost.unsee(24)");
+      await page.getByTestId("unseen-run").nth(2).waitFor();
+    },
+  },
+  {
     name: "tune-drag",
     act: (page) => page.evaluate(() => /** @type {any} */ (window).fakeHost.drop({ type: "over", paths: ["x"] })),
   },
@@ -727,6 +843,19 @@ const pictures = [
     },
   },
   {
+    name: "run-pausing",
+    height: 900,
+    act: async (page) => {
+      await train(page, "endless.jsonl");
+      await page.evaluate("fakeHost.pace = 4");
+      await runIs(page, "running");
+      await page.waitForTimeout(400);
+      await page.evaluate("fakeHost.pace = Infinity");
+      await page.getByTestId("pause-run").click();
+      await page.getByTestId("pending").waitFor();
+    },
+  },
+  {
     name: "run-closing",
     height: 900,
     act: async (page) => {
@@ -776,6 +905,28 @@ const pictures = [
       await pastRun(page, "21");
       await page.getByTestId("export").click();
       await page.getByTestId("format-gguf").check();
+    },
+  },
+  {
+    name: "export-progress",
+    act: async (page) => {
+      await pastRun(page, "21");
+      await page.getByTestId("export").click();
+      await page.evaluate("fakeHost.pace = Infinity");
+      await page.getByTestId("format-gguf").check();
+      await page.getByTestId("export-write").click();
+      await page.getByTestId("export-cancel").waitFor();
+    },
+  },
+  {
+    name: "export-merged",
+    act: async (page) => {
+      await pastRun(page, "21");
+      await page.evaluate("fakeHost.pace = 0");
+      await page.getByTestId("export").click();
+      await page.getByTestId("format-gguf").check();
+      await page.getByTestId("export-write").click();
+      await page.getByTestId("export-show").waitFor();
     },
   },
   {
@@ -1428,26 +1579,47 @@ const pictures = [
       await page.getByTestId("binned").waitFor();
     },
   },
-  { name: "settings-narrow", scene: "two-gpus", width: 720, height: 2600, act: machine },
 ];
 
-const folder = process.argv[2];
-const only = process.argv.slice(3);
-if (!folder) {
-  console.error("Usage: npm run shots -- FOLDER [NAME...]");
+const { values, positionals } = parseArgs({
+  allowPositionals: true,
+  options: {
+    "text-size": { type: "string", default: "100" },
+    language: { type: "string" },
+    scheme: { type: "string" },
+  },
+});
+const [folder, ...only] = positionals;
+const textSize = Number(values["text-size"]);
+if (!folder || !(textSize > 0)) {
+  console.error(
+    "Usage: npm run shots -- FOLDER [NAME...] [--text-size PERCENT] [--language LANGUAGE] [--scheme light|dark]",
+  );
   process.exit(2);
 }
+const { language } = values;
+const schemes = /** @type {const} */ (["light", "dark"]).filter((scheme) => (values.scheme ?? scheme) === scheme);
+const suffix = [...(language ? [language] : []), ...(textSize === 100 ? [] : [`${textSize}`])]
+  .map((x) => `-${x}`)
+  .join("");
 mkdirSync(folder, { recursive: true });
 const server = await servePage();
 const browser = await startBrowser();
-for (const { name, scene, width, height, act } of pictures) {
+for (const { name, act, ...window } of pictures) {
   if (only.length > 0 && !only.includes(name)) continue;
-  for (const scheme of /** @type {const} */ (["light", "dark"])) {
-    const { page, errors, close } = await openPage(browser, server.address, { scene, scheme, width, height });
-    await act(page);
-    await page.waitForTimeout(250);
-    await page.screenshot({ path: join(folder, `${name}-${scheme}.png`) });
-    if (errors.length > 0) console.error(`${name}: ${errors.join("; ")}`);
+  for (const scheme of schemes) {
+    const { page, errors, close } = await openPage(browser, server.address, { ...window, scheme, textSize, language });
+    try {
+      await act(page);
+      await page.waitForTimeout(250);
+      await page.screenshot({ path: join(folder, `${name}-${scheme}${suffix}.png`) });
+    } catch (error) {
+      errors.push(String(error));
+    }
+    if (errors.length > 0) {
+      console.error(`${name}: ${errors.join("; ")}`);
+      process.exitCode = 1;
+    }
     await close();
   }
   console.log(name);
