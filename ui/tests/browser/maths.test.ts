@@ -1,7 +1,7 @@
 import type { Page } from "playwright-core";
 import { describe, expect, test } from "vitest";
 import { attacks, SHOWN } from "../../src/lib/host/fake/formulas";
-import { lastAnswer, open, openConversation, pace, send, useBrowser } from "./window";
+import { answers, lastAnswer, open, openConversation, pace, send, useBrowser } from "./window";
 
 useBrowser();
 
@@ -56,12 +56,12 @@ test("a formula that was shown stays while the answer grows", async () => {
   const { page, errors } = await open({ scene: "fresh" });
   await pace(page, 5);
   await send(page, `Say: First $x^2$ then ${"word ".repeat(60)}`);
-  await page.getByTestId("maths").waitFor();
+  await answers(page).getByTestId("maths").waitFor();
   await page.evaluate(() => {
     const seen: number[] = [];
     Object.assign(window, { seen });
     const look = () => {
-      seen.push(document.querySelectorAll("[data-testid=maths]").length);
+      seen.push(document.querySelectorAll("[data-role=assistant] [data-testid=maths]").length);
       requestAnimationFrame(look);
     };
     look();

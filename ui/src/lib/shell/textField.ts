@@ -10,8 +10,10 @@ export function isTextField(element: Element): boolean {
   return element instanceof HTMLTextAreaElement || (element instanceof HTMLElement && element.isContentEditable);
 }
 
-/** Whether a key inserts text into a field: a character, the beginning of one, a paste, or a key of an
- * input method. */
+/**
+ * Whether a key inserts text into a field: a character, the beginning of one, a paste, or a key of
+ * an input method.
+ */
 export function insertsText(event: KeyPress & Pick<KeyboardEvent, "getModifierState">, onApple = apple): boolean {
   const { key, code, ctrlKey, metaKey, altKey, shiftKey } = event;
   if (key === "Insert") return shiftKey && !ctrlKey && !metaKey && !altKey;
