@@ -87,7 +87,7 @@ fn add_message(objects: &mut Vec<Value>, message: &Message, markers: Option<&Mar
             Part::ToolResult { id, name, text } => objects.push(json!({
                 "role": "tool", "tool_call_id": id, "name": name, "content": text,
             })),
-            Part::File { name, text, .. } => texts.push(file(name, text)),
+            Part::File { name, text, .. } => texts.push(file_text(name, text)),
             Part::Image { name, .. } => return Err(no_images(name)),
         }
     }
@@ -114,7 +114,7 @@ fn add_message(objects: &mut Vec<Value>, message: &Message, markers: Option<&Mar
 }
 
 /// A file as text for a template: its name, and its text in a fence that the text cannot close.
-fn file(name: &str, text: &str) -> String {
+pub(crate) fn file_text(name: &str, text: &str) -> String {
     let name = name.replace(char::is_control, " ");
     let fence = fence::around(text);
     format!("{name}:\n{fence}\n{text}\n{fence}")

@@ -11,8 +11,9 @@ use crate::problem::{from_gguf, from_load, from_session, from_template, from_tok
 use crate::prompt_cache::PromptCache;
 use crate::scheduler::{Drafting, Scheduler};
 use crate::thinking::Markers;
+use crate::unsent::UnsentState;
 use crate::{hardware, packed};
-use hearth_formats::chat_template::{self, ChatTemplate, GenerationPrompt};
+use hearth_formats::chat_template::{self, Chat, ChatTemplate, GenerationPrompt};
 use hearth_formats::gguf::Gguf;
 use hearth_formats::tokenizer::Tokenizer;
 use hearth_llm::threads::{self, Threads};
@@ -36,6 +37,8 @@ const WEIGHTS_LOADED: f32 = 0.95;
 /// A loaded model with its tokenizer, chat template, KV cache and answers in progress.
 pub struct Engine {
     pub(crate) texts: Arc<Texts>,
+    /// The message that is being written.
+    pub(crate) unsent: Arc<UnsentState>,
     /// A session that no answer uses. The sessions of answers are created from it.
     pub(crate) session: Session,
     pub(crate) adapted: Arc<AdaptedModels>,
@@ -151,6 +154,7 @@ impl Engine {
                 template,
                 schemas: Schemas::default(),
             }),
+            unsent: Arc::default(),
             adapted: Arc::new(AdaptedModels::new(&request.path, Arc::clone(session.model()))),
             session,
             scheduler: Scheduler::new(drafting),
@@ -236,14 +240,29 @@ impl Engine {
 impl Texts {
     /// Encodes a conversation, up to the start of the answer.
     pub fn encode(&self, messages: &[Message], thinking: Thinking) -> Result<Vec<u32>, Problem> {
-        let markers = self.markers.as_deref();
-        let chat = chat::from_messages(messages, markers)?.with_thinking(chat_template::Thinking {
+        self.encode_up_to(messages, thinking, GenerationPrompt::Add)
+    }
+
+    /// Encodes a conversation, up to the start of the answer or up to the last message.
+    pub fn encode_up_to(
+        &self,
+        messages: &[Message],
+        thinking: Thinking,
+        prompt: GenerationPrompt,
+    ) -> Result<Vec<u32>, Problem> {
+        let chat = self.chat(messages, thinking)?;
+        self.template
+            .encode_chat(&self.tokenizer, &chat, prompt)
+            .map_err(from_template)
+    }
+
+    /// Converts a conversation for the chat template.
+    pub fn chat(&self, messages: &[Message], thinking: Thinking) -> Result<Chat, Problem> {
+        let chat = chat::from_messages(messages, self.markers.as_deref())?;
+        Ok(chat.with_thinking(chat_template::Thinking {
             enabled: thinking.enabled,
             effort: thinking.effort.map(Effort::name),
-        });
-        self.template
-            .encode_chat(&self.tokenizer, &chat, GenerationPrompt::Add)
-            .map_err(from_template)
+        }))
     }
 }
 

@@ -31,6 +31,7 @@ mod schema_pattern;
 mod text_stream;
 mod thinking;
 pub mod training;
+mod unsent;
 pub mod worker;
 
 pub use engine::Engine;

@@ -26,6 +26,7 @@ pub mod sentence;
 mod stage;
 mod thinking;
 mod training;
+mod unsent;
 mod verification;
 
 pub use broken_line::*;
@@ -46,4 +47,5 @@ pub use problem::*;
 pub use stage::Stage;
 pub use thinking::*;
 pub use training::*;
+pub use unsent::*;
 pub use verification::*;

@@ -12,6 +12,7 @@ use crate::{
     training::{
         AdapterChoice, ExportRequest, Exported, InspectRequest, Inspection, RunCommand, TrainRequest, TrainingEvent,
     },
+    unsent::{CountUnsent, UnsentTokens},
 };
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
@@ -63,6 +64,9 @@ pub enum Request {
         /// The conversation.
         messages: Vec<Message>,
     },
+    /// Counts the tokens of a message that is being written, also during a generation. Cancels the
+    /// count before it. Answered by [`Event::UnsentCounted`].
+    CountUnsent(Box<CountUnsent>),
     /// Lists the devices. Answered by [`Event::Devices`].
     Devices,
     /// Runs the device check: compares a device's results with the CPU's and benchmarks the device,
@@ -119,7 +123,12 @@ impl Request {
     pub fn is_cancellable(&self) -> bool {
         matches!(
             self,
-            Self::Load(_) | Self::Generate(_) | Self::Measure | Self::Inspect(_) | Self::Export(_)
+            Self::Load(_)
+                | Self::Generate(_)
+                | Self::CountUnsent(_)
+                | Self::Measure
+                | Self::Inspect(_)
+                | Self::Export(_)
         )
     }
 }
@@ -467,6 +476,12 @@ pub enum Event {
     Counted {
         /// Token count, template included.
         tokens: u32,
+    },
+    /// The answer to [`Request::CountUnsent`].
+    UnsentCounted {
+        /// Token counts. `None` means that the worker does not have the text or the conversation
+        /// that the request refers to, so that it has to be sent in full.
+        tokens: Option<UnsentTokens>,
     },
     /// The answer to [`Request::Devices`] and [`Request::Check`].
     Devices {

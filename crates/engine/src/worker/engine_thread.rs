@@ -73,7 +73,7 @@ impl<'a> EngineThread<'a> {
     /// may wait for them.
     fn receive(&mut self, job: Job) {
         match job.task {
-            Task::Prepared(_) | Task::Counted(_) => self.execute(job),
+            Task::Prepared(_) | Task::Counted(_) | Task::UnsentCounted(_) => self.execute(job),
             _ => self.pending.push_back(job),
         }
     }
@@ -121,6 +121,18 @@ impl<'a> EngineThread<'a> {
                 self.preparer.finish_one();
                 let event = result.map_or_else(Event::Failed, |tokens| Event::Counted { tokens });
                 shared.emit(id, event);
+            }
+            // Also if it was cancelled: later changes of the text refer to this one.
+            Task::CountUnsent(request) => match &self.engine {
+                Some(engine) => self.preparer.count_unsent(id, engine.unsent_count(*request)),
+                None if shared.begin(id) => shared.end(id, Event::Failed(no_model())),
+                None => {}
+            },
+            Task::UnsentCounted(result) => {
+                self.preparer.finish_one();
+                if shared.begin(id) {
+                    shared.end(id, result.map_or_else(Event::Failed, |tokens| Event::UnsentCounted { tokens }));
+                }
             }
             Task::RemovePromptCache(conversation) => {
                 if let Some(engine) = &mut self.engine {

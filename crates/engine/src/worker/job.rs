@@ -5,8 +5,8 @@ use crate::prepare::PreparedAnswer;
 use crate::problem::interrupted;
 use crate::training::RunControl;
 use hearth_protocol::{
-    ConversationId, Event, ExportRequest, GenerateRequest, InspectRequest, LoadRequest, Message, Problem, RequestId,
-    TrainRequest,
+    ConversationId, CountUnsent, Event, ExportRequest, GenerateRequest, InspectRequest, LoadRequest, Message, Problem,
+    RequestId, TrainRequest, UnsentTokens,
 };
 use std::sync::Arc;
 use std::time::Instant;
@@ -30,6 +30,9 @@ pub(super) enum Task {
     Count(Vec<Message>),
     /// The tokens of a [`Task::Count`] are counted.
     Counted(Result<u32, Problem>),
+    CountUnsent(Box<CountUnsent>),
+    /// The tokens of a [`Task::CountUnsent`] are counted.
+    UnsentCounted(Result<Option<UnsentTokens>, Problem>),
     Inspect(InspectRequest),
     Train {
         request: Box<TrainRequest>,
@@ -60,6 +63,8 @@ impl Task {
                 | Self::Prepared(_)
                 | Self::Count(_)
                 | Self::Counted(_)
+                | Self::CountUnsent(_)
+                | Self::UnsentCounted(_)
                 | Self::RemovePromptCache(_)
                 | Self::SetPromptCacheLimit(_)
                 | Self::Close

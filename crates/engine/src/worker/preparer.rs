@@ -4,6 +4,7 @@ use super::guarded;
 use super::job::{Job, Task};
 use super::shared::Shared;
 use crate::prepare::{Preparation, TokenCount};
+use crate::unsent::UnsentCount;
 use hearth_formats::interrupt::Interrupt;
 use hearth_protocol::RequestId;
 use std::io;
@@ -24,12 +25,14 @@ pub(super) struct Preparer {
     /// Work with a JSON schema. It has a separate thread, so that a slow schema delays only
     /// requests with schemas.
     with_schema: mpsc::Sender<Work>,
+    /// Counts of unsent messages, whose changes are applied in order.
+    unsent: mpsc::Sender<Work>,
     unfinished: usize,
 }
 
 impl Preparer {
-    /// Starts the threads. `results` receives a [`Task::Prepared`] or [`Task::Counted`] for each
-    /// work.
+    /// Starts the threads. `results` receives a [`Task::Prepared`], [`Task::Counted`] or
+    /// [`Task::UnsentCounted`] for each work.
     ///
     /// # Errors
     /// The system cannot start a thread.
@@ -38,6 +41,7 @@ impl Preparer {
             shared,
             work: start(THREADS, results)?,
             with_schema: start(1, results)?,
+            unsent: start(1, results)?,
             unfinished: 0,
         })
     }
@@ -51,7 +55,9 @@ impl Preparer {
     pub fn prepare(&mut self, id: RequestId, preparation: Preparation) {
         let shared = Arc::clone(&self.shared);
         let interrupt = Interrupt::new(move || shared.is_cancelled(id));
-        self.add(preparation.has_schema(), move || {
+        let threads = if preparation.has_schema() { &self.with_schema } else { &self.work };
+        self.unfinished += 1;
+        send(threads, move || {
             let prepared = guarded(|| preparation.run(&interrupt).map(Box::new));
             let task = Task::Prepared(prepared);
             Job { id, task }
@@ -60,23 +66,34 @@ impl Preparer {
 
     /// Counts the tokens of a conversation.
     pub fn count(&mut self, id: RequestId, count: TokenCount) {
-        self.add(false, move || {
+        self.unfinished += 1;
+        send(&self.work, move || {
             let task = Task::Counted(guarded(|| count.run()));
             Job { id, task }
         });
     }
 
-    /// Called when the engine thread has received a [`Task::Prepared`] or [`Task::Counted`].
+    /// Counts the tokens of an unsent message, until its request is cancelled.
+    pub fn count_unsent(&mut self, id: RequestId, count: UnsentCount) {
+        let shared = Arc::clone(&self.shared);
+        let interrupt = Interrupt::new(move || shared.is_cancelled(id));
+        self.unfinished += 1;
+        send(&self.unsent, move || {
+            let task = Task::UnsentCounted(guarded(|| count.run(&interrupt)));
+            Job { id, task }
+        });
+    }
+
+    /// Called when the engine thread has received the job of a work.
     pub fn finish_one(&mut self) {
         self.unfinished -= 1;
     }
+}
 
-    fn add(&mut self, has_schema: bool, work: impl FnOnce() -> Job + Send + 'static) {
-        self.unfinished += 1;
-        let threads = if has_schema { &self.with_schema } else { &self.work };
-        // The threads run as long as the channel is open, so this does not fail.
-        let _ = threads.send(Box::new(work));
-    }
+/// Sends work to threads.
+fn send(threads: &mpsc::Sender<Work>, work: impl FnOnce() -> Job + Send + 'static) {
+    // The threads run as long as the channel is open, so this does not fail.
+    let _ = threads.send(Box::new(work));
 }
 
 /// Starts threads that execute work in the order in which it is sent, and send its jobs to

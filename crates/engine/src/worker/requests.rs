@@ -70,6 +70,13 @@ fn handle(id: RequestId, request: Request, queries: &mpsc::Sender<Query>, shared
             None
         }
         Request::Count { messages } => Some(Task::Count(messages)),
+        Request::CountUnsent(request) => {
+            let admitted = admit(id, Kind::Other, shared);
+            if admitted {
+                shared.supersede_count(id);
+            }
+            admitted.then_some(Task::CountUnsent(request))
+        }
         Request::Devices => query(Query::Devices(id)),
         Request::Check { device } => {
             check(id, device, shared);

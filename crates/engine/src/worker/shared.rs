@@ -21,6 +21,8 @@ pub(super) struct State {
     requests: HashMap<RequestId, RequestState>,
     /// Controls of queued and running runs.
     pub runs: HashMap<RequestId, Arc<RunControl>>,
+    /// The last count of an unsent message, which may have ended.
+    last_count: Option<RequestId>,
     pub closing: bool,
 }
 
@@ -100,6 +102,14 @@ impl Shared {
         state.runs.remove(&id);
         drop(state);
         self.emit(id, event);
+    }
+
+    /// Cancels the last count of an unsent message. `id` is a newer one.
+    pub fn supersede_count(&self, id: RequestId) {
+        let previous = self.state().last_count.replace(id);
+        if let Some(previous) = previous {
+            self.cancel(previous);
+        }
     }
 
     /// Whether a request was cancelled, or the worker closes.

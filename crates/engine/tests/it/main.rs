@@ -16,6 +16,7 @@ mod sampling;
 mod scheduler;
 mod settings_of_files;
 mod thinking;
+mod unsent;
 mod worker;
 
 #[test]

@@ -12,11 +12,13 @@ mod quotes;
 mod stack;
 mod thinking;
 mod turn;
+mod unsent;
 
 pub use chat::Chat;
 pub use error::TemplateError;
 pub use thinking::{Thinking, ThinkingSupport};
 pub use turn::{TurnPiece, encode_turn};
+pub use unsent::{Frame, PLACEHOLDER, UnsentText};
 
 use crate::gguf::Gguf;
 use crate::interrupt;
@@ -306,6 +308,17 @@ impl ChatTemplate {
         chat: &Chat,
         prompt: GenerationPrompt,
     ) -> Result<Vec<u32>, TemplateError> {
+        let (text, markers) = self.render_marked(tokenizer, chat, prompt)?;
+        encode_rendered(tokenizer, &text, markers)
+    }
+
+    /// Renders a conversation with markers in the special tokens of its texts.
+    fn render_marked(
+        &self,
+        tokenizer: &Tokenizer,
+        chat: &Chat,
+        prompt: GenerationPrompt,
+    ) -> Result<(String, Markers), TemplateError> {
         let markers = Markers::unused(&|marker| chat.contains(marker));
         let words = self.words(tokenizer);
         let is_read = |word: &str| words.contains(word);
@@ -344,17 +357,7 @@ impl ChatTemplate {
                 return Err(TemplateError::Failed(why.to_owned()));
             }
         }
-        let mut ids = tokenizer.encode_marked(&text, markers);
-        if interrupt::is_set() {
-            return Err(TemplateError::Interrupted);
-        }
-        if let Some(bos) = tokenizer
-            .bos()
-            .filter(|&bos| tokenizer.add_bos() && ids.first() != Some(&bos))
-        {
-            ids.insert(0, bos);
-        }
-        Ok(ids)
+        Ok((text, markers))
     }
 
     /// Breaks up the special tokens in a text of a conversation: all control tokens, and in text of
@@ -486,6 +489,21 @@ impl ChatTemplate {
             Err(_) => Err(TemplateError::Failed("it cannot be executed".to_owned())),
         }
     }
+}
+
+/// Tokenizes a rendered conversation, after BOS if the model requires one.
+fn encode_rendered(tokenizer: &Tokenizer, text: &str, markers: Markers) -> Result<Vec<u32>, TemplateError> {
+    let mut ids = tokenizer.encode_marked(text, markers);
+    if interrupt::is_set() {
+        return Err(TemplateError::Interrupted);
+    }
+    if let Some(bos) = tokenizer
+        .bos()
+        .filter(|&bos| tokenizer.add_bos() && ids.first() != Some(&bos))
+    {
+        ids.insert(0, bos);
+    }
+    Ok(ids)
 }
 
 /// A conversation of one user message, [`PROBE`].

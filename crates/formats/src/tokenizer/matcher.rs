@@ -4,7 +4,9 @@ use super::TokenizerError;
 use super::vocabulary::{TokenType, Vocabulary};
 use aho_corasick::{AhoCorasick, Input, Match, MatchKind};
 use std::borrow::Cow;
+use std::collections::HashSet;
 use std::ops::RangeInclusive;
+use std::sync::OnceLock;
 
 /// Unicode's noncharacters U+FDD0 to U+FDEF. Markers are those that do not occur in a conversation.
 pub(crate) const NONCHARACTERS: RangeInclusive<char> = '\u{fdd0}'..='\u{fdef}';
@@ -74,6 +76,8 @@ pub(super) struct TokenMatcher {
     patterns: Vec<String>,
     /// White space characters in these texts.
     spaces: String,
+    /// Pairs of adjacent characters in these texts. Computed for the first text that is cut.
+    adjacent: OnceLock<HashSet<(char, char)>>,
 }
 
 impl TokenMatcher {
@@ -110,7 +114,23 @@ impl TokenMatcher {
             ids,
             patterns,
             spaces,
+            adjacent: OnceLock::new(),
         })
+    }
+
+    /// Whether a token contains these characters in sequence.
+    pub fn has_adjacent(&self, previous: char, next: char) -> bool {
+        let adjacent = self.adjacent.get_or_init(|| {
+            let patterns = self.patterns.iter();
+            let pairs = patterns.flat_map(|pattern| pattern.chars().zip(pattern.chars().skip(1)));
+            pairs.collect()
+        });
+        adjacent.contains(&(previous, next))
+    }
+
+    /// Whether a token ends with this character.
+    pub fn has_last(&self, character: char) -> bool {
+        self.patterns.iter().any(|pattern| pattern.ends_with(character))
     }
 
     /// The token with this text.

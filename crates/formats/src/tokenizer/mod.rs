@@ -6,6 +6,7 @@
 
 mod bpe;
 mod byte_level;
+mod cuts;
 mod error;
 mod lookup;
 mod matcher;

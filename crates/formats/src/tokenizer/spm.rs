@@ -142,10 +142,8 @@ impl Spm {
         ControlFlow::Continue(())
     }
 
-    /// End of the first segment of a text longer than [`SEGMENT_BYTES`]. Splitting there does not
-    /// change the tokens: no token has the two characters around it in sequence, so no merge spans
-    /// it.
-    fn segment_end(&self, text: &str, vocabulary: &Vocabulary) -> usize {
+    /// Whether no token has two characters of a text in sequence, so that no merge spans them.
+    pub fn divides(&self, previous: char, next: char, vocabulary: &Vocabulary) -> bool {
         let adjacent_chars = self.adjacent_chars.get_or_init(|| {
             let tokens = vocabulary.texts.iter().zip(&vocabulary.types);
             let tokens = tokens
@@ -154,12 +152,17 @@ impl Spm {
                 .flat_map(|(text, _)| text.chars().zip(text.chars().skip(1)))
                 .collect()
         });
+        !adjacent_chars.contains(&(escape_space(previous), escape_space(next)))
+    }
+
+    /// End of the first segment of a text longer than [`SEGMENT_BYTES`]. Splitting there does not
+    /// change the tokens, see [`Spm::divides`].
+    fn segment_end(&self, text: &str, vocabulary: &Vocabulary) -> usize {
         let start = text.floor_char_boundary(SEGMENT_BYTES);
-        let mut previous = text[..start].chars().next_back().map(escape_space);
+        let mut previous = text[..start].chars().next_back();
         for (offset, character) in text[start..].char_indices() {
-            let character = escape_space(character);
             let end = start + offset;
-            let is_boundary = previous.is_some_and(|previous| !adjacent_chars.contains(&(previous, character)));
+            let is_boundary = previous.is_some_and(|previous| self.divides(previous, character, vocabulary));
             if is_boundary || end >= MAX_SEGMENT_BYTES {
                 return end;
             }

@@ -11,3 +11,4 @@ mod round_trips;
 mod thinking;
 mod tokenizer_fixtures;
 mod unknown_bytes;
+mod unsent;

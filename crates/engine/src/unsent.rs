@@ -1,0 +1,209 @@
+//! The tokens of a message that is being written, counted after each change without tokenizing it
+//! all again.
+
+use crate::Engine;
+use crate::chat::file_text;
+use crate::engine::Texts;
+use crate::numbers::saturating_u32;
+use crate::problem::{from_template, interrupted};
+use hearth_formats::chat_template::{Frame, GenerationPrompt, PLACEHOLDER, UnsentText};
+use hearth_formats::interrupt::Interrupt;
+use hearth_protocol::{ConversationBefore, CountUnsent, Message, Part, Problem, Role, TextChange, UnsentTokens};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Maximum bytes of a message with its files. The state of a longer one is not kept.
+const MAX_BYTES: usize = 16 << 20;
+
+/// The separator of files and text, see [`crate::chat`].
+const SEPARATOR: &str = "\n\n";
+
+/// The message that is being written; at most one per model.
+#[derive(Default)]
+pub(crate) struct UnsentState(Mutex<Option<Unsent>>);
+
+/// A message that is being written.
+struct Unsent {
+    /// Revision of its text.
+    revision: u32,
+    /// The files as text and the separator, then the text.
+    content: UnsentText,
+    /// Bytes of the files and the separator.
+    head: usize,
+    files: Vec<Part>,
+    /// See [`CountUnsent::conversation`].
+    conversation: u64,
+    before: ConversationBefore,
+    /// Tokens of the conversation. `None` until they are counted.
+    tokens: Option<u32>,
+    /// The frame in which the content was counted last. `None` means that the prompt has to be
+    /// encoded in full.
+    frame: Option<Frame>,
+}
+
+/// A count of an unsent message, which may run on any thread. Counts must run in order.
+pub(crate) struct UnsentCount {
+    texts: Arc<Texts>,
+    state: Arc<UnsentState>,
+    request: CountUnsent,
+}
+
+impl Engine {
+    /// Returns the count of a message that is being written.
+    pub(crate) fn unsent_count(&self, request: CountUnsent) -> UnsentCount {
+        UnsentCount {
+            texts: Arc::clone(&self.texts),
+            state: Arc::clone(&self.unsent),
+            request,
+        }
+    }
+}
+
+impl UnsentCount {
+    /// Applies the change and counts the tokens, until `interrupt` stops it. `None` means that the
+    /// text or the conversation that the request refers to is not known.
+    ///
+    /// # Errors
+    /// The template fails, or the count was interrupted. The change is applied anyway.
+    pub fn run(self, interrupt: &Interrupt) -> Result<Option<UnsentTokens>, Problem> {
+        let mut state = self.state.0.lock().unwrap_or_else(PoisonError::into_inner);
+        // Taken out, so that nothing incomplete is left if it panics.
+        let Some(mut unsent) = Unsent::changed(state.take(), self.request) else {
+            return Ok(None);
+        };
+        let counted = interrupt.run(|| unsent.count(&self.texts));
+        *state = Some(unsent);
+        counted.unwrap_or_else(|_| Err(interrupted())).map(Some)
+    }
+}
+
+impl Unsent {
+    /// An empty message in an empty conversation.
+    fn new() -> Self {
+        Self {
+            revision: 0,
+            content: UnsentText::default(),
+            head: 0,
+            files: Vec::new(),
+            conversation: 0,
+            before: ConversationBefore::default(),
+            tokens: None,
+            frame: None,
+        }
+    }
+
+    /// The message after a change. `None` if the change refers to another text or conversation, or
+    /// the message is too long.
+    fn changed(previous: Option<Self>, request: CountUnsent) -> Option<Self> {
+        let CountUnsent {
+            conversation,
+            before,
+            text,
+            files,
+        } = request;
+        let mut unsent = match (text.base, previous) {
+            (None, _) => Self::new(),
+            (Some(base), Some(previous)) if base == previous.revision => previous,
+            (Some(_), _) => return None,
+        };
+        match before {
+            Some(before) => (unsent.before, unsent.tokens) = (before, None),
+            None if text.base.is_some() && unsent.conversation == conversation => {}
+            None => return None,
+        }
+        unsent.conversation = conversation;
+        unsent.change_text(&text)?;
+        unsent.set_files(files);
+        (unsent.content.text().len() <= MAX_BYTES).then_some(unsent)
+    }
+
+    /// Returns `None` if the change is not within the text.
+    fn change_text(&mut self, change: &TextChange) -> Option<()> {
+        let start = self.content.byte_offset(self.head, change.start as usize)?;
+        let end = self.content.byte_offset(start, change.removed as usize)?;
+        self.content.replace(start..end, &change.inserted);
+        self.revision = change.revision;
+        Some(())
+    }
+
+    /// Sets the files, if they have changed, and the separator.
+    fn set_files(&mut self, files: Option<Vec<Part>>) {
+        let has_changed = files.is_some();
+        if let Some(files) = files {
+            self.files = files;
+        }
+        let has_text = self.content.text().len() > self.head;
+        let has_separator = self.content.text()[..self.head].ends_with(SEPARATOR);
+        // The text of a file ends with its fence.
+        if !has_changed && (self.files.is_empty() || has_text == has_separator) {
+            return;
+        }
+        let texts = self.files.iter().filter_map(|part| match part {
+            Part::File { name, text, .. } => Some(file_text(name, text)),
+            _ => None,
+        });
+        let mut head = texts.collect::<Vec<_>>().join(SEPARATOR);
+        if has_text && !head.is_empty() {
+            head.push_str(SEPARATOR);
+        }
+        self.content.replace(0..self.head, &head);
+        self.head = head.len();
+    }
+
+    fn count(&mut self, texts: &Texts) -> Result<UnsentTokens, Problem> {
+        let conversation = match self.tokens {
+            Some(tokens) => tokens,
+            None => self.measure(texts)?,
+        };
+        let total = match &self.frame {
+            _ if self.content.text().is_empty() => conversation,
+            Some(frame) => {
+                let counted = self.content.count(&texts.template, &texts.tokenizer, frame);
+                saturating_u32(counted.map_err(from_template)?)
+            }
+            None => {
+                let text = &self.content.text()[self.head..];
+                let parts = self.files.iter().cloned().chain(text_part(text)).collect();
+                let messages = with_draft(&self.before.messages, parts);
+                saturating_u32(texts.encode(&messages, self.before.thinking)?.len())
+            }
+        };
+        tracing::debug!(total, tokenized = self.content.tokenized(), "an unsent message is counted");
+        Ok(UnsentTokens { conversation, total })
+    }
+
+    /// Counts the tokens of the conversation, and prepares the count of the content.
+    fn measure(&mut self, texts: &Texts) -> Result<u32, Problem> {
+        let ConversationBefore { messages, thinking } = &self.before;
+        let draft = with_draft(messages, text_part(PLACEHOLDER).into_iter().collect());
+        let frame = texts.template.frame(&texts.tokenizer, &texts.chat(&draft, *thinking)?);
+        let frame = frame.map_err(from_template)?;
+        if let Some(frame) = &frame {
+            self.content.reframe(self.frame.as_ref(), frame);
+        }
+        self.frame = frame;
+        let tokens = match &**messages {
+            [] => 0,
+            messages => saturating_u32(texts.encode_up_to(messages, *thinking, GenerationPrompt::Omit)?.len()),
+        };
+        self.tokens = Some(tokens);
+        Ok(tokens)
+    }
+}
+
+fn text_part(text: &str) -> Option<Part> {
+    let text = text.to_owned();
+    (!text.is_empty()).then_some(Part::Text { text })
+}
+
+/// The conversation with a message of the user, which is joined to the one before it.
+fn with_draft(messages: &[Message], parts: Vec<Part>) -> Vec<Message> {
+    let mut messages = messages.to_vec();
+    match messages.last_mut() {
+        Some(last) if last.role == Role::User => last.parts.extend(parts),
+        _ => messages.push(Message {
+            role: Role::User,
+            parts,
+        }),
+    }
+    messages
+}

@@ -1,0 +1,70 @@
+//! Cuts: positions at which a text can be divided without a change of its tokens. A cut depends only
+//! on the two characters around it, so that a change of the text elsewhere does not affect it.
+//!
+//! * In byte-level BPE, every pre-tokenizer ends a word between a letter or number and a character
+//!   that is neither a letter, a number nor a mark.
+//! * In SPM, no merge spans two adjacent characters that no token has in sequence.
+//! * No user-defined token spans two such characters either.
+
+use super::{Model, Tokenizer};
+use regex::Regex;
+use std::sync::LazyLock;
+
+/// Matches the two characters around the end of a word.
+static WORD_END: LazyLock<Regex> =
+    LazyLock::new(|| Regex::new(r"[\p{L}\p{N}][^\p{L}\p{N}\p{M}]").expect("a valid pattern"));
+
+impl Tokenizer {
+    /// The first cut at or after a byte offset, between two characters that `can_part` accepts.
+    /// `None` if there is none before the end of the text.
+    pub(crate) fn next_cut(&self, text: &str, from: usize, can_part: impl Fn(char, char) -> bool) -> Option<usize> {
+        let first = text.floor_char_boundary(from);
+        let mut start = text[..first].char_indices().next_back().map_or(0, |(index, _)| index);
+        loop {
+            let at = match &self.model {
+                Model::Bpe(_) => WORD_END.find_at(text, start)?.start(),
+                Model::Spm(_) => start,
+            };
+            let mut characters = text[at..].chars();
+            let (previous, next) = (characters.next()?, characters.next()?);
+            start = at + previous.len_utf8();
+            if start >= from && self.divides(previous, next) && can_part(previous, next) {
+                return Some(start);
+            }
+        }
+    }
+
+    /// Whether neither a merge of SPM nor a user-defined token spans these characters.
+    fn divides(&self, previous: char, next: char) -> bool {
+        if self.user_defined.has_adjacent(previous, next) {
+            return false;
+        }
+        match &self.model {
+            Model::Bpe(_) => true,
+            // The text after a user-defined token begins with a space, as if it were another text.
+            Model::Spm(spm) => {
+                !self.user_defined.has_last(previous) && spm.divides(previous, next, &self.vocabulary)
+            }
+        }
+    }
+
+    /// Counts the tokens of a piece of a text. `is_first`: the piece begins the text. `marker`
+    /// breaks up user-defined tokens and is removed.
+    pub(crate) fn count_piece(&self, piece: &str, is_first: bool, marker: char) -> usize {
+        let mut ids = super::ids_with_capacity(piece);
+        self.encode_text(piece, is_first, Some(marker), &mut ids);
+        ids.len()
+    }
+
+    /// Calls `visit` with each part of a text that is not a control token, and its byte offset.
+    pub(crate) fn ordinary_parts<'t>(&self, text: &'t str, mut visit: impl FnMut(usize, &'t str)) {
+        let mut offset = 0;
+        self.controls.split(text, |fragment| match fragment {
+            super::Fragment::Text(part) => {
+                visit(offset, part);
+                offset += part.len();
+            }
+            super::Fragment::Token(id) => offset += self.vocabulary.text(id).map_or(0, str::len),
+        });
+    }
+}
