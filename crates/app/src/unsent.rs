@@ -2,10 +2,11 @@
 
 use crate::{
     App,
+    chat::{Command, unsent_count},
     conversations::no_conversation,
     convert::{from_json, to_json_unless_empty},
     store::unsent::{self, UnsentPart},
-    wire::{Problem, Unsent, UnsentChange},
+    wire::{Problem, Unsent, UnsentChange, UnsentCount, UnsentDraft},
 };
 use rusqlite::Transaction;
 
@@ -23,6 +24,21 @@ impl App {
                 }
             })
             .await
+    }
+
+    /// Counts the tokens of a message that is being written, and of the conversation before it, if
+    /// the model that would answer is loaded. A newer count cancels it.
+    ///
+    /// # Errors
+    /// The model's chat template refuses the conversation, or the worker died.
+    pub async fn count_unsent(&self, draft: UnsentDraft) -> Result<UnsentCount, Problem> {
+        draft.check()?;
+        let count = self.shared.blocking(move |shared| {
+            let model = unsent_count::model_of(shared, &draft)?;
+            Ok(Box::new(unsent_count::Count { draft, model }))
+        });
+        let count = count.await?;
+        self.request_chat(|reply| Command::CountUnsent { count, reply }).await?
     }
 }
 

@@ -167,7 +167,11 @@ impl Unsent {
                 saturating_u32(texts.encode(&messages, self.before.thinking)?.len())
             }
         };
-        tracing::debug!(total, tokenized = self.content.tokenized(), "an unsent message is counted");
+        tracing::debug!(
+            total,
+            tokenized = self.content.tokenized(),
+            "an unsent message is counted"
+        );
         Ok(UnsentTokens { conversation, total })
     }
 

@@ -76,6 +76,8 @@ pub(super) struct Answer {
     thinking_timer: ThinkingTimer,
     /// Bytes of its text and thinking.
     length: u32,
+    /// Tokens of the prompt.
+    prompt: u32,
     /// Tokens of the prompt from the prompt cache.
     cached: u32,
     /// Time of the first new text.
@@ -101,6 +103,7 @@ impl Answer {
             thinking_timer: ThinkingTimer::default(),
             message,
             length: u32::try_from(length).unwrap_or(u32::MAX),
+            prompt: 0,
             cached: 0,
             first_text: None,
             save_at: None,
@@ -254,7 +257,7 @@ impl Answer {
                 so_far,
             } => {
                 self.so_far = so_far;
-                self.cached = cached_tokens;
+                (self.prompt, self.cached) = (prompt_tokens, cached_tokens);
                 self.message.dropped = dropped;
                 self.change(MessageState::Prefill {
                     done: cached_tokens,
@@ -320,6 +323,7 @@ impl Answer {
             text,
             tokens: self.previous_tokens.saturating_add(tokens),
             tokens_per_second,
+            context_used: self.prompt.saturating_add(tokens),
         });
         self.save_soon();
     }

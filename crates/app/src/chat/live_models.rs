@@ -28,6 +28,12 @@ impl LiveModels {
         });
     }
 
+    /// The model with this id.
+    pub fn find(&self, id: &str) -> Option<Selection> {
+        let models = self.0.borrow();
+        models.iter().find(|selection| selection.target.id == id).cloned()
+    }
+
     /// Drops the models that `should_keep` rejects; the window then shows them as not loaded.
     pub fn retain(&self, should_keep: impl Fn(&Model) -> bool) {
         self.0

@@ -15,13 +15,14 @@ mod stats;
 mod target;
 mod titling;
 mod training_prompt;
+pub(crate) mod unsent_count;
 
 pub(crate) use target::Target;
 
 use crate::{
     prompt_cache,
     shared::Shared,
-    wire::{ChatReason, LoadSettings, Message, MessageState, ModelState, Problem, ProblemCode},
+    wire::{ChatReason, LoadSettings, Message, MessageState, ModelState, Problem, ProblemCode, UnsentCount},
 };
 use answer::{Answer, Stop, Wait};
 use hearth_protocol::{LoadRequest, Model, ModelStatus, Request};
@@ -34,11 +35,12 @@ use std::{
     path::{Path, PathBuf},
     sync::{Arc, OnceLock},
 };
+use titling::TitleJob;
 use tokio::{
     sync::{mpsc, oneshot, watch},
     task::{JoinHandle, JoinSet},
 };
-use titling::TitleJob;
+use unsent_count::KnownConversation;
 
 /// A command to the chat task.
 pub(crate) enum Command {
@@ -74,6 +76,11 @@ pub(crate) enum Command {
     State(oneshot::Sender<ModelState>),
     /// Sends the states of all models that are loaded, being loaded or could not be loaded.
     LiveModels(oneshot::Sender<Vec<ModelState>>),
+    /// Counts the tokens of an unsent message.
+    CountUnsent {
+        count: Box<unsent_count::Count>,
+        reply: unsent_count::Reply,
+    },
     /// Measures the speed of the selected model.
     Measure(measuring::Reply),
     /// Cancels the measurement.
@@ -137,6 +144,7 @@ struct Chat {
     is_applying: bool,
     /// Completed lookups of later answers with the selected model, which wait for it.
     deferred_lookups: Vec<(Lookup, LookupOutcome)>,
+    known_conversation: KnownConversation,
     /// Cancels the measurement in progress.
     cancel_measuring: Option<watch::Sender<bool>>,
     /// Whether a measurement is in progress, for which answers wait.
@@ -160,6 +168,7 @@ pub(crate) fn start(shared: Arc<Shared>) -> mpsc::UnboundedSender<Command> {
         settings_order: 0,
         is_applying: false,
         deferred_lookups: Vec::new(),
+        known_conversation: KnownConversation::default(),
         cancel_measuring: None,
         is_measuring: watch::Sender::new(false),
         task_end,
@@ -245,6 +254,7 @@ impl Chat {
             Command::LiveModels(reply) => {
                 let _ = reply.send(self.live_models.states());
             }
+            Command::CountUnsent { count, reply } => self.count_unsent(*count, reply),
             Command::Measure(reply) => self.measure(reply),
             Command::StopMeasuring => self.stop_measuring(),
             Command::ShutDown(done) => {
@@ -511,6 +521,21 @@ impl Chat {
         };
         if self.load_request(&new) != *model.request() || new.draft_problem != target.draft_problem {
             self.select(new, order).load();
+        }
+    }
+
+    /// Counts the tokens of an unsent message, if the model that would answer it is loaded.
+    fn count_unsent(&self, unsent_count::Count { draft, model }: unsent_count::Count, reply: unsent_count::Reply) {
+        let selection = match model {
+            Some(id) => self.live_models.find(&id),
+            None => self.selected(),
+        };
+        match selection {
+            Some(selection) => {
+                let (shared, known) = (self.shared.clone(), self.known_conversation.clone());
+                tokio::spawn(unsent_count::count(shared, selection, draft, known, reply));
+            }
+            None => drop(reply.send(Ok(UnsentCount::Unavailable))),
         }
     }
 

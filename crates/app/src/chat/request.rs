@@ -11,10 +11,10 @@ use crate::{
     generated_title, presets,
     shared::Shared,
     store::{answer_tokens, conversation, folder, message as rows},
-    wire::{AnswerSettings, ConversationSettings, Message, Problem},
+    wire::{AnswerSettings, ConversationSettings, Message, NewConversation, Problem},
 };
 use hearth_protocol::{
-    self as protocol, GenerateRequest, Prompt, Role, SamplingParams, Thinking, text_of, thinking_of,
+    self as protocol, ConversationBefore, GenerateRequest, Prompt, Role, SamplingParams, Thinking, text_of, thinking_of,
 };
 use std::hash::{BuildHasher, RandomState};
 
@@ -47,13 +47,8 @@ pub(super) fn build(
         row.as_ref(),
         message.overrides.as_ref(),
     );
-    let folder_prompt = folder.as_ref().and_then(|folder| folder.system_prompt.as_deref());
-    let system = match (answer.system_prompt.as_deref().or(folder_prompt), &training_prompt) {
-        (Some(text), _) => prompt::trimmed(text),
-        (None, TrainingPrompt::Template) => None,
-        (None, TrainingPrompt::Text(text)) => Some(text.as_str()),
-        (None, TrainingPrompt::Unknown) => target.system_prompt.as_deref().and_then(prompt::trimmed),
-    };
+    let own_prompt = answer.system_prompt.as_deref();
+    let system = system_prompt(own_prompt, folder.as_ref(), &training_prompt, target);
     let mut settings = over_folder(answer.settings, folder.as_ref());
     let overrides = message.overrides.as_ref();
     let sampling = overrides.and_then(|overrides| overrides.sampling.clone());
@@ -132,6 +127,60 @@ pub(super) fn build_title(
 /// The first characters of a text.
 fn excerpt(text: String) -> String {
     text.chars().take(MAX_EXCERPT).collect()
+}
+
+/// The conversation in which the user writes a message after `leaf`. `conversation`: `None` means a
+/// new one with the settings in `fresh`.
+pub(super) fn before(
+    shared: &Shared,
+    target: &Target,
+    conversation: Option<i64>,
+    leaf: Option<i64>,
+    fresh: NewConversation,
+) -> Result<ConversationBefore, Problem> {
+    let (current, folder, training_prompt, mut branch) = shared.store.read(|t| {
+        let row = conversation.map(|id| conversation::get(t, id)).transpose()?.flatten();
+        let current = match &row {
+            Some(row) => presets::of_conversation(row),
+            None => fresh,
+        };
+        let folder = match row {
+            Some(row) => folder::of_conversation(t, row.id)?,
+            None => current.folder.map(|id| folder::get(t, id)).transpose()?.flatten(),
+        };
+        let training_prompt = training_prompt::find(t, &adapters::with_names(t, &current.adapters)?)?;
+        let branch = leaf.map(|leaf| rows::branch(t, rows::end_of_branch(t, leaf)?));
+        Ok((
+            current,
+            folder,
+            training_prompt,
+            branch.transpose()?.unwrap_or_default(),
+        ))
+    })?;
+    branch.retain(|message| Some(message.conversation) == conversation);
+    shared.complete(&mut branch);
+    let own_prompt = current.system_prompt.as_deref();
+    let system = system_prompt(own_prompt, folder.as_ref(), &training_prompt, target);
+    Ok(ConversationBefore {
+        messages: prompt::prompt(system, &branch),
+        thinking: Thinking::from(over_folder(current.settings, folder.as_ref()).thinking),
+    })
+}
+
+/// The system prompt of an answer: the conversation's, its folder's, the adapters' or the model's.
+fn system_prompt<'a>(
+    own: Option<&'a str>,
+    folder: Option<&'a folder::Folder>,
+    training_prompt: &'a TrainingPrompt,
+    target: &'a Target,
+) -> Option<&'a str> {
+    let folder_prompt = folder.and_then(|folder| folder.system_prompt.as_deref());
+    match (own.or(folder_prompt), training_prompt) {
+        (Some(text), _) => prompt::trimmed(text),
+        (None, TrainingPrompt::Template) => None,
+        (None, TrainingPrompt::Text(text)) => Some(text.as_str()),
+        (None, TrainingPrompt::Unknown) => target.system_prompt.as_deref().and_then(prompt::trimmed),
+    }
 }
 
 /// A conversation's settings, with missing ones taken from its folder.

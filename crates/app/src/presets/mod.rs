@@ -238,7 +238,7 @@ pub(crate) fn of_answer(
 }
 
 /// The settings of a conversation's row.
-fn of_conversation(row: &conversation::Conversation) -> NewConversation {
+pub(crate) fn of_conversation(row: &conversation::Conversation) -> NewConversation {
     NewConversation {
         settings: from_json(row.settings.as_deref()).unwrap_or_default(),
         system_prompt: row.system_prompt.clone(),

@@ -332,7 +332,12 @@ pub fn read_only<T>(
     open().map_err(|error| StoreError::from_sqlite(error, &path))
 }
 
-fn prepare(connection: &mut Connection, folder: &Path, path: &Path, clean: bool) -> Result<(Clock, Vec<i64>), StoreError> {
+fn prepare(
+    connection: &mut Connection,
+    folder: &Path,
+    path: &Path,
+    clean: bool,
+) -> Result<(Clock, Vec<i64>), StoreError> {
     connection.busy_timeout(BUSY_TIMEOUT)?;
     // Before any write, so that another program's file stays unchanged.
     migrations::check(connection, path)?;

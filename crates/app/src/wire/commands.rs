@@ -53,6 +53,9 @@ macro_rules! commands {
                 fn branch_off(message: i64, title: String) -> ConversationSummary;
                 /// Saves what is not sent in a conversation, or in a new one if that is `null`.
                 fn save_unsent(conversation: Option<i64>, change: UnsentChange) -> ();
+                /// Counts the tokens of a message that is being written, if the model that would
+                /// answer it is loaded. A newer count cancels it.
+                fn count_unsent(draft: UnsentDraft) -> UnsentCount;
                 fn rename_conversation(id: i64, title: String) -> ();
                 fn delete_conversation(id: i64) -> ();
                 fn restore_conversation(id: i64) -> ();

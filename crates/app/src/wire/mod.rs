@@ -638,6 +638,8 @@ pub enum Event {
         tokens: u32,
         /// Speed of decoding so far, in tokens per second.
         tokens_per_second: f64,
+        /// Tokens of the context in use.
+        context_used: u32,
     },
     /// The text of an answer became a thought: the model ended a thought that it never began.
     MessageFolded {

@@ -1,6 +1,7 @@
 //! Unsent texts and files of a conversation.
 
-use super::{ChatReason, Problem, TextFile, bounds::refuse};
+use super::{ChatReason, NewConversation, Problem, TextFile, bounds::refuse};
+use hearth_protocol::{TextChange, UnsentTokens};
 use serde::{Deserialize, Serialize};
 use ts_rs::TS;
 
@@ -54,4 +55,46 @@ impl UnsentChange {
         }
         queue.iter().try_for_each(|message| TextFile::check(&message.files))
     }
+}
+
+/// A message that is being written, as a change since an earlier count of its tokens.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS)]
+#[serde(rename_all = "camelCase")]
+pub struct UnsentDraft {
+    /// Id of the conversation. `None` means a new one.
+    pub conversation: Option<i64>,
+    /// Id of the message before it. `None` means that it is the first.
+    pub leaf: Option<i64>,
+    /// The change of its text.
+    pub text: TextChange,
+    /// Its files. `None` means that they have not changed.
+    pub files: Option<Vec<TextFile>>,
+    /// The initial state of a new conversation.
+    pub fresh: NewConversation,
+}
+
+impl UnsentDraft {
+    /// Refuses files and settings beyond the limits.
+    ///
+    /// # Errors
+    /// There are too many files, a file is too large, or a setting is out of range.
+    pub(crate) fn check(&self) -> Result<(), Problem> {
+        self.files.as_deref().map_or(Ok(()), TextFile::check)?;
+        self.fresh.settings.check()
+    }
+}
+
+/// The outcome of a count of a message that is being written.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS)]
+#[serde(tag = "type", rename_all = "camelCase", rename_all_fields = "camelCase")]
+pub enum UnsentCount {
+    /// It was counted.
+    Counted {
+        /// Token counts.
+        tokens: UnsentTokens,
+    },
+    /// The text that was changed is not known, so that the message has to be counted in full.
+    Unknown,
+    /// The model that would answer is not loaded, or there is a newer count.
+    Unavailable,
 }

@@ -2,8 +2,10 @@
 
 use crate::harness::Harness;
 use hearth_app::wire::{
-    AdapterChoice, Answering, MAX_FILES, NewConversation, ProblemCode, QueuedMessage, TextFile, Unsent, UnsentChange,
+    AdapterChoice, Answering, Event, MAX_FILES, ModelState, NewConversation, ProblemCode, QueuedMessage, TextFile,
+    Unsent, UnsentChange, UnsentCount, UnsentDraft,
 };
+use hearth_protocol::{TextChange, UnsentTokens};
 
 fn file(name: &str) -> TextFile {
     TextFile {
@@ -154,4 +156,86 @@ async fn a_new_conversation_has_its_adapters_from_the_first_message_on() {
     harness.ended(sent.answer.id).await;
     assert_eq!(used, [7]);
     assert_eq!(harness.conversation(sent.conversation.id).await.adapters, adapters);
+}
+
+/// A draft in a conversation, as an appended text.
+fn appended(conversation: Option<i64>, leaf: Option<i64>, base: Option<u32>, start: u32, text: &str) -> UnsentDraft {
+    UnsentDraft {
+        conversation,
+        leaf,
+        text: TextChange {
+            base,
+            revision: base.unwrap_or(0) + 1,
+            start,
+            removed: 0,
+            inserted: text.to_owned(),
+        },
+        files: None,
+        fresh: NewConversation::default(),
+    }
+}
+
+fn counted(conversation: u32, total: u32) -> UnsentCount {
+    let tokens = UnsentTokens { conversation, total };
+    UnsentCount::Counted { tokens }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_draft_is_counted_by_changes_if_the_model_is_loaded() {
+    let mut harness = Harness::tiny();
+    let count = |draft| harness.app.count_unsent(draft);
+    let first = count(appended(None, None, None, 0, "Hi")).await;
+    assert_eq!(
+        first.expect("an outcome"),
+        UnsentCount::Unavailable,
+        "no model is loaded"
+    );
+    harness.load_model("tiny".into()).await.expect("it loads");
+    harness
+        .model_state(|state| matches!(state, ModelState::Ready { .. }))
+        .await;
+    let with_prompt = UnsentDraft {
+        fresh: NewConversation {
+            system_prompt: Some("Be brief.".into()),
+            ..NewConversation::default()
+        },
+        files: Some(vec![TextFile {
+            name: "a.txt".into(),
+            text: "abc".into(),
+        }]),
+        ..appended(None, None, None, 0, "Hi")
+    };
+    let count = |draft| harness.app.count_unsent(draft);
+    assert_eq!(count(with_prompt).await.expect("an outcome"), counted(9, 14));
+    // Another conversation before the same text; the file stays.
+    let next = appended(None, None, Some(1), 2, "!!");
+    assert_eq!(count(next.clone()).await.expect("an outcome"), counted(0, 7));
+    assert_eq!(
+        count(next).await.expect("an outcome"),
+        UnsentCount::Unknown,
+        "an older text"
+    );
+
+    let said = harness.answer("say one two").await;
+    let draft = appended(Some(said.conversation), Some(said.id), None, 0, "Hi");
+    let count = harness.count_unsent(draft).await.expect("an outcome");
+    assert_eq!(count, counted(18, 20), "the message and its answer");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_context_in_use_is_known_while_an_answer_grows() {
+    let mut harness = Harness::tiny();
+    let sent = harness.say(None, "say one two").await;
+    let mut used = Vec::new();
+    harness
+        .next(|event| match event {
+            Event::MessageDelta { context_used, .. } => {
+                used.push(context_used);
+                None
+            }
+            Event::ContextUsed { used: end, .. } => Some(used.push(end)),
+            _ => None,
+        })
+        .await;
+    assert_eq!(used, [11, 12, 12], "{sent:?}");
 }

@@ -131,7 +131,10 @@ impl<'a> EngineThread<'a> {
             Task::UnsentCounted(result) => {
                 self.preparer.finish_one();
                 if shared.begin(id) {
-                    shared.end(id, result.map_or_else(Event::Failed, |tokens| Event::UnsentCounted { tokens }));
+                    shared.end(
+                        id,
+                        result.map_or_else(Event::Failed, |tokens| Event::UnsentCounted { tokens }),
+                    );
                 }
             }
             Task::RemovePromptCache(conversation) => {

@@ -55,7 +55,11 @@ impl Preparer {
     pub fn prepare(&mut self, id: RequestId, preparation: Preparation) {
         let shared = Arc::clone(&self.shared);
         let interrupt = Interrupt::new(move || shared.is_cancelled(id));
-        let threads = if preparation.has_schema() { &self.with_schema } else { &self.work };
+        let threads = if preparation.has_schema() {
+            &self.with_schema
+        } else {
+            &self.work
+        };
         self.unfinished += 1;
         send(threads, move || {
             let prepared = guarded(|| preparation.run(&interrupt).map(Box::new));

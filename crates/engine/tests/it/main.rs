@@ -1,9 +1,9 @@
 //! Tests of this crate's public API, in one executable, because linking takes longer than most
 //! tests.
 
+mod background;
 #[path = "../common/mod.rs"]
 mod common;
-mod background;
 mod continued;
 mod draft;
 mod draft_distribution;

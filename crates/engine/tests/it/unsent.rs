@@ -87,10 +87,18 @@ fn check(model: PathBuf) {
             let base = (revision > 0).then_some(revision);
             revision += 1;
             let before = base.is_none().then_some(&*messages);
-            let request = count(before, change(base, revision, start, removed, inserted), new_files.clone());
+            let request = count(
+                before,
+                change(base, revision, start, removed, inserted),
+                new_files.clone(),
+            );
             let tokens = counted(worker.call(request)).expect("a count");
             files = new_files.unwrap_or(files);
-            let parts = files.iter().cloned().chain([Part::Text { text: text.clone() }]).collect();
+            let parts = files
+                .iter()
+                .cloned()
+                .chain([Part::Text { text: text.clone() }])
+                .collect();
             let mut prompt = messages.clone();
             match prompt.last_mut() {
                 Some(last) if last.role == Role::User && files.is_empty() => last.parts.extend(parts),
@@ -116,7 +124,12 @@ fn the_count_is_the_prompt_of_the_answer_that_follows() {
         write_model(&path, template);
         path
     };
-    for model in [with(TEMPLATE, "trims.gguf"), with(UPPER, "upper.gguf"), model(), fixture("models/gemma3.gguf")] {
+    for model in [
+        with(TEMPLATE, "trims.gguf"),
+        with(UPPER, "upper.gguf"),
+        model(),
+        fixture("models/gemma3.gguf"),
+    ] {
         check(model);
     }
 }
@@ -131,15 +144,35 @@ fn the_count_is_the_prompt_of_the_bundled_model() {
 fn a_text_or_conversation_that_is_not_known_has_to_be_sent_in_full() {
     let mut worker = Worker::load_llama(2048);
     let mut call = |request| counted(worker.call(request));
-    assert_eq!(call(count(Some(&[]), change(Some(1), 2, 0, 0, "a"), None)), None, "no text");
-    assert_eq!(call(count(None, change(None, 1, 0, 0, "a"), None)), None, "no conversation");
+    assert_eq!(
+        call(count(Some(&[]), change(Some(1), 2, 0, 0, "a"), None)),
+        None,
+        "no text"
+    );
+    assert_eq!(
+        call(count(None, change(None, 1, 0, 0, "a"), None)),
+        None,
+        "no conversation"
+    );
     assert!(call(count(Some(&[]), change(None, 1, 0, 0, "Ab"), None)).is_some());
     assert!(call(count(None, change(Some(1), 2, 2, 0, "c"), None)).is_some());
-    assert_eq!(call(count(None, change(Some(1), 3, 0, 0, "x"), None)), None, "an older text");
-    assert_eq!(call(count(None, change(Some(2), 3, 0, 0, "x"), None)), None, "it was dropped");
+    assert_eq!(
+        call(count(None, change(Some(1), 3, 0, 0, "x"), None)),
+        None,
+        "an older text"
+    );
+    assert_eq!(
+        call(count(None, change(Some(2), 3, 0, 0, "x"), None)),
+        None,
+        "it was dropped"
+    );
     for (start, removed) in [(4, 0), (0, 9), (1, 0), (0, 1)] {
         assert!(call(count(Some(&[]), change(None, 1, 0, 0, "😀"), None)).is_some());
-        assert_eq!(call(count(None, change(Some(1), 2, start, removed, ""), None)), None, "{start}");
+        assert_eq!(
+            call(count(None, change(Some(1), 2, start, removed, ""), None)),
+            None,
+            "{start}"
+        );
     }
 }
 

@@ -159,16 +159,14 @@ impl UnsentText {
         let end = end + text.len() - range.len();
         self.text.replace_range(range, text);
         let changed = Piece::new(&self.text[start..end]);
-        self.pieces
-            .splice(first..last, (changed.bytes > 0).then_some(changed));
+        self.pieces.splice(first..last, (changed.bytes > 0).then_some(changed));
     }
 
     /// Forgets the tokens of the pieces at the edges of the text, or of all: another frame surrounds
     /// the text now.
     pub fn reframe(&mut self, previous: Option<&Frame>, frame: &Frame) {
-        let is_same = |previous: &Frame| {
-            previous.markers.literal == frame.markers.literal && previous.literals == frame.literals
-        };
+        let is_same =
+            |previous: &Frame| previous.markers.literal == frame.markers.literal && previous.literals == frame.literals;
         if previous.is_some_and(is_same) {
             for edge in [self.pieces.len().checked_sub(1), Some(0)].into_iter().flatten() {
                 if let Some(piece) = self.pieces.get_mut(edge) {
@@ -242,18 +240,20 @@ impl UnsentText {
     }
 
     /// Counts the tokens of a piece, with the text of the frame at the edges.
-    fn tokens_of(
-        &self,
-        range: Range<usize>,
-        template: &ChatTemplate,
-        tokenizer: &Tokenizer,
-        frame: &Frame,
-    ) -> usize {
+    fn tokens_of(&self, range: Range<usize>, template: &ChatTemplate, tokenizer: &Tokenizer, frame: &Frame) -> usize {
         let markers = frame.markers;
         let is_first = range.start == 0;
-        let after = if range.end == self.text.len() { &*frame.after } else { "" };
+        let after = if range.end == self.text.len() {
+            &*frame.after
+        } else {
+            ""
+        };
         let before = if is_first { &*frame.before } else { "" };
-        let own = quoted(&markers.removed_from(&self.text[range]), &frame.literals, markers.literal);
+        let own = quoted(
+            &markers.removed_from(&self.text[range]),
+            &frame.literals,
+            markers.literal,
+        );
         let own = template.mark_structure(tokenizer, &own, Author::Other, markers);
         tokenizer.count_piece(&format!("{before}{own}{after}"), is_first, markers.literal)
     }

@@ -42,9 +42,7 @@ impl Tokenizer {
         match &self.model {
             Model::Bpe(_) => true,
             // The text after a user-defined token begins with a space, as if it were another text.
-            Model::Spm(spm) => {
-                !self.user_defined.has_last(previous) && spm.divides(previous, next, &self.vocabulary)
-            }
+            Model::Spm(spm) => !self.user_defined.has_last(previous) && spm.divides(previous, next, &self.vocabulary),
         }
     }
 

@@ -62,6 +62,15 @@ impl Instance {
         matches!(*self.phase.borrow(), Phase::Ready(_))
     }
 
+    /// The worker with the model, if it is loaded now.
+    pub fn loaded(&self) -> Option<(Worker, Arc<ModelInfo>)> {
+        let Phase::Ready(info) = self.phase.borrow().clone() else {
+            return None;
+        };
+        let worker = self.worker().filter(|worker| !worker.has_failed_gpu())?;
+        Some((worker, info))
+    }
+
     /// Whether a new user can wait for it: its exit was not requested, and its worker is alive.
     pub fn can_be_joined(&self) -> bool {
         let has_exited = matches!(*self.phase.borrow(), Phase::Exited(_));

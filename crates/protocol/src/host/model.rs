@@ -106,6 +106,19 @@ impl Model {
         Some(instance.worker()?.request(request))
     }
 
+    /// A lease if it is loaded now. Does not load it.
+    pub fn loaded(&self) -> Option<Lease> {
+        // Counted first, so that it is not unloaded as idle meanwhile.
+        let user = User::new(&self.0);
+        let (instance, _) = self.0.loaded_instance()?;
+        let (worker, info) = instance.can_be_joined().then(|| instance.loaded())??;
+        Some(Lease {
+            worker,
+            info,
+            _user: user,
+        })
+    }
+
     /// Unloads it at once, and waits until its worker has exited. Requests in progress fail.
     pub async fn unload(&self) {
         self.0.exit().await;

@@ -7,6 +7,7 @@
 mod generate;
 mod plan;
 mod training;
+mod unsent;
 
 use generate::generate;
 use hearth_protocol::{
@@ -23,6 +24,7 @@ use std::{
     thread,
     time::Duration,
 };
+use unsent::Unsent;
 
 /// The interval between two pieces of a slow answer and between two steps of a run, in which
 /// requests are received. It only limits the output: no test depends on its length.
@@ -79,6 +81,7 @@ struct Worker {
     is_measurable: bool,
     /// Number of device checks.
     checks: u32,
+    unsent: Unsent,
     /// Requests in progress, each in a separate thread.
     controls: HashMap<RequestId, Sender<Control>>,
 }
@@ -96,6 +99,10 @@ impl Worker {
             Request::Generate(request) => self.spawn(id, move |controls| generate(id, &request, &controls)),
             Request::Cancel { request } => self.control(request, Control::Cancel),
             Request::Count { .. } => send(id, Event::Counted { tokens: 1 }),
+            Request::CountUnsent(request) => {
+                let tokens = self.unsent.count(*request);
+                send(id, Event::UnsentCounted { tokens });
+            }
             Request::Devices => self.send_devices(id),
             Request::Check { .. } => {
                 self.checks += 1;

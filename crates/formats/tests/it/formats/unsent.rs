@@ -107,7 +107,10 @@ fn typing_into_a_long_text_tokenizes_little() {
     let template = ChatTemplate::parse(TEMPLATE, "", "").unwrap();
     let long = "The quick brown fox, 12 of them; and so on. 中文，中文。\n".repeat(20_000);
     for (name, tokenizer) in TOKENIZERS.iter() {
-        let frame = template.frame(tokenizer, &conversation(PLACEHOLDER)).unwrap().expect("a frame");
+        let frame = template
+            .frame(tokenizer, &conversation(PLACEHOLDER))
+            .unwrap()
+            .expect("a frame");
         let mut unsent = UnsentText::default();
         unsent.replace(0..0, &long);
         unsent.count(&template, tokenizer, &frame).unwrap();
@@ -142,7 +145,9 @@ fn another_conversation_before_the_message_changes_only_the_frame() {
         let before = unsent.tokenized();
         unsent.reframe(Some(&first), &second);
         let actual = unsent.count(&template, tokenizer, &second).unwrap();
-        let whole = template.encode_chat(tokenizer, &alone(&text), GenerationPrompt::Add).unwrap();
+        let whole = template
+            .encode_chat(tokenizer, &alone(&text), GenerationPrompt::Add)
+            .unwrap();
         assert_eq!(actual, whole.len(), "{name}");
         assert!(unsent.tokenized() - before < 8 << 10, "{name}");
     }
@@ -157,6 +162,12 @@ fn a_template_that_changes_the_message_or_repeats_it_has_no_frame() {
         "{{ messages[0].content }}",
     ] {
         let template = ChatTemplate::parse(source, "", "").unwrap();
-        assert!(template.frame(&tokenizer, &conversation(PLACEHOLDER)).unwrap().is_none(), "{source}");
+        assert!(
+            template
+                .frame(&tokenizer, &conversation(PLACEHOLDER))
+                .unwrap()
+                .is_none(),
+            "{source}"
+        );
     }
 }

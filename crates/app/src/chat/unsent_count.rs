@@ -1,0 +1,114 @@
+//! Counting the tokens of an unsent message: in the worker of the model that would answer it, if
+//! that is loaded.
+
+use super::{Target, request, selection::Selection};
+use crate::{
+    shared::Shared,
+    store::{conversation, folder},
+    wire::{Problem, UnsentCount, UnsentDraft},
+};
+use hearth_protocol::{ConversationBefore, CountUnsent, Event, ProblemCode, Request};
+use std::{
+    hash::{DefaultHasher, Hash, Hasher},
+    sync::Arc,
+};
+use tokio::sync::{Mutex, oneshot};
+
+/// The reply to a count.
+pub(crate) type Reply = oneshot::Sender<Result<UnsentCount, Problem>>;
+
+/// A message to count.
+pub(crate) struct Count {
+    pub draft: UnsentDraft,
+    /// Id of the model of its conversation. `None` means the selected one.
+    pub model: Option<String>,
+}
+
+/// The conversation that a worker has, by process id and hash. Locked until the next request is
+/// sent, so that requests reach the worker in the order of the counts.
+pub(super) type KnownConversation = Arc<Mutex<Option<(Option<u32>, u64)>>>;
+
+/// Id of the model in the settings of the message's conversation. `None` means that none is set.
+///
+/// # Errors
+/// The store cannot be read.
+pub(crate) fn model_of(shared: &Shared, draft: &UnsentDraft) -> Result<Option<String>, Problem> {
+    if draft.conversation.is_none() && draft.fresh.settings.model.is_some() {
+        return Ok(draft.fresh.settings.model.clone());
+    }
+    let (row, folder) = shared.store.read(|t| {
+        Ok(match draft.conversation {
+            Some(id) => (conversation::get(t, id)?, folder::of_conversation(t, id)?),
+            None => (
+                None,
+                draft.fresh.folder.map(|id| folder::get(t, id)).transpose()?.flatten(),
+            ),
+        })
+    })?;
+    Ok(request::settings(row.as_ref(), folder.as_ref()).model)
+}
+
+/// Counts the tokens of a message, and replies. A newer count cancels it.
+pub(super) async fn count(
+    shared: Arc<Shared>,
+    selection: Selection,
+    draft: UnsentDraft,
+    known: KnownConversation,
+    reply: Reply,
+) {
+    let result = run(&shared, selection, draft, &known).await;
+    // The receiver may have been dropped.
+    let _ = reply.send(result);
+}
+
+async fn run(
+    shared: &Arc<Shared>,
+    Selection { target, model }: Selection,
+    draft: UnsentDraft,
+    known: &KnownConversation,
+) -> Result<UnsentCount, Problem> {
+    let mut known = known.lock().await;
+    let UnsentDraft {
+        conversation,
+        leaf,
+        text,
+        files,
+        fresh,
+    } = draft;
+    let before = shared.blocking(move |shared| conversation_before(shared, &target, conversation, leaf, fresh));
+    let (before, hash) = before.await?;
+    let Some(lease) = model.loaded() else {
+        return Ok(UnsentCount::Unavailable);
+    };
+    let current = Some((lease.process_id(), hash));
+    let is_known = *known == current && text.base.is_some();
+    let events = lease.request(Request::CountUnsent(Box::new(CountUnsent {
+        conversation: hash,
+        before: (!is_known).then_some(before),
+        text,
+        files: files.map(|files| files.into_iter().map(Into::into).collect()),
+    })));
+    *known = current;
+    drop(known);
+    match events.last().await {
+        Ok(Event::UnsentCounted { tokens: Some(tokens) }) => Ok(UnsentCount::Counted { tokens }),
+        Ok(_) => Ok(UnsentCount::Unknown),
+        Err(problem) if problem.code == ProblemCode::Cancelled => Ok(UnsentCount::Unavailable),
+        Err(problem) => Err(problem),
+    }
+}
+
+/// The conversation before a message, and its hash.
+fn conversation_before(
+    shared: &Shared,
+    target: &Target,
+    conversation: Option<i64>,
+    leaf: Option<i64>,
+    fresh: crate::wire::NewConversation,
+) -> Result<(ConversationBefore, u64), Problem> {
+    let before = request::before(shared, target, conversation, leaf, fresh)?;
+    let mut hasher = DefaultHasher::new();
+    let json = serde_json::to_vec(&before).map_err(|error| Problem::detail(ProblemCode::Internal, error))?;
+    json.hash(&mut hasher);
+    Ok((before, hasher.finish()))
+}
