@@ -76,6 +76,7 @@ pub fn seeds() -> Vec<Seed> {
         r#"{"id":1,"type":"generate","prompt":{"raw":"Once"},"sampling":{},"max_tokens":null,"stop":[]}"#,
         r#"{"id":2,"type":"plan","path":"m.gguf","context":4096,"device":"gpu0,gpu1","assume_gpu":8589934592}"#,
         r#"{"id":4,"type":"inspect","model":"m.gguf","data":{"path":"d.jsonl","mapping":{"prompt":"q","answer":"a"},"skip_broken":true},"sequence":null,"previews":3}"#,
+        r#"{"id":3,"type":"count_unsent","conversation":7,"before":{"messages":[],"thinking":{}},"text":{"base":null,"revision":1,"start":0,"removed":0,"inserted":"Hi"},"files":null}"#,
         r#"{"id":5,"type":"control_run","run":4,"command":"pause"}"#,
     ];
     inputs.extend(others.map(|line| Seed::new("a request", line)));

@@ -1,6 +1,6 @@
 import type { Page } from "playwright-core";
 import { expect, test } from "vitest";
-import { lastAnswer, open, openSettings, pace, send, useBrowser } from "./window";
+import { lastAnswer, open, openSettings, pace, send, USUAL_PACE, useBrowser } from "./window";
 
 useBrowser();
 
@@ -58,15 +58,15 @@ test("the meter counts the draft, and a larger context takes one that does not f
   await expect.poll(() => meter.innerText()).toContain("0 + 500 of 2,048");
   expect(await page.getByTestId("context-warning").count()).toBe(0);
   await composer.fill("word ".repeat(3_200));
-  await expect.poll(() => page.getByTestId("context-warning").innerText()).toContain("about 4,000 tokens");
+  await expect.poll(() => page.getByTestId("context-warning").innerText()).toContain("has 4,000 tokens");
   // Announced once, whatever the number becomes.
   const announced = page.getByTestId("announcer");
-  await expect.poll(() => announced.textContent()).toContain("about 4,000 tokens");
+  await expect.poll(() => announced.textContent()).toContain("has 4,000 tokens");
   await composer.fill("word ".repeat(3_600));
-  await expect.poll(() => page.getByTestId("context-warning").innerText()).toContain("about 4,500 tokens");
-  expect(await announced.textContent()).toContain("about 4,000 tokens");
+  await expect.poll(() => page.getByTestId("context-warning").innerText()).toContain("has 4,500 tokens");
+  expect(await announced.textContent()).toContain("has 4,000 tokens");
   await composer.fill("word ".repeat(3_200));
-  await expect.poll(() => page.getByTestId("context-warning").innerText()).toContain("about 4,000 tokens");
+  await expect.poll(() => page.getByTestId("context-warning").innerText()).toContain("has 4,000 tokens");
   expect(await meter.getAttribute("class")).toContain("near");
   await page.getByTestId("larger-context").click();
   await expect.poll(() => meter.innerText()).toContain("0 + 4,000 of 8,192");
@@ -90,5 +90,87 @@ test("a message that is too long can be edited or sent again with a larger conte
   await answer.getByTestId("larger-context").click();
   await answer.getByTestId("try-again").click();
   await lastAnswer(page, "complete");
+  expect(errors).toEqual([]);
+});
+
+test("a key in a draft of 1 MB causes a bounded amount of work", async () => {
+  const { page, errors } = await open();
+  await withSmallContext(page);
+  const composer = page.getByTestId("composer");
+  await composer.fill("A line of a draft.\n".repeat(56_000));
+  const work = () =>
+    page.evaluate(() => {
+      const { work } = window as unknown as { work: { measured: number; saved: number; sent: number[] } };
+      return work;
+    });
+  const meter = page.getByTestId("context-meter");
+  await expect.poll(() => meter.innerText()).toMatch(/^Context\s+0 \+ 2\d\d,\d{3} of/);
+  await page.evaluate(() => {
+    const work = { measured: 0, saved: 0, sent: [] as number[] };
+    const { fakeHost } = window as unknown as {
+      fakeHost: {
+        saveUnsent: (...named: unknown[]) => Promise<void>;
+        countUnsent: (draft: { text: { inserted: string } }) => Promise<unknown>;
+      };
+    };
+    const [save, count] = [fakeHost.saveUnsent.bind(fakeHost), fakeHost.countUnsent.bind(fakeHost)];
+    fakeHost.saveUnsent = (...named) => {
+      work.saved++;
+      return save(...named);
+    };
+    fakeHost.countUnsent = (draft) => {
+      work.sent.push(draft.text.inserted.length);
+      return count(draft);
+    };
+    const { get } = Object.getOwnPropertyDescriptor(Element.prototype, "scrollHeight")!;
+    const area = document.querySelector("[data-testid=composer]")!;
+    Object.defineProperty(area, "scrollHeight", {
+      get() {
+        work.measured++;
+        return get!.call(area) as number;
+      },
+    });
+    Object.assign(window, { work });
+  });
+  await composer.focus();
+  await page.keyboard.press("ControlOrMeta+End");
+  const start = Date.now();
+  for (const key of "twenty keys and more") await page.keyboard.press(key === " " ? "Space" : key);
+  await expect.poll(async () => (await work()).sent.reduce((sum, length) => sum + length, 0)).toBe(21);
+  const { measured, saved, sent } = await work();
+  expect(measured).toBe(0);
+  // One save a second, and one in progress.
+  expect(saved).toBeLessThanOrEqual(2 + (Date.now() - start) / 1_000);
+  expect(sent.length).toBeLessThanOrEqual(20);
+  expect(errors).toEqual([]);
+});
+
+test("the meter follows an answer, and marks an estimate after an edit without a model", async () => {
+  const { page, errors } = await open({ scene: "fresh" });
+  await pace(page, USUAL_PACE);
+  const meter = page.getByTestId("context-meter");
+  const used = async () => Number(/([\d,]+) of/.exec(await meter.innerText())?.[1]?.replace(",", ""));
+  await send(page, "Tell me a long story");
+  await expect.poll(used).toBeGreaterThan(216);
+  const before = await used();
+  await expect.poll(used).toBeGreaterThan(before);
+  await pace(page, 0);
+  const answer = await lastAnswer(page, "complete");
+  await expect.poll(() => meter.innerText()).not.toContain("about");
+  const complete = await used();
+  await answer.getByTestId("message-menu").click();
+  await page.getByTestId("correct").click();
+  await page.getByTestId("edit-answer-text").fill("A short story.");
+  await page.getByTestId("edit-answer-save").click();
+  await expect.poll(() => meter.innerText()).toMatch(/\s9 of/);
+  await page.getByTestId("branch-previous").click();
+  await expect.poll(used).toBe(complete);
+  await page.evaluate(() => {
+    const { fakeHost } = window as unknown as { fakeHost: { countUnsent: () => Promise<unknown> } };
+    fakeHost.countUnsent = () => Promise.resolve({ type: "unavailable" });
+  });
+  await page.getByTestId("branch-next").click();
+  await expect.poll(() => meter.innerText()).toContain("about 9 of");
+  await expect.poll(() => meter.getByRole("meter").getAttribute("aria-valuetext")).toMatch(/^About 9 of/);
   expect(errors).toEqual([]);
 });

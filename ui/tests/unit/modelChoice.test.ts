@@ -71,9 +71,21 @@ describe("the context", () => {
   const ready = { type: "ready", info: { context: 4096 } };
 
   test.each([
-    ["of a loaded model is empty before the first answer", ready, null, [], { used: 0, total: 4096 }],
-    ["of a loaded model has its size for any answer", ready, reported, [answer("A")], { used: 696, total: 4096 }],
-    ["is known from an answer of the same model", { type: "none" }, reported, [answer("B")], reported],
+    ["of a loaded model is empty before the first answer", ready, null, [], { used: 0, total: 4096, exact: true }],
+    [
+      "of a loaded model has its size for the answer of another, whose tokens are an estimate",
+      ready,
+      reported,
+      [answer("A")],
+      { used: 696, total: 4096, exact: false },
+    ],
+    [
+      "is known from an answer of the same model",
+      { type: "none" },
+      reported,
+      [answer("B")],
+      { ...reported, exact: true },
+    ],
     ["is unknown if another model answered", { type: "none" }, reported, [answer("A")], null],
     ["is unknown without an answer", { type: "loading" }, null, [], null],
   ])("%s", (_, state, context, path, expected) => {

@@ -51,6 +51,7 @@ const delta = (text: string, kind: "text" | "thinking" = "text"): Extract<HostEv
   text,
   tokens: 1,
   tokensPerSecond: 9,
+  contextUsed: 211,
 });
 
 describe("a name", () => {

@@ -39,6 +39,7 @@ const delta = (id: number, text: string): Extract<HostEvent, { type: "messageDel
   text,
   tokens: 1,
   tokensPerSecond: 9,
+  contextUsed: 211,
 });
 
 describe("a conversation", () => {

@@ -178,7 +178,7 @@ test("a conversation is busy until both of two answers have ended", () => {
   });
   live.merge(answer(1, "waiting"));
   live.merge(answer(2, "waiting"));
-  live.grow(1, [], { conversation: 7, kind: "text", text: "a", tokens: 1, tokensPerSecond: 1 });
+  live.grow(1, [], { conversation: 7, kind: "text", text: "a", tokens: 1, tokensPerSecond: 1, contextUsed: 9 });
   live.merge(answer(1, "complete"));
   expect(live.busy.get(7)).toBe(2);
   live.merge(answer(2, "complete"));

@@ -213,3 +213,17 @@ test("after a reload, conversations show that their answers are being generated"
   const third = await restarted(host);
   expect(third.thread.live.busy.has(id)).toBe(false);
 });
+
+test("a long text is saved once for many keys", async () => {
+  const saved: (string | null)[] = [];
+  const saver = new UnsentSaver({ saveUnsent: async (_, { text }) => void saved.push(text) }, () => {});
+  const long = "long ".repeat(20_000);
+  saver.change(1, { text: "short" });
+  await until(() => saved.length === 1);
+  for (let key = 0; key < 20; key++) {
+    saver.change(1, { text: `${long}${key}` });
+    await new Promise((resolve) => setTimeout(resolve));
+  }
+  await until(() => saved.length === 2);
+  expect(saved).toEqual(["short", `${long}19`]);
+});

@@ -67,6 +67,8 @@ import type {
   TrayContent,
   Unsent,
   UnsentChange,
+  UnsentCount,
+  UnsentDraft,
   WrittenBackup,
 } from "./host";
 import { defaultBeginning, nothingUnsent } from "./host";
@@ -115,6 +117,10 @@ export class FakeHost extends FakeGetting implements Host {
   /** Conversations to title once no answer is in progress, with the first message. */
   private readonly toTitle = new Map<number, string>();
   private readonly notSent = new Map<number | null, Unsent>();
+  /** The counts of drafts that were requested, newest last. */
+  readonly counts: UnsentDraft[] = [];
+  /** The draft that was counted last. */
+  private counted: { revision: number; text: string; files: TextFile[] } | null = null;
 
   constructor(scene: string | null) {
     super(["fresh", "no-model", "first-run", "busy-first-run"].includes(scene ?? ""));
@@ -160,6 +166,44 @@ export class FakeHost extends FakeGetting implements Host {
       files: change.files ?? files,
       queue: change.queue ?? queue,
     });
+  }
+
+  async countUnsent(draft: UnsentDraft): Promise<UnsentCount> {
+    this.counts.push(draft);
+    const { conversation, leaf, text, files, fresh } = draft;
+    const home = conversation === null ? null : this.conversation(conversation);
+    const named = (home?.settings ?? fresh.settings).model;
+    const state = named === null ? this.world.modelState : this.live.get(named);
+    if (state?.type !== "ready") {
+      this.counted = null;
+      return { type: "unavailable" };
+    }
+    if (text.base !== null && this.counted?.revision !== text.base) return { type: "unknown" };
+    const before = text.base === null ? null : this.counted;
+    const present = before?.text ?? "";
+    this.counted = {
+      revision: text.revision,
+      text: present.slice(0, text.start) + text.inserted + present.slice(text.start + text.removed),
+      files: files ?? before?.files ?? [],
+    };
+    const used = this.usedAt(home, leaf);
+    const own = this.counted.files.reduce(
+      (sum, file) => sum + estimateTokens(file.name) + estimateTokens(file.text),
+      estimateTokens(this.counted.text),
+    );
+    return { type: "counted", tokens: { conversation: used, total: used + own } };
+  }
+
+  /** Tokens of a branch. */
+  private usedAt(home: Conversation | null, leaf: number | null): number {
+    let used = 0;
+    for (let id = leaf; id !== null && home; ) {
+      const message = home.messages.find((message) => message.id === id);
+      if (message?.stats) return used + message.stats.contextUsed;
+      used += estimateTokens(textOf(message?.parts ?? []));
+      id = message?.parent ?? null;
+    }
+    return used;
   }
 
   private unsent(conversation: number | null): Unsent {
@@ -913,11 +957,12 @@ export class FakeHost extends FakeGetting implements Host {
         text,
         tokens: before + tokens,
         tokensPerSecond: 228,
+        contextUsed: this.contextUsed(home, tokens),
       });
       if (this.pace > 0 || tokens % 8 === 0) await this.rest();
     }
     const kind = this.world.modelState.type === "ready" ? this.world.modelState.info.draft : null;
-    const used = Math.min(CONTEXT, 96 + home.messages.length * 60 + tokens);
+    const used = this.contextUsed(home, tokens);
     const stats = {
       promptTokens: script.promptTokens,
       cachedTokens: 40,
@@ -934,6 +979,11 @@ export class FakeHost extends FakeGetting implements Host {
     // Not of an answer that was deleted.
     if (this.generating.has(answer.id)) this.emit({ type: "contextUsed", conversation: home.id, used, total: CONTEXT });
     return this.finish(home, answer, run.stopped ? { type: "stopped" } : script.end, stats);
+  }
+
+  /** Tokens of the context after so many tokens of an answer. */
+  private contextUsed(home: Conversation, tokens: number): number {
+    return Math.min(CONTEXT, 96 + home.messages.length * 60 + tokens);
   }
 
   /** The refusal of a message that does not fit into the context of the loaded model. */

@@ -30,6 +30,8 @@ export interface Commands {
   branchOff(message: number, title: string): Promise<ConversationSummary>;
   /** Saves what is not sent in a conversation, or in a new one if that is `null`. */
   saveUnsent(conversation: number | null, change: UnsentChange): Promise<void>;
+  /** Counts the tokens of a message that is being written, if the model that would answer it is loaded. A newer count cancels it. */
+  countUnsent(draft: UnsentDraft): Promise<UnsentCount>;
   renameConversation(id: number, title: string): Promise<void>;
   deleteConversation(id: number): Promise<void>;
   restoreConversation(id: number): Promise<void>;
@@ -256,6 +258,7 @@ export const commands = (invoke: <T>(command: string, named?: Record<string, unk
   restoreMessages: (id) => invoke("restore_messages", { id }),
   branchOff: (message, title) => invoke("branch_off", { message, title }),
   saveUnsent: (conversation, change) => invoke("save_unsent", { conversation, change }),
+  countUnsent: (draft) => invoke("count_unsent", { draft }),
   renameConversation: (id, title) => invoke("rename_conversation", { id, title }),
   deleteConversation: (id) => invoke("delete_conversation", { id }),
   restoreConversation: (id) => invoke("restore_conversation", { id }),
@@ -1827,7 +1830,11 @@ tokens: number,
 /**
  * Speed of decoding so far, in tokens per second.
  */
-tokensPerSecond: number, } | { "type": "messageFolded",
+tokensPerSecond: number,
+/**
+ * Tokens of the context in use.
+ */
+contextUsed: number, } | { "type": "messageFolded",
 /**
  * The message in full.
  */
@@ -5144,6 +5151,28 @@ name: string, } | { "type": "misplacedMessage" } | { "type": "largeNumbers",
  */
 table: string, };
 
+export type TextChange = {
+/**
+ * Revision of the text that is changed. `None` means an empty text.
+ */
+base: number | null,
+/**
+ * Revision of the changed text.
+ */
+revision: number,
+/**
+ * Start of the change, in UTF-16 code units.
+ */
+start: number,
+/**
+ * Number of removed code units.
+ */
+removed: number,
+/**
+ * The text in their place.
+ */
+inserted: string, };
+
 export type TextFile = {
 /**
  * File name.
@@ -5535,6 +5564,44 @@ files: Array<TextFile> | null,
  * The queued messages.
  */
 queue: Array<QueuedMessage> | null, };
+
+export type UnsentCount = { "type": "counted",
+/**
+ * Token counts.
+ */
+tokens: UnsentTokens, } | { "type": "unknown" } | { "type": "unavailable" };
+
+export type UnsentDraft = {
+/**
+ * Id of the conversation. `None` means a new one.
+ */
+conversation: number | null,
+/**
+ * Id of the message before it. `None` means that it is the first.
+ */
+leaf: number | null,
+/**
+ * The change of its text.
+ */
+text: TextChange,
+/**
+ * Its files. `None` means that they have not changed.
+ */
+files: Array<TextFile> | null,
+/**
+ * The initial state of a new conversation.
+ */
+fresh: NewConversation, };
+
+export type UnsentTokens = {
+/**
+ * Tokens of the conversation without the message.
+ */
+conversation: number,
+/**
+ * Tokens of the prompt if the message is sent, without dropped turns.
+ */
+total: number, };
 
 export type UpdateState = { "type": "current" } | { "type": "available" } | { "type": "unknown",
 /**

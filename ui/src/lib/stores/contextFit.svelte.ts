@@ -1,13 +1,14 @@
 // Owns the size of the draft, and whether it fits into the context with the conversation.
 
 import { m } from "$messages";
-import { contextUse } from "../chat/contextUse";
+import { contextUse, type KnownUse } from "../chat/contextUse";
 import type { TextFile } from "../host";
 import { count, sentences } from "../text/format";
 import { noticesText } from "../text/sentence";
 import { estimateTokens } from "../text/tokens";
 import type { App } from "./app.svelte";
-import type { ContextUse } from "./thread.svelte";
+import { HeldKeys } from "./heldKeys";
+import { UnsentCounter } from "./unsentCounter";
 
 /** Tokens that the engine reserves for an answer, at most a quarter of the context. */
 const MAX_RESERVED = 256;
@@ -15,18 +16,32 @@ const MAX_RESERVED = 256;
 const ROOM = 1_024;
 const SMALLEST = 1_024;
 
-/** Counts the tokens of a text with its files. */
-type CountTokens = (text: string, files: readonly TextFile[]) => number | Promise<number>;
+/** Tokens of a draft with its files. */
+interface DraftTokens {
+  tokens: number;
+  /** Whether the worker counted them. Otherwise they are estimated. */
+  exact: boolean;
+}
+
+const NONE: DraftTokens = { tokens: 0, exact: true };
 
 export class ContextFit {
-  /** Tokens of the draft with its files, as of the last measurement. */
-  draft = $state(0);
+  private measured: DraftTokens = $state.raw(NONE);
+  /** Tokens of the conversation as the worker counted them, and its place. */
+  private counted: { place: string; tokens: number } | null = $state.raw(null);
   private measurements = 0;
+  /** The conversation whose draft was measured last. */
+  private measuredIn: number | null = null;
+  /** Keys that are held in the composer. */
+  readonly keys = new HeldKeys();
 
   constructor(
     private readonly app: App,
-    private readonly countTokens: CountTokens = estimate,
+    private readonly counter: Pick<UnsentCounter, "count"> = new UnsentCounter(() => app.host),
   ) {}
+
+  /** Tokens of the draft with its files, as of the last measurement. */
+  readonly draft: number = $derived(this.measured.tokens);
 
   /** Context in tokens of the conversation's model; `null` if it is not loaded. */
   readonly loaded: number | null = $derived.by(() => {
@@ -34,14 +49,30 @@ export class ContextFit {
     return chatState.type === "ready" ? chatState.info.context : null;
   });
 
-  /** Tokens of the context in use; `null` if they are not known. */
-  readonly use: ContextUse | null = $derived.by(() => {
+  /** What the tokens of the conversation depend on: its branch, its settings and its model. */
+  readonly place: string = $derived.by(() => {
+    const { thread, chatModel } = this.app;
+    const { id, folder, systemPrompt, adapters, last } = thread;
+    const isNew = id === null ? folder : null;
+    const message = last && [last.message.id, last.message.stats?.contextUsed ?? null, thread.busy];
+    const settings = [systemPrompt, thread.settings.thinking, adapters, chatModel?.id ?? null, this.loaded];
+    return JSON.stringify([id, isNew, message, settings]);
+  });
+
+  /** Tokens of the context in use; `null` if the context is not known. */
+  readonly use: KnownUse | null = $derived.by(() => {
     const use = contextUse(this.app);
-    return use && use.total > 0 ? use : null;
+    if (!use || use.total <= 0) return null;
+    const { counted } = this;
+    const isCounted = counted?.place === this.place && !this.app.thread.busy && (this.draft > 0 || !use.exact);
+    return isCounted ? { used: counted.tokens, total: use.total, exact: true } : use;
   });
 
   /** The whole context in tokens; `null` if it is not known. */
   readonly total: number | null = $derived(this.use?.total ?? this.loaded);
+
+  /** Whether the tokens of the conversation and the draft were counted, not estimated. */
+  readonly exact: boolean = $derived(this.measured.exact && (this.use?.exact ?? true));
 
   /**
    * What does not fit with the draft: the draft itself, or the oldest messages, which are left out
@@ -57,11 +88,37 @@ export class ContextFit {
   /** Tokens of the conversation with the draft. */
   readonly needed: number = $derived((this.use?.used ?? 0) + this.draft);
 
-  /** Counts the tokens of a draft. The newest measurement counts. */
+  /** Measures a draft: in the worker, or by an estimate. The newest measurement counts. */
   async measure(text: string, files: readonly TextFile[]): Promise<void> {
     const measurement = ++this.measurements;
-    const tokens = text === "" && files.length === 0 ? 0 : await this.countTokens(text, files);
-    if (measurement === this.measurements) this.draft = tokens;
+    // As it is sent.
+    const trimmed = text.trim();
+    const isEmpty = trimmed === "" && files.length === 0;
+    const { place, app } = this;
+    const { thread } = app;
+    if (isEmpty) this.measured = NONE;
+    else if (thread.id !== this.measuredIn) this.measured = { tokens: estimate(trimmed, files), exact: false };
+    this.measuredIn = thread.id;
+    if (isEmpty && (thread.busy || contextUse(app)?.exact !== false)) return;
+    const { id, settings, systemPrompt, folder, adapters } = thread;
+    const counted =
+      this.loaded === null
+        ? null
+        : await this.counter.count({
+            conversation: id,
+            leaf: thread.last?.message.id ?? null,
+            text: trimmed,
+            files,
+            fresh: { settings, systemPrompt, folder, adapters: [...adapters] },
+          });
+    if (measurement !== this.measurements) return;
+    if (!counted) {
+      if (!isEmpty) this.measured = { tokens: estimate(trimmed, files), exact: false };
+      return;
+    }
+    const conversation = Math.min(counted.conversation, counted.total);
+    this.counted = { place, tokens: conversation };
+    if (!isEmpty) this.measured = { tokens: counted.total - conversation, exact: true };
   }
 
   /** Whether a prompt fits into the loaded context, as far as is known. */

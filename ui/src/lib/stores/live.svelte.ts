@@ -9,13 +9,15 @@ export interface Stream {
   parts: Part[];
   tokens: number;
   tokensPerSecond: number;
+  /** Tokens of the context in use; 0 until they are known. */
+  contextUsed: number;
   /** Whether the start of the text is missing: the page was loaded during generation. */
   isTail: boolean;
 }
 
 type Delta = Pick<
   Extract<HostEvent, { type: "messageDelta" }>,
-  "conversation" | "kind" | "text" | "tokens" | "tokensPerSecond"
+  "conversation" | "kind" | "text" | "tokens" | "tokensPerSecond" | "contextUsed"
 >;
 
 /** Runs a callback before the next frame, or soon if the page is hidden. */
@@ -53,12 +55,12 @@ export class Live {
   ) {}
 
   grow(message: number, stored: readonly Part[], delta: Delta): void {
-    const { conversation, tokens, tokensPerSecond } = delta;
+    const { conversation, tokens, tokensPerSecond, contextUsed } = delta;
     const before = this.streams.get(message);
     const parts = grown(before?.parts ?? stored, delta.kind, delta.text);
     // The start of an answer is announced before its text.
     const isTail = before?.isTail ?? (stored.length === 0 && !this.active.has(message));
-    this.streams.set(message, { conversation, parts, tokens, tokensPerSecond, isTail });
+    this.streams.set(message, { conversation, parts, tokens, tokensPerSecond, contextUsed, isTail });
     this.touch(message, conversation);
   }
 
@@ -70,6 +72,7 @@ export class Live {
     this.streams.set(id, {
       tokens: 0,
       tokensPerSecond: 0,
+      contextUsed: 0,
       ...this.streams.get(id),
       conversation,
       parts,
@@ -97,6 +100,11 @@ export class Live {
     return this.streams.get(message)?.tokensPerSecond ?? null;
   }
 
+  /** Tokens of the context that a streaming answer uses; `null` if they are not known. */
+  contextUsed(message: number): number | null {
+    return this.streams.get(message)?.contextUsed || null;
+  }
+
   /** Merges a message from the host with the stream: a streaming answer retains the longer text. */
   merge(message: Message): Message {
     if (!isActive(message)) {
@@ -119,6 +127,7 @@ export class Live {
       this.streams.set(message.id, {
         tokens: 0,
         tokensPerSecond: 0,
+        contextUsed: 0,
         ...stream,
         conversation: message.conversation,
         parts,

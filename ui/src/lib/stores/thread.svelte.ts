@@ -95,11 +95,20 @@ export class Thread {
   /** Whether an answer is being generated in this conversation. */
   readonly busy: boolean = $derived.by(() => this.id !== null && this.live.busy.has(this.id));
 
-  /** Tokens of the context in use, as far as it was reported. */
+  /**
+   * Tokens of the context in use after the last message; `null` if they were not reported, as for a
+   * message that the user wrote.
+   */
   readonly context: ContextUse | null = $derived.by(() => {
-    if (this.reportedContext) return this.reportedContext;
-    const stats = this.path.findLast((node) => node.message.stats !== null)?.message.stats;
-    return stats ? { used: stats.contextUsed, total: stats.context } : null;
+    const message = this.last?.message;
+    if (!message) return null;
+    if (isActive(message)) {
+      const used = message.state.type === "prefill" ? message.state.total : this.live.contextUsed(message.id);
+      const total = this.path.findLast((node) => node.message.stats !== null)?.message.stats?.context ?? 0;
+      return used === null ? null : { used, total };
+    }
+    const { stats } = message;
+    return this.reportedContext ?? (stats && { used: stats.contextUsed, total: stats.context });
   });
 
   constructor(

@@ -1,10 +1,14 @@
 // Saves unsent text, files and queued messages by conversation, one save at a time. Changes during
-// a save are part of the next save.
+// a save are part of the next save. A long text is saved at most once a second.
 
 import { asProblem, type Host, type UnsentChange } from "../host";
 import { Turns } from "./turns";
 
 type Change = Partial<UnsentChange>;
+
+/** Characters of a text whose saves wait, so that not every key saves it. */
+const LONG = 64 << 10;
+const LONG_SAVE_MS = 1_000;
 
 export class UnsentSaver {
   private readonly turns = new Turns();
@@ -61,6 +65,8 @@ export class UnsentSaver {
   }
 
   private async save(changes: Map<number | null, Change>): Promise<void> {
+    const isLong = [...changes.values()].some(({ text }) => (text?.length ?? 0) > LONG);
+    if (isLong) await new Promise((resolve) => setTimeout(resolve, LONG_SAVE_MS));
     if (this.next === changes) this.next = null;
     const isNews = this.unsaved.size === 0;
     for (const conversation of new Set([...this.unsaved.keys(), ...changes.keys()])) {
