@@ -206,7 +206,7 @@ impl UnsentText {
         }
         self.pieces = counted;
         let tokens = self.pieces.iter().map(|piece| piece.tokens).sum::<Option<usize>>();
-        tokens.map_or(Err(TemplateError::Interrupted), |tokens| Ok(frame.tokens + tokens))
+        Ok(frame.tokens + tokens.ok_or(TemplateError::Interrupted)?)
     }
 
     /// Divides a part of the text into pieces and counts their tokens. If it is interrupted, the last
