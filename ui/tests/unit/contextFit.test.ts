@@ -1,5 +1,11 @@
 import { describe, expect, test } from "vitest";
-import { defaultBeginning, type TextFile, type UnsentCount, type UnsentDraft, type UnsentTokens } from "../../src/lib/host";
+import {
+  defaultBeginning,
+  type TextFile,
+  type UnsentCount,
+  type UnsentDraft,
+  type UnsentTokens,
+} from "../../src/lib/host";
 import { FakeHost } from "../../src/lib/host/fake";
 import type { App } from "../../src/lib/stores/app.svelte";
 import { ContextFit } from "../../src/lib/stores/contextFit.svelte";
@@ -111,7 +117,7 @@ describe("the context", () => {
     const { app, host } = await started("fresh");
     await app.contextFit.measure(" four words or so ", []);
     expect([app.contextFit.draft, app.contextFit.exact, host.counts]).toEqual([4, false, []]);
-    await app.models.load("qwen3-0.6b");
+    await app.models.load("smollm2-135m-instruct");
     await until(() => app.contextFit.loaded !== null);
     await app.contextFit.measure("four words or so", []);
     expect(app.contextFit.exact).toBe(true);

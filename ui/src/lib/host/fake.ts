@@ -197,7 +197,7 @@ export class FakeHost extends FakeGetting implements Host {
   /** Tokens of a branch. */
   private usedAt(home: Conversation | null, leaf: number | null): number {
     let used = 0;
-    for (let id = leaf; id !== null && home; ) {
+    for (let id = leaf; id !== null && home;) {
       const message = home.messages.find((message) => message.id === id);
       if (message?.stats) return used + message.stats.contextUsed;
       used += estimateTokens(textOf(message?.parts ?? []));
