@@ -27,7 +27,7 @@ const hasMessages = (page: Page, count: number) => expect.poll(() => page.getByT
 
 test("a message below which nothing is goes at once, and Undo brings it back", async () => {
   const { page, errors } = await open();
-  await openConversation(page, "Borrow checker");
+  await openConversation(page, "Rye bread");
   await inMenu(answers(page).last(), "delete-message");
   await hasMessages(page, 1);
   expect(await page.getByTestId("deletion").count()).toBe(0);
@@ -44,7 +44,7 @@ test("a message below which nothing is goes at once, and Undo brings it back", a
 
 test("the messages below go too, after a question with their number in all versions", async () => {
   const { page, errors } = await open();
-  await openConversation(page, "Borrow checker");
+  await openConversation(page, "Rye bread");
   await send(page, "Say: more.");
   await lastAnswer(page, "complete");
   await answers(page).last().getByTestId("regenerate").click();
@@ -68,7 +68,7 @@ test("the messages below go too, after a question with their number in all versi
 
 test("the nearest older version is shown instead of a deleted one, and fewer are counted", async () => {
   const { page } = await open();
-  await openConversation(page, "Borrow checker");
+  await openConversation(page, "Rye bread");
   for (const total of [2, 3]) {
     await answers(page).last().getByTestId("regenerate").click();
     await answers(page).last().getByText(`${total} of ${total}`).waitFor();
@@ -84,7 +84,7 @@ test("the nearest older version is shown instead of a deleted one, and fewer are
 
 test("an answer in progress is stopped when its question is deleted, and queued messages wait", async () => {
   const { page, errors } = await open();
-  await openConversation(page, "Borrow checker");
+  await openConversation(page, "Rye bread");
   await pace(page, USUAL_PACE);
   await send(page, "Tell me a long story.");
   await answers(page).last().getByText("Paragraph 1.").waitFor();
@@ -119,7 +119,7 @@ test("one of two compared answers is deleted and restored with its vote", async 
 
 test("a branch is a new conversation with the messages up to one, and the original stays", async () => {
   const { page, errors } = await open();
-  await openConversation(page, "Borrow checker");
+  await openConversation(page, "Rye bread");
   await send(page, "Say: more.");
   await lastAnswer(page, "complete");
   // From the keyboard, in the context menu.
@@ -128,11 +128,11 @@ test("a branch is a new conversation with the messages up to one, and the origin
   await page.getByTestId("branch-off").focus();
   await page.keyboard.press("Enter");
   const title = (at: number) => page.getByTestId("open-conversation").nth(at).textContent();
-  await expect.poll(() => title(0)).toContain("Borrow checker, gently (branch)");
+  await expect.poll(() => title(0)).toContain("Rye bread, 80 % hydration (branch)");
   await hasMessages(page, 2);
   await expect.poll(() => focused(page)).toBe("composer");
   await inMenu(answers(page).last(), "branch-off");
-  await expect.poll(() => title(0)).toContain("Borrow checker, gently (branch) 2");
+  await expect.poll(() => title(0)).toContain("Rye bread, 80 % hydration (branch) 2");
   expect(await title(2)).not.toContain("branch");
   await page.getByTestId("open-conversation").nth(2).click();
   await hasMessages(page, 4);
