@@ -108,11 +108,17 @@ pub struct ExportLabels {
     pub assistant: String,
     /// The system as author.
     pub system: String,
+    /// The heading of the system prompt.
     pub system_prompt: String,
+    /// The heading of a thought.
     pub thought: String,
+    /// The heading of a tool call, before its name.
     pub tool_call: String,
+    /// The heading of a tool's result, before its name.
     pub tool_result: String,
+    /// Before an image's name.
     pub image: String,
+    /// Before a file's name.
     pub file: String,
 }
 
