@@ -8,6 +8,7 @@ use crate::{
         answer_tokens, conversation, folder,
         message::{self, Message, State},
         now,
+        title_source::TitleSource,
     },
     title,
     wire::{self, ConversationSummary, Problem},
@@ -60,7 +61,7 @@ fn copy(
         return Ok(Err(busy()));
     }
     let now = now();
-    let id = conversation::create(t, title, now)?;
+    let id = conversation::create(t, title, TitleSource::User, now)?;
     conversation::set_system_prompt(t, id, source.system_prompt.as_deref())?;
     conversation::set_adapters(t, id, source.adapters.as_deref())?;
     conversation::set_settings(t, id, source.settings.as_deref())?;

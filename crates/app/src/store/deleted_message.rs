@@ -93,7 +93,10 @@ pub fn delete(connection: &Connection, root: &Message, now: i64) -> rusqlite::Re
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Restoration {
     /// The messages of this conversation are back.
-    Done { conversation: i64 },
+    Done {
+        /// Its id.
+        conversation: i64,
+    },
     /// The message that they follow is deleted, too.
     ParentDeleted,
     /// There is no such deletion.

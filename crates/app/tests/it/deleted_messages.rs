@@ -1,6 +1,9 @@
 //! Deleting messages with everything below them, and the way back.
 
-use crate::harness::{Harness, ids, request_of, runs::train_adapter};
+use crate::{
+    data_harness::export_labels,
+    harness::{Harness, ids, request_of, runs::train_adapter},
+};
 use hearth_app::wire::{
     AdapterChoice, ChatFormat, ChatReason, ComparedAnswer, Conversation, Message, MessageState, NewConversation,
     Problem, ProblemCode, Reason, SearchFilter, Sent, Thumb,
@@ -30,7 +33,7 @@ fn texts(conversation: &Conversation) -> Vec<String> {
 
 /// The reason of a problem of a conversation.
 fn reason<T: std::fmt::Debug>(result: Result<T, Problem>) -> ChatReason {
-    match result.expect_err("a refusal").reason {
+    match *result.expect_err("a refusal").reason {
         Reason::Chat(reason) => reason,
         other => panic!("{other:?}"),
     }
@@ -155,7 +158,7 @@ async fn deleted_messages_are_in_no_search_rating_or_export() {
     assert_eq!(harness.rated_examples().await.unwrap(), 1);
     for format in [ChatFormat::Json, ChatFormat::Markdown, ChatFormat::Html] {
         let path = harness.folder.path().join("export");
-        let export = harness.export_conversations(Some(id), format, path.clone());
+        let export = harness.export_conversations(Some(id), format, export_labels(), path.clone());
         export.await.unwrap();
         let text = fs::read_to_string(path).unwrap();
         assert!(text.contains("puffin") && !text.contains("albatross"), "{format:?}");
@@ -267,7 +270,7 @@ async fn an_import_brings_no_deleted_message_back() {
     let (question, second) = ask(&mut harness, Some(id), "say two").await;
     let export = async |harness: &Harness, name: &str| {
         let path = harness.folder.path().join(name);
-        let export = harness.export_conversations(Some(id), ChatFormat::Json, path.clone());
+        let export = harness.export_conversations(Some(id), ChatFormat::Json, export_labels(), path.clone());
         export.await.unwrap();
         path
     };
