@@ -204,7 +204,7 @@ describe("an answer", () => {
     await inMenu(answer, "copy-text");
     expect(await clipboard(page)).toMatch(/^The area under the bell curve is \$\\sqrt\{\\pi\}\$, a fact\[gauss\]/);
     await answer.getByTestId("message-menu").focus();
-    for (const key of ["Enter", "ArrowUp", "Enter"]) await page.keyboard.press(key);
+    for (const key of ["Enter", "ArrowUp", "ArrowUp", "ArrowUp", "Enter"]) await page.keyboard.press(key);
     await expect.poll(() => clipboard(page)).toMatch(/^line_1 = 1\n/);
     await inMenu(answer, "copy-markdown");
     await expect.poll(() => clipboard(page)).toContain("[^gauss]: Named after *Gauss*");
