@@ -72,7 +72,7 @@ impl App {
             .await
     }
 
-    /// Renames an adapter, and the run that it is of. A name that another one has gets a number.
+    /// Renames an adapter, and its run if it has one. A name that is taken gets a number.
     pub async fn rename_adapter(&self, id: i64, name: String) -> Result<(), Problem> {
         let name = title::normalized(&name).ok_or_else(title::empty_name)?;
         self.shared
@@ -118,29 +118,17 @@ impl App {
     /// Exports an adapter in a one-shot worker; may take minutes. Progress arrives as events.
     pub async fn export_adapter(&self, options: ExportOptions) -> Result<Exported, Problem> {
         let adapter = options.adapter;
-        // Before anything else, so that no cancellation is missed.
-        let mut cancellations = self.shared.exports.subscribe();
+        // First, so that no cancellation is missed.
+        let mut cancellations = self.shared.export_cancellations.subscribe();
         let (request, previous) = self
             .shared
             .blocking(move |shared| {
-                let row = get(shared, adapter)?;
-                // A backup may have brought any name.
-                let name = title::normalized(&row.name);
-                let model = base(shared, row)?;
-                let request = ExportRequest {
-                    name,
-                    adapter: path(shared, &model.id, adapter)?,
-                    model: model.path,
-                    format: options.format,
-                    out: options.out.into(),
-                    verify: options.verify,
-                };
+                let request = export_request(shared, options)?;
                 let written_at = written_at(&request.out);
                 Ok((request, written_at))
             })
             .await?;
-        let is_merged = matches!(request.format, ExportFormat::Gguf { .. });
-        let out = request.out.clone();
+        let merged = matches!(request.format, ExportFormat::Gguf { .. }).then(|| request.out.clone());
         let progress = |fraction, stage| {
             self.shared.emit(Event::ExportProgress {
                 adapter,
@@ -153,7 +141,7 @@ impl App {
             let _ = cancellations.changed().await;
         };
         let exported = self.shared.host.export(request, progress, cancelled).await;
-        if is_merged {
+        if let Some(out) = merged {
             let has_failed = exported.is_err();
             let relinked = self.shared.blocking(move |shared| {
                 // A failed verification keeps the file.
@@ -172,7 +160,7 @@ impl App {
     /// Cancels the exports in progress. Of an export that is being verified only the verification
     /// is cancelled.
     pub async fn cancel_export(&self) -> Result<(), Problem> {
-        self.shared.exports.send_modify(|count| *count += 1);
+        self.shared.export_cancellations.send_modify(|count| *count += 1);
         Ok(())
     }
 
@@ -211,7 +199,23 @@ impl App {
     }
 }
 
-/// Adds an imported adapter. A name that another one has gets a number.
+/// The request of an export.
+fn export_request(shared: &Shared, options: ExportOptions) -> Result<ExportRequest, Problem> {
+    let row = get(shared, options.adapter)?;
+    // A backup may have brought any name.
+    let name = title::normalized(&row.name);
+    let model = base(shared, row)?;
+    Ok(ExportRequest {
+        name,
+        adapter: path(shared, &model.id, options.adapter)?,
+        model: model.path,
+        format: options.format,
+        out: options.out.into(),
+        verify: options.verify,
+    })
+}
+
+/// Adds an imported adapter. A name that is taken gets a number.
 fn add(t: &Transaction<'_>, new: &adapter::New<'_>) -> rusqlite::Result<i64> {
     let name = &run_name::unique(t, run_name::Owner::New, new.name)?;
     adapter::add(t, &adapter::New { name, ..new.clone() })
@@ -222,7 +226,7 @@ fn written_at(path: &Path) -> Option<SystemTime> {
     fs::metadata(path).and_then(|metadata| metadata.modified()).ok()
 }
 
-/// Sets the adapter of a model of the list, if a merged export has replaced the model's file.
+/// Sets the adapter of a listed model whose file a merged export has replaced.
 fn relink(shared: &Shared, out: &Path, adapter: i64) -> Result<(), Problem> {
     let path = fs::canonicalize(out).map_err(|error| library::no_access(out, &error))?;
     let path = library::plain(&path);

@@ -1,4 +1,4 @@
-//! A new conversation with a copy of a branch.
+//! Copies a branch into a new conversation.
 
 use crate::{
     App,
@@ -37,7 +37,7 @@ fn branch_off(shared: &Shared, message: i64, title: &str) -> Result<Conversation
     row.as_ref().map(Into::into).ok_or_else(no_message)
 }
 
-/// Returns the id of the new conversation.
+/// Copies the branch, and returns the id of the new conversation.
 fn copy(
     t: &Transaction<'_>,
     message: i64,

@@ -120,7 +120,7 @@ impl App {
         let position = self
             .shared
             .blocking(move |shared| {
-                let row = shared.store.read(|t| existing(t, message))??;
+                let row = shared.store.read(|t| existing_message(t, message))??;
                 let user = match row.role {
                     Role::Assistant => row.parent.ok_or_else(no_message)?,
                     Role::User | Role::System => row.id,
@@ -140,7 +140,7 @@ impl App {
         check_not_blank(&text)?;
         let row = self
             .shared
-            .blocking(move |shared| shared.store.read(|t| existing(t, message))?)
+            .blocking(move |shared| shared.store.read(|t| existing_message(t, message))?)
             .await?;
         if row.role != Role::User {
             return refuse(ChatReason::NotUserMessage);
@@ -170,7 +170,7 @@ impl App {
             return refuse(ChatReason::EmptyAnswer);
         }
         let read = move |shared: &Shared| {
-            let row = shared.store.read(|t| existing(t, message))??;
+            let row = shared.store.read(|t| existing_message(t, message))??;
             let mut rows = [row];
             shared.complete(&mut rows);
             let [row] = rows;
@@ -472,7 +472,7 @@ fn write(
     if let Some(parent) = parent
         && message::get(t, parent)?.is_none_or(|row| row.conversation != conversation)
     {
-        return missing(t, parent).map(Err);
+        return missing_message(t, parent).map(Err);
     }
     let Some(row) = conversation::get(t, conversation)? else {
         return Ok(Err(no_message()));
@@ -507,11 +507,11 @@ fn write(
     };
     conversation::set_leaf(t, conversation, answers.last().map(|answer| answer.id))?;
     conversation::touch(t, conversation, None, now)?;
-    Ok(written(conversation::get(t, conversation)?, user, answers))
+    Ok(written_rows(conversation::get(t, conversation)?, user, answers))
 }
 
 /// The written rows, if their conversation exists.
-fn written(
+fn written_rows(
     conversation: Option<conversation::Conversation>,
     user: Option<message::Message>,
     answers: Vec<message::Message>,
@@ -560,8 +560,8 @@ fn write_answer(
     )
 }
 
-/// Writes another version of an answer. Returns a problem if the answer or its conversation does
-/// not exist any more.
+/// Writes another version of an answer. Returns a problem if the answer or its conversation no
+/// longer exists.
 fn write_edited(
     t: &Transaction<'_>,
     answer: &message::Message,
@@ -571,7 +571,7 @@ fn write_edited(
 ) -> rusqlite::Result<Result<WrittenRows, Problem>> {
     let conversation = answer.conversation;
     if message::get(t, answer.id)?.is_none() {
-        return missing(t, answer.id).map(Err);
+        return missing_message(t, answer.id).map(Err);
     }
     if conversation::get(t, conversation)?.is_none() {
         return Ok(Err(no_message()));
@@ -593,7 +593,7 @@ fn write_edited(
     )?;
     conversation::set_leaf(t, conversation, Some(edited.id))?;
     conversation::touch(t, conversation, None, now)?;
-    Ok(written(conversation::get(t, conversation)?, None, vec![edited]))
+    Ok(written_rows(conversation::get(t, conversation)?, None, vec![edited]))
 }
 
 /// Marks the last answer of a branch as unfinished again, and selects its branch. Returns the
@@ -601,7 +601,7 @@ fn write_edited(
 fn reopen(shared: &Shared, id: i64) -> Result<(Sent, MessageState), Problem> {
     shared.save_deferred();
     let _one_at_a_time = lock(&shared.adding);
-    let row = shared.store.read(|t| existing(t, id))??;
+    let row = shared.store.read(|t| existing_message(t, id))??;
     if row.role != Role::Assistant {
         return refuse(ChatReason::NotContinuable);
     }
@@ -710,15 +710,15 @@ fn check_not_blank(text: &str) -> Result<(), Problem> {
 }
 
 /// A message, or the problem that it does not exist or is deleted.
-pub(crate) fn existing(t: &Transaction<'_>, id: i64) -> rusqlite::Result<Result<message::Message, Problem>> {
+pub(crate) fn existing_message(t: &Transaction<'_>, id: i64) -> rusqlite::Result<Result<message::Message, Problem>> {
     match message::get(t, id)? {
         Some(row) => Ok(Ok(row)),
-        None => missing(t, id).map(Err),
+        None => missing_message(t, id).map(Err),
     }
 }
 
 /// The problem of a message that does not exist or is deleted.
-fn missing(t: &Transaction<'_>, id: i64) -> rusqlite::Result<Problem> {
+fn missing_message(t: &Transaction<'_>, id: i64) -> rusqlite::Result<Problem> {
     Ok(if deleted_message::exists(t, id)? {
         Problem::new(ProblemCode::NotFound, ChatReason::MessageDeleted)
     } else {

@@ -1,9 +1,9 @@
-//! Methods of [`App`] that delete messages and restore them.
+//! Methods of [`App`] that delete and restore messages.
 
 use crate::{
     App, adapters,
     chat::Command,
-    conversations::{busy, existing, no_conversation, no_message, open},
+    conversations::{busy, existing_message, no_conversation, no_message, open},
     lock::lock,
     shared::{Shared, is_unfinished},
     store::{
@@ -22,14 +22,14 @@ use std::{
 /// Longest wait for the end of answers that are deleted.
 const STOP_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Time until answers that have not ended are stopped again: one that was just added may not have
-/// reached the chat yet.
+/// Interval between requests to stop the answers: one that was just added may not have reached the
+/// chat yet.
 const STOP_INTERVAL: Duration = Duration::from_millis(20);
 
 /// The outcome of an attempt to delete messages.
 enum Attempt<T> {
     Deleted(T),
-    /// These answers among them are unfinished.
+    /// These answers among the messages are unfinished.
     Answering(HashSet<i64>),
 }
 
@@ -69,7 +69,7 @@ fn delete(shared: &Shared, id: i64) -> Result<Attempt<DeletedMessages>, Problem>
     let _one_at_a_time = lock(&shared.adding);
     let live = shared.live();
     let delete = |t: &Transaction<'_>| {
-        let root = match existing(t, id)? {
+        let root = match existing_message(t, id)? {
             Ok(root) => root,
             Err(problem) => return Ok(Err(problem)),
         };

@@ -1,8 +1,8 @@
-//! Titles from the text of a model, which is any text.
+//! Extracts a title from the output of a model, which may be any text.
 
 use crate::title::{normalized, shortened};
 
-/// The instruction of the model, after the conversation.
+/// The instruction to the model, after the conversation.
 pub(crate) const INSTRUCTION: &str = "Write a title for this conversation, in the language of the conversation: \
     at most six words of plain text on one line, without quotation marks and without a period at the end. \
     Answer with the title only.";
@@ -11,9 +11,9 @@ pub(crate) const INSTRUCTION: &str = "Write a title for this conversation, in th
 pub(crate) const MAX_TOKENS: u32 = 24;
 /// Maximum characters of a title, including the ellipsis.
 const MAX_TITLE: usize = 60;
-/// Maximum bytes of a text that are read. A title of 24 tokens is shorter.
+/// Maximum bytes of the output that are read. A title of 24 tokens is shorter.
 const MAX_TEXT: usize = 4096;
-/// Maximum nested marks around a title that are removed.
+/// Maximum nested marks that are removed around a title.
 const MAX_MARKS: usize = 16;
 
 /// Labels before a title in the languages of the window, in lower case.
@@ -53,8 +53,9 @@ const QUOTES: [(char, char); 13] = [
     ('\u{300a}', '\u{300b}'),
 ];
 
-/// The title in the text of a model: its first line that is one. `is_cut` means that the last line
-/// may lack its end. `None` means that there is none, or that it repeats itself or the instruction.
+/// Extracts the title from the output of a model: the first line that can be one. `is_cut` means
+/// that the output may end within a word. `None` means that no line can be a title, or that it
+/// repeats itself or the instruction.
 pub(crate) fn from_model(text: &str, is_cut: bool) -> Option<String> {
     let end = text.floor_char_boundary(MAX_TEXT);
     let is_cut = is_cut || end < text.len();
@@ -63,7 +64,7 @@ pub(crate) fn from_model(text: &str, is_cut: bool) -> Option<String> {
         .lines()
         .zip(text.lines().skip(1).map(|_| false).chain([true]))
         .find_map(|(line, is_last)| Some((plain(line)?, is_last)))?;
-    if repeats(&line) || is_instruction(&line) {
+    if has_repetition(&line) || is_instruction(&line) {
         return None;
     }
     let title = shortened(&line, MAX_TITLE - 1);
@@ -79,10 +80,15 @@ fn without_thoughts(text: &str) -> &str {
     after.split_once("<think>").map_or(after, |(before, _)| before)
 }
 
-/// A line without Markdown, labels, quotation marks and hidden characters. `None` means that it is
-/// no title.
+/// A line without Markdown, labels, quotation marks and hidden characters. `None` means that it
+/// cannot be a title.
 fn plain(line: &str) -> Option<String> {
-    let line = normalized(&unlinked(line).replace("**", "").replace("__", "").replace("~~", ""))?;
+    let line = normalized(
+        &without_links(line)
+            .replace("**", "")
+            .replace("__", "")
+            .replace("~~", ""),
+    )?;
     let mut title = line.as_str();
     // Data, markup, or the border of a code block.
     if title.starts_with(['{', '[', '<']) || title.starts_with("```") {
@@ -99,12 +105,12 @@ fn plain(line: &str) -> Option<String> {
             break;
         }
     }
-    let announces = title.ends_with([':', '\u{ff1a}']);
-    (!announces && title.chars().any(char::is_alphanumeric)).then(|| title.to_owned())
+    let is_announcement = title.ends_with([':', '\u{ff1a}']);
+    (!is_announcement && title.chars().any(char::is_alphanumeric)).then(|| title.to_owned())
 }
 
-/// A line with the texts of its Markdown links in place of the links.
-fn unlinked(line: &str) -> String {
+/// Replaces the Markdown links in a line with their texts.
+fn without_links(line: &str) -> String {
     let mut plain = String::with_capacity(line.len());
     let mut rest = line;
     while let Some((before, link)) = rest.split_once('[') {
@@ -168,9 +174,9 @@ fn without_quotes(line: &str) -> &str {
     line
 }
 
-/// Whether words or characters repeat themselves: three times the same words in a row, or twice the
-/// same three or more words.
-fn repeats(title: &str) -> bool {
+/// Whether words or characters repeat: the same words three times in a row, or the same three or
+/// more words twice.
+fn has_repetition(title: &str) -> bool {
     let lower = title.to_lowercase();
     let word = |word: &str| word.trim_matches(|c: char| !c.is_alphanumeric()).to_owned();
     let words: Vec<String> = lower.split(' ').map(word).filter(|word| !word.is_empty()).collect();
@@ -180,7 +186,7 @@ fn repeats(title: &str) -> bool {
         || has_period(&characters, |period| 12_usize.div_ceil(period).max(3))
 }
 
-/// Whether some items are followed by the same items, `times(number of items)` times in all.
+/// Whether a sequence of items occurs `times(its length)` times in a row.
 fn has_period<T: PartialEq>(items: &[T], times: impl Fn(usize) -> usize) -> bool {
     (1..=items.len() / 2).any(|period| {
         let needed = period * (times(period) - 1);
@@ -199,7 +205,7 @@ fn is_instruction(line: &str) -> bool {
     instruction.contains(&line) || line.starts_with(&beginning)
 }
 
-/// A title without its last word, which may lack its end, if it has several.
+/// A title without its last word, which may be cut, if it has several words.
 fn without_last_word(title: &str) -> &str {
     title.rsplit_once(' ').map_or(title, |(before, _)| before)
 }

@@ -44,8 +44,7 @@ impl App {
         self.shared.blocking(move |shared| add(shared, &path, None)).await
     }
 
-    /// Adds the file into which an adapter was merged to the models. The model has the adapter's
-    /// name.
+    /// Adds the merged export of an adapter to the models. The model has the adapter's name.
     pub async fn add_merged_model(&self, path: PathBuf, adapter: i64) -> Result<Model, Problem> {
         self.shared
             .blocking(move |shared| {
@@ -137,8 +136,8 @@ fn add(shared: &Shared, path: &Path, adapter: Option<i64>) -> Result<Model, Prob
     Ok(convert::model(models.iter().find(is_same).unwrap_or(&added), &models))
 }
 
-/// Announces the models and the adapters in the background: their drives may be slow. An error is
-/// only logged.
+/// Announces the models and the adapters in the background, because their drives may be slow. An
+/// error is only logged.
 pub(crate) fn announce_later(shared: &Arc<Shared>) {
     let shared = Arc::clone(shared);
     tokio::task::spawn_blocking(move || {

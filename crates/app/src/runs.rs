@@ -105,7 +105,7 @@ impl App {
             .await
     }
 
-    /// Renames a run and its adapter. A name that another one has gets a number.
+    /// Renames a run and its adapter. A name that is taken gets a number.
     pub async fn rename_run(&self, id: i64, name: String) -> Result<(), Problem> {
         let name = title::normalized(&name).ok_or_else(title::empty_name)?;
         self.shared.blocking(move |shared| rename(shared, id, &name)).await?;

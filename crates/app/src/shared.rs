@@ -41,7 +41,7 @@ pub(crate) struct Shared {
     pub(crate) data_work: DataWork,
     pub(crate) imports: Cancellation,
     /// Number of cancellations of exports.
-    pub(crate) exports: watch::Sender<u64>,
+    pub(crate) export_cancellations: watch::Sender<u64>,
     pub(crate) restorations: Cancellation,
     pub(crate) moves: Cancellation,
     /// Held while a plan's model is looked up; waiters are served in order.
@@ -103,7 +103,7 @@ impl Shared {
             data: options.data,
             data_work: DataWork::default(),
             imports: Cancellation::default(),
-            exports: watch::Sender::default(),
+            export_cancellations: watch::Sender::default(),
             restorations: Cancellation::default(),
             moves: Cancellation::default(),
             planning: tokio::sync::Mutex::default(),
@@ -399,7 +399,7 @@ impl Shared {
     }
 }
 
-/// A model with the name of the adapter that was merged into it, if one was.
+/// Names a model after the adapter that was merged into it, if there is one.
 fn named(model: Model, names: &HashMap<PathBuf, String>) -> Model {
     if names.is_empty() {
         return model;

@@ -1,8 +1,8 @@
-//! The suggested name of a backup file.
+//! Suggests the name of a backup file.
 
 use jiff::Zoned;
 
-/// The suggested name of a backup that is written now. Its date tells backups apart.
+/// Suggests the name of a backup that is written now. Its date tells backups apart.
 pub fn backup_file_name() -> String {
     name_at(&Zoned::now())
 }

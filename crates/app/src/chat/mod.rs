@@ -130,7 +130,7 @@ struct Chat {
     live_models: LiveModels,
     /// By message.
     answers: HashMap<i64, Running>,
-    /// Conversations that are being titled.
+    /// Tasks that title conversations.
     titles: JoinSet<()>,
     locks: ModelLocks,
     /// Number of commands that looked up or selected a model. A lookup takes effect in the order of
@@ -272,7 +272,7 @@ impl Chat {
                     self.answers.remove(&id);
                 }
                 if let Some(title_job) = title_job {
-                    // Drops those that have ended.
+                    // Removes the tasks that have ended.
                     while self.titles.try_join_next().is_some() {}
                     self.titles.spawn(title_job.run(self.shared.clone()));
                 }

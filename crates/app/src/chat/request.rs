@@ -18,7 +18,7 @@ use hearth_protocol::{
 };
 use std::hash::{BuildHasher, RandomState};
 
-/// Characters of a message that the prompt of a title has, if it has excerpts.
+/// Maximum characters of each message in the prompt of a title, if the messages are excerpted.
 const MAX_EXCERPT: usize = 500;
 
 /// The request of an answer by this model, and its settings. A message with text is continued.
@@ -81,7 +81,7 @@ pub(super) fn build(
 
 /// The request of a title for a conversation whose first answer, by this model, has ended. Its
 /// prompt continues the conversation, which the worker probably has in its KV cache. A thought is
-/// not a part of later prompts, so a conversation with one is excerpted.
+/// not a part of later prompts, so after an answer with a thought the prompt has excerpts.
 pub(super) fn build_title(
     shared: &Shared,
     target: &Target,
@@ -131,7 +131,7 @@ fn excerpt(text: String) -> String {
 
 /// The conversation in which the user writes a message after `leaf`. `conversation`: `None` means a
 /// new one with the settings in `fresh`.
-pub(super) fn before(
+pub(super) fn conversation_before(
     shared: &Shared,
     target: &Target,
     conversation: Option<i64>,

@@ -1,5 +1,5 @@
-//! The title that a model writes for a conversation after its first answer. It waits until no answer
-//! is in progress, and an answer that begins meanwhile goes first.
+//! Titles a conversation with its model after the first answer. The request waits until no answer
+//! is in progress, and is cancelled and sent again later if an answer begins.
 
 use super::{request, selection::Selection};
 use crate::{
@@ -24,7 +24,7 @@ pub(super) struct TitleJob {
 
 /// The end of a request for a title.
 enum Outcome {
-    /// The text of the model, and whether it lacks its end.
+    /// The output of the model, and whether it was cut at the limit.
     Text { text: String, is_cut: bool },
     /// An answer began.
     Interrupted,
@@ -33,7 +33,7 @@ enum Outcome {
 }
 
 impl TitleJob {
-    /// `None` if the answer has no text.
+    /// `None` if the answer failed or has no text.
     pub fn new(selection: Selection, answer: &Message, state: &MessageState) -> Option<Self> {
         let is_complete = matches!(
             state,
@@ -59,11 +59,11 @@ impl TitleJob {
         };
         let mut answering = shared.answering();
         loop {
-            until(&mut answering, false).await;
+            wait_until_answering(&mut answering, false).await;
             let Some(request) = self.request(shared, first_words.clone()).await? else {
                 return Ok(());
             };
-            // A measurement of the machine that begins or ends meanwhile does not count.
+            // Discards a measurement of the machine that overlaps with the request.
             shared.count_computation();
             let outcome = match self.selection.model.request_if_loaded(Request::Generate(request)) {
                 Some(events) => follow(events, &mut answering).await,
@@ -133,7 +133,7 @@ async fn follow(mut events: Responses, answering: &mut watch::Receiver<bool>) ->
     loop {
         let event = tokio::select! {
             biased;
-            () = until(answering, true) => return Outcome::Interrupted,
+            () = wait_until_answering(answering, true) => return Outcome::Interrupted,
             event = events.next() => event,
         };
         match event {
@@ -164,7 +164,7 @@ async fn follow(mut events: Responses, answering: &mut watch::Receiver<bool>) ->
 }
 
 /// Waits until an answer is in progress, or until none is.
-async fn until(answering: &mut watch::Receiver<bool>, is_answering: bool) {
-    // `Shared` has the sender, so it exists.
+async fn wait_until_answering(answering: &mut watch::Receiver<bool>, is_answering: bool) {
+    // `Shared` owns the sender, so this does not fail.
     let _ = answering.wait_for(|current| *current == is_answering).await;
 }

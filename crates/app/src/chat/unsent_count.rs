@@ -1,11 +1,11 @@
-//! Counting the tokens of an unsent message: in the worker of the model that would answer it, if
-//! that is loaded.
+//! Counts the tokens of an unsent message in the worker of the model that would answer it, if the
+//! model is loaded.
 
 use super::{Target, request, selection::Selection};
 use crate::{
     shared::Shared,
     store::{conversation, folder},
-    wire::{Problem, UnsentCount, UnsentDraft},
+    wire::{NewConversation, Problem, UnsentCount, UnsentDraft},
 };
 use hearth_protocol::{ConversationBefore, CountUnsent, Event, ProblemCode, Request};
 use std::{
@@ -24,8 +24,9 @@ pub(crate) struct Count {
     pub model: Option<String>,
 }
 
-/// The conversation that a worker has, by process id and hash. Locked until the next request is
-/// sent, so that requests reach the worker in the order of the counts.
+/// The worker, by process id, to which a conversation was sent last, and the conversation's hash.
+/// Locked until the next request is sent, so that requests reach the worker in the order of the
+/// counts.
 pub(super) type KnownConversation = Arc<Mutex<Option<(Option<u32>, u64)>>>;
 
 /// Id of the model in the settings of the message's conversation. `None` means that none is set.
@@ -75,7 +76,7 @@ async fn run(
         files,
         fresh,
     } = draft;
-    let before = shared.blocking(move |shared| conversation_before(shared, &target, conversation, leaf, fresh));
+    let before = shared.blocking(move |shared| hashed_conversation(shared, &target, conversation, leaf, fresh));
     let (before, hash) = before.await?;
     let Some(lease) = model.loaded() else {
         return Ok(UnsentCount::Unavailable);
@@ -99,14 +100,14 @@ async fn run(
 }
 
 /// The conversation before a message, and its hash.
-fn conversation_before(
+fn hashed_conversation(
     shared: &Shared,
     target: &Target,
     conversation: Option<i64>,
     leaf: Option<i64>,
-    fresh: crate::wire::NewConversation,
+    fresh: NewConversation,
 ) -> Result<(ConversationBefore, u64), Problem> {
-    let before = request::before(shared, target, conversation, leaf, fresh)?;
+    let before = request::conversation_before(shared, target, conversation, leaf, fresh)?;
     let mut hasher = DefaultHasher::new();
     let json = serde_json::to_vec(&before).map_err(|error| Problem::detail(ProblemCode::Internal, error))?;
     json.hash(&mut hasher);

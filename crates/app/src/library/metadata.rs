@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 /// Most characters of a model's name.
 const MAX_NAME_CHARS: usize = 200;
 
-/// Most adapters merged into a model, one after the other, that are known.
+/// Most adapters merged into a model, one after the other, that are read.
 const MAX_MERGED: usize = 64;
 
 /// Most characters of an adapter's id.

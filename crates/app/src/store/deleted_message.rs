@@ -67,7 +67,7 @@ pub fn delete(connection: &Connection, root: &Message, now: i64) -> rusqlite::Re
         .execute(params![root.id])?;
     let others: Vec<i64> = compared.into_iter().filter(|id| *id != root.id).collect();
     link(connection, &others)?;
-    if selected(connection, root.id)?.is_some() {
+    if selected_leaf(connection, root.id)?.is_some() {
         let leaf = match nearest_version(connection, root)? {
             Some(version) => Some(message::newest_leaf(connection, version)?),
             None => root.parent,
@@ -121,7 +121,7 @@ pub fn restore(connection: &Connection, deletion: i64) -> rusqlite::Result<Resto
     {
         return Ok(Restoration::ParentDeleted);
     }
-    let (leaf, newest) = (selected(connection, deletion)?, newest_time(connection, deletion)?);
+    let (leaf, newest) = (selected_leaf(connection, deletion)?, newest_time(connection, deletion)?);
     connection
         .prepare_cached(&format!(
             "INSERT INTO message ({COLUMNS}) SELECT {COLUMNS} FROM deleted_message WHERE deletion = ?1 ORDER BY id"
@@ -183,8 +183,8 @@ pub fn purge(connection: &Connection, before: i64) -> rusqlite::Result<Vec<i64>>
     conversations
 }
 
-/// The message of a deletion with which the selected branch ended.
-fn selected(connection: &Connection, deletion: i64) -> rusqlite::Result<Option<i64>> {
+/// The leaf of the selected branch, if the deletion includes it.
+fn selected_leaf(connection: &Connection, deletion: i64) -> rusqlite::Result<Option<i64>> {
     connection
         .prepare_cached("SELECT id FROM deleted_message WHERE deletion = ?1 AND selected LIMIT 1")?
         .query_row(params![deletion], |row| row.get(0))
@@ -223,7 +223,7 @@ fn update_model(connection: &Connection, conversation: i64) -> rusqlite::Result<
     Ok(())
 }
 
-/// Links the answers that are left of a comparison. One answer is none.
+/// Links the answers that remain in a comparison. A single answer is not a comparison.
 fn link(connection: &Connection, answers: &[i64]) -> rusqlite::Result<()> {
     match answers {
         [] => Ok(()),
@@ -237,10 +237,10 @@ fn link(connection: &Connection, answers: &[i64]) -> rusqlite::Result<()> {
     }
 }
 
-/// Adds a restored answer to the comparison that it was deleted from. `next` was the next answer of
-/// it, which may be deleted, too.
+/// Adds a restored answer to the comparison from which it was deleted. `next` was the next answer
+/// in that comparison, which may be deleted, too.
 fn rejoin(connection: &Connection, answer: i64, next: i64) -> rusqlite::Result<()> {
-    /// Most deleted answers on the way to one that is not. A hostile store may have a ring of them.
+    /// Most deleted answers before one that is not. A hostile store may have a ring of them.
     const MAX_STEPS: usize = 16;
     let mut at = next;
     for _ in 0..MAX_STEPS {
@@ -258,7 +258,7 @@ fn rejoin(connection: &Connection, answer: i64, next: i64) -> rusqlite::Result<(
         match after {
             Some(Some(after)) if after != answer => at = after,
             Some(_) => {
-                // It was the last one left, and rejoins this one.
+                // The last answer of the comparison: it joins this one once it is restored.
                 connection
                     .prepare_cached("UPDATE deleted_message SET comparison = ?2 WHERE id = ?1")?
                     .execute(params![at, answer])?;

@@ -96,7 +96,7 @@ pub fn now() -> i64 {
 pub struct Store {
     connection: Mutex<Connection>,
     clock: Clock,
-    /// Conversations of messages that were purged on opening.
+    /// Ids of conversations with messages that were purged on opening.
     purged: Vec<i64>,
     lock: File,
     path: PathBuf,

@@ -3,7 +3,8 @@
 use rusqlite::{Connection, params};
 use std::collections::HashSet;
 
-/// Earlier versions renamed the two apart. A run with its default name gets its adapter's name.
+/// Earlier versions renamed runs and adapters separately. A run that still has its default name
+/// gets its adapter's name, and any other adapter its run's.
 pub(super) const MIGRATION: &str = "
 UPDATE run SET name = (SELECT adapter.name FROM adapter WHERE adapter.run = run.id)
     WHERE name = dataset_name || ' on ' || model_name AND id IN (SELECT run FROM adapter);
@@ -22,8 +23,8 @@ pub enum Owner {
     Imported(i64),
 }
 
-/// Renames a run and its adapter. Returns the name, which may have got a number. `None` means that
-/// the run does not exist.
+/// Renames a run and its adapter. Returns the new name, which has a number if `name` was taken.
+/// `None` means that the run does not exist.
 pub fn rename(connection: &Connection, run: i64, name: &str) -> rusqlite::Result<Option<String>> {
     let name = unique(connection, Owner::Run(run), name)?;
     if !super::run::rename(connection, run, &name)? {

@@ -29,7 +29,7 @@ impl TitleSource {
     }
 }
 
-/// The condition of a row with an automatic title. `?2` are the first words.
+/// SQL condition for a conversation (`?1`) with an automatic title. `?2` is the first words.
 const IS_AUTOMATIC: &str = "id = ?1 AND deleted_at IS NULL
     AND (titled = 'first_words' OR titled IS NULL AND title = ?2)";
 
@@ -41,14 +41,14 @@ pub fn is_automatic(connection: &Connection, id: i64, first_words: &str) -> rusq
         .query_row(params![id, first_words], |row| row.get(0))
 }
 
-/// Replaces an automatic title by a generated one. Returns `false` if it is not automatic.
+/// Replaces an automatic title with a generated one. Returns `false` if it is not automatic.
 pub fn replace_automatic(connection: &Connection, id: i64, first_words: &str, title: &str) -> rusqlite::Result<bool> {
     let sql = format!("UPDATE conversation SET title = ?3, titled = ?4 WHERE {IS_AUTOMATIC}");
     let generated = TitleSource::Generated.name();
     changed(connection, &sql, params![id, first_words, title, generated])
 }
 
-/// Whether an answer is the only one of its conversation: all others failed or are not complete.
+/// Whether an answer is the only complete one of its conversation.
 pub fn is_first_answer(connection: &Connection, conversation: i64, answer: i64) -> rusqlite::Result<bool> {
     connection
         .prepare_cached(

@@ -245,8 +245,8 @@ macro_rules! commands {
                 /// Exports (and verifies) an adapter; may take minutes. Reports progress through
                 /// events.
                 fn export_adapter(options: ExportOptions) -> Exported;
-                /// Makes `exportAdapter` reject with `cancelled`, or skip the verification of what
-                /// it has written.
+                /// Cancels the export: `exportAdapter` rejects with `cancelled`, or skips the
+                /// verification if it has written the file.
                 fn cancel_export() -> ();
 
                 /// Sets the adapters of new answers; an empty list means the base model.

@@ -116,9 +116,9 @@ pub struct ExportLabels {
     pub tool_call: String,
     /// The heading of a tool's result, before its name.
     pub tool_result: String,
-    /// Before an image's name.
+    /// The label before an image's name.
     pub image: String,
-    /// Before a file's name.
+    /// The label before a file's name.
     pub file: String,
 }
 

@@ -46,8 +46,8 @@ pub struct SampleDataset {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS)]
 #[serde(rename_all = "camelCase")]
 pub struct NewRun {
-    /// Display name. `None` means the dataset's. It gets a number if another run or an imported
-    /// adapter has it.
+    /// Display name. `None` means the dataset's name. A name that another run or an imported
+    /// adapter has gets a number.
     pub name: Option<String>,
     /// Id of the base model; its file is never changed.
     pub model: String,

@@ -93,7 +93,7 @@ pub enum UnsentCount {
         /// Token counts.
         tokens: UnsentTokens,
     },
-    /// The text that was changed is not known, so that the message has to be counted in full.
+    /// The worker does not have the text that was changed. The message has to be sent in full.
     Unknown,
     /// The model that would answer is not loaded, or there is a newer count.
     Unavailable,

@@ -69,7 +69,7 @@ async fn a_branch_is_a_copy_up_to_a_message_with_everything_but_ratings() {
     assert_eq!(harness.conversation(id).await, original);
     assert_eq!(harness.rated_examples().await.unwrap(), 1);
 
-    // It goes on apart from the original.
+    // It continues independently of the original.
     let sent = harness.say(Some(branch.id), "say three").await;
     assert_eq!(sent.user.unwrap().parent, copy.leaf);
     harness.ended(sent.answer.id).await;

@@ -1,4 +1,4 @@
-//! Deleting messages with everything below them, and the way back.
+//! Tests the deletion of messages with everything below them, and its undoing.
 
 use crate::{
     data_harness::export_labels,

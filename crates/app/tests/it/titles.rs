@@ -102,7 +102,7 @@ async fn a_conversation_that_the_user_named_is_not_titled() {
     let sent = harness.say(None, "slow").await;
     harness.streaming(sent.answer.id).await;
     let id = sent.conversation.id;
-    // To the title that it has.
+    // The user gives the title that it has.
     harness
         .rename_conversation(id, "slow".into())
         .await

@@ -207,7 +207,7 @@ async fn a_draft_is_counted_by_changes_if_the_model_is_loaded() {
     };
     let count = |draft| harness.app.count_unsent(draft);
     assert_eq!(count(with_prompt).await.expect("an outcome"), counted(9, 14));
-    // Another conversation before the same text; the file stays.
+    // Another conversation before the same text and file.
     let next = appended(None, None, Some(1), 2, "!!");
     assert_eq!(count(next.clone()).await.expect("an outcome"), counted(0, 7));
     assert_eq!(
