@@ -1,5 +1,5 @@
-//! The tokens of a message that is being written, counted after each change without tokenizing it
-//! all again.
+//! Counts the tokens of a message that is being written. After a change, only the changed pieces of
+//! the text are tokenized again.
 
 use crate::Engine;
 use crate::chat::file_text;
@@ -21,7 +21,8 @@ const SEPARATOR: &str = "\n\n";
 #[derive(Default)]
 pub(crate) struct UnsentState(Mutex<Option<Unsent>>);
 
-/// A message that is being written.
+/// A message that is being written. The default is an empty one in an empty conversation.
+#[derive(Default)]
 struct Unsent {
     /// Revision of its text.
     revision: u32,
@@ -66,7 +67,7 @@ impl UnsentCount {
     /// The template fails, or the count was interrupted. The change is applied anyway.
     pub fn run(self, interrupt: &Interrupt) -> Result<Option<UnsentTokens>, Problem> {
         let mut state = self.state.0.lock().unwrap_or_else(PoisonError::into_inner);
-        // Taken out, so that nothing incomplete is left if it panics.
+        // Taken out, so that a panic leaves no incomplete message behind.
         let Some(mut unsent) = Unsent::changed(state.take(), self.request) else {
             return Ok(None);
         };
@@ -77,20 +78,6 @@ impl UnsentCount {
 }
 
 impl Unsent {
-    /// An empty message in an empty conversation.
-    fn new() -> Self {
-        Self {
-            revision: 0,
-            content: UnsentText::default(),
-            head: 0,
-            files: Vec::new(),
-            conversation: 0,
-            before: ConversationBefore::default(),
-            tokens: None,
-            frame: None,
-        }
-    }
-
     /// The message after a change. `None` if the change refers to another text or conversation, or
     /// the message is too long.
     fn changed(previous: Option<Self>, request: CountUnsent) -> Option<Self> {
@@ -101,7 +88,7 @@ impl Unsent {
             files,
         } = request;
         let mut unsent = match (text.base, previous) {
-            (None, _) => Self::new(),
+            (None, _) => Self::default(),
             (Some(base), Some(previous)) if base == previous.revision => previous,
             (Some(_), _) => return None,
         };
@@ -149,10 +136,11 @@ impl Unsent {
         self.head = head.len();
     }
 
+    /// Counts the tokens of the conversation, and of the prompt with the message.
     fn count(&mut self, texts: &Texts) -> Result<UnsentTokens, Problem> {
         let conversation = match self.tokens {
             Some(tokens) => tokens,
-            None => self.measure(texts)?,
+            None => self.count_conversation(texts)?,
         };
         let total = match &self.frame {
             _ if self.content.text().is_empty() => conversation,
@@ -176,7 +164,7 @@ impl Unsent {
     }
 
     /// Counts the tokens of the conversation, and prepares the count of the content.
-    fn measure(&mut self, texts: &Texts) -> Result<u32, Problem> {
+    fn count_conversation(&mut self, texts: &Texts) -> Result<u32, Problem> {
         let ConversationBefore { messages, thinking } = &self.before;
         let draft = with_draft(messages, text_part(PLACEHOLDER).into_iter().collect());
         let frame = texts.template.frame(&texts.tokenizer, &texts.chat(&draft, *thinking)?);
@@ -199,7 +187,7 @@ fn text_part(text: &str) -> Option<Part> {
     (!text.is_empty()).then_some(Part::Text { text })
 }
 
-/// The conversation with a message of the user, which is joined to the one before it.
+/// The conversation with the message, which is joined to the last one if that is the user's.
 fn with_draft(messages: &[Message], parts: Vec<Part>) -> Vec<Message> {
     let mut messages = messages.to_vec();
     match messages.last_mut() {

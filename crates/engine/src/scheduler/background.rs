@@ -48,7 +48,7 @@ impl Scheduler {
         Some(self.running.remove(index))
     }
 
-    /// Whether others wait, or may soon wait, for the end of a step.
+    /// Whether steps must be short: other answers wait for their end, or may soon.
     pub(super) fn has_short_steps(&self) -> bool {
         self.running.len() > 1 || self.running.iter().any(RunningAnswer::is_background)
     }

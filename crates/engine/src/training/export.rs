@@ -140,8 +140,8 @@ fn quant_recipe(kind: Option<&str>) -> Result<QuantRecipe, Problem> {
     })
 }
 
-/// The name of a merged model: the requested one, or else the base's with the name of the adapter's
-/// folder or file.
+/// The name of a merged model: the requested one, or else the base's name followed by the name of
+/// the adapter's folder or file.
 fn merged_name(request: &ExportRequest, reader: &Reader) -> Result<String, Problem> {
     if let Some(name) = &request.name {
         return Ok(name.clone());

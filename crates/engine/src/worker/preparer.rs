@@ -32,7 +32,7 @@ pub(super) struct Preparer {
 
 impl Preparer {
     /// Starts the threads. `results` receives a [`Task::Prepared`], [`Task::Counted`] or
-    /// [`Task::UnsentCounted`] for each work.
+    /// [`Task::UnsentCounted`] for each piece of work.
     ///
     /// # Errors
     /// The system cannot start a thread.
@@ -88,7 +88,7 @@ impl Preparer {
         });
     }
 
-    /// Called when the engine thread has received the job of a work.
+    /// Must be called when the engine thread has received the result of a piece of work.
     pub fn finish_one(&mut self) {
         self.unfinished -= 1;
     }

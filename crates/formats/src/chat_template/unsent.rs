@@ -1,4 +1,4 @@
-//! The tokens of a message that is being written, with the conversation before it.
+//! Counts the tokens of a message that is being written, with the conversation before it.
 //!
 //! The conversation is rendered once, with [`PLACEHOLDER`] as the message: that gives the [`Frame`]
 //! around the message. The text of the message, [`UnsentText`], is divided into pieces whose tokens
@@ -13,7 +13,7 @@ use std::ops::Range;
 /// contains it.
 pub const PLACEHOLDER: &str = "u5hearth0unsent3";
 
-/// Minimum bytes of a piece, unless the text after it has less. One is tokenized in microseconds.
+/// Minimum bytes of a piece, unless less text is left. A piece is tokenized in microseconds.
 const PIECE_BYTES: usize = 1 << 10;
 
 /// The prompt around a message.
@@ -33,7 +33,7 @@ pub struct Frame {
 #[derive(Debug, Default)]
 pub struct UnsentText {
     text: String,
-    /// They concatenate to the text. None is empty.
+    /// The text, divided. No piece is empty.
     pieces: Vec<Piece>,
     tokenized: u64,
 }
@@ -79,9 +79,10 @@ impl ChatTemplate {
                 let edge = |text: &str| text.replace(markers.control, "");
                 let at = place - offset;
                 let (before, after) = (edge(&part[..at]), edge(&part[at + PLACEHOLDER.len()..]));
-                let own = tokenizer.count_piece(&format!("{before}{PLACEHOLDER}{after}"), true, markers.literal);
+                let edges = format!("{before}{PLACEHOLDER}{after}");
+                let part_tokens = tokenizer.count_piece(&edges, true, markers.literal);
                 frame = Some(Frame {
-                    tokens: total.saturating_sub(own),
+                    tokens: total.saturating_sub(part_tokens),
                     before,
                     after,
                     markers,
@@ -94,8 +95,8 @@ impl ChatTemplate {
 }
 
 impl Frame {
-    /// Whether no literal contains these characters in sequence.
-    fn can_part(&self, previous: char, next: char) -> bool {
+    /// Whether a piece may end between these characters: no literal contains them in sequence.
+    fn can_cut(&self, previous: char, next: char) -> bool {
         let mut pairs = self
             .literals
             .iter()
@@ -138,11 +139,11 @@ impl UnsentText {
         (rest == 0).then_some(bytes)
     }
 
-    /// Replaces a part of the text. The range must be in it, and not end in a character.
+    /// Replaces a part of the text. Panics if the range is not within it or divides a character.
     pub fn replace(&mut self, range: Range<usize>, text: &str) {
         let mut first = 0;
         let mut start = 0;
-        // A piece that ends where the range starts is affected: its last cut may be none any more.
+        // A piece that ends where the range starts is affected: its end may no longer be a cut.
         while let Some(piece) = self.pieces.get(first)
             && start + piece.bytes < range.start
         {
@@ -162,8 +163,8 @@ impl UnsentText {
         self.pieces.splice(first..last, (changed.bytes > 0).then_some(changed));
     }
 
-    /// Forgets the tokens of the pieces at the edges of the text, or of all: another frame surrounds
-    /// the text now.
+    /// Moves the text into another frame. Discards the counts of the first and the last piece, or
+    /// of all pieces if the frames differ in their markers or literals.
     pub fn reframe(&mut self, previous: Option<&Frame>, frame: &Frame) {
         let is_same =
             |previous: &Frame| previous.markers.literal == frame.markers.literal && previous.literals == frame.literals;
@@ -209,8 +210,8 @@ impl UnsentText {
         Ok(frame.tokens + tokens.ok_or(TemplateError::Interrupted)?)
     }
 
-    /// Divides a part of the text into pieces and counts their tokens. If it is interrupted, the last
-    /// piece is the rest, whose tokens are not counted.
+    /// Divides a part of the text into pieces and counts their tokens. If it is interrupted, the
+    /// last piece is the rest, whose tokens are not counted.
     fn count_range(
         &mut self,
         range: Range<usize>,
@@ -225,10 +226,10 @@ impl UnsentText {
             if interrupt::is_set() {
                 return counted.push(Piece::new(rest));
             }
-            let can_part = |previous, next| frame.can_part(previous, next);
+            let can_cut = |previous, next| frame.can_cut(previous, next);
             let length = match rest.len() {
                 length if length <= 2 * PIECE_BYTES => length,
-                length => tokenizer.next_cut(rest, PIECE_BYTES, can_part).unwrap_or(length),
+                length => tokenizer.next_cut(rest, PIECE_BYTES, can_cut).unwrap_or(length),
             };
             let mut piece = Piece::new(&rest[..length]);
             self.tokenized += length as u64;

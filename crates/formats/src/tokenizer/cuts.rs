@@ -15,9 +15,9 @@ static WORD_END: LazyLock<Regex> =
     LazyLock::new(|| Regex::new(r"[\p{L}\p{N}][^\p{L}\p{N}\p{M}]").expect("a valid pattern"));
 
 impl Tokenizer {
-    /// The first cut at or after a byte offset, between two characters that `can_part` accepts.
+    /// The first cut at or after a byte offset, between two characters that `can_cut` accepts.
     /// `None` if there is none before the end of the text.
-    pub(crate) fn next_cut(&self, text: &str, from: usize, can_part: impl Fn(char, char) -> bool) -> Option<usize> {
+    pub(crate) fn next_cut(&self, text: &str, from: usize, can_cut: impl Fn(char, char) -> bool) -> Option<usize> {
         let first = text.floor_char_boundary(from);
         let mut start = text[..first].char_indices().next_back().map_or(0, |(index, _)| index);
         loop {
@@ -28,7 +28,7 @@ impl Tokenizer {
             let mut characters = text[at..].chars();
             let (previous, next) = (characters.next()?, characters.next()?);
             start = at + previous.len_utf8();
-            if start >= from && self.divides(previous, next) && can_part(previous, next) {
+            if start >= from && self.divides(previous, next) && can_cut(previous, next) {
                 return Some(start);
             }
         }
