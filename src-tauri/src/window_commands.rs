@@ -215,7 +215,7 @@ pub async fn show_in_folder(window: AppHandle, path: PathBuf) -> Result<(), Prob
     let shown = opener.reveal_item_in_dir(&path);
     let parent = path.parent().filter(|parent| parent.is_dir());
     let shown = shown.or_else(|error| match parent {
-        // A desktop without a file manager that selects files.
+        // The desktop has no file manager that can select files.
         Some(parent) => opener.open_path(parent.to_string_lossy(), None::<&str>),
         None => Err(error),
     });

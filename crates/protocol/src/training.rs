@@ -391,7 +391,8 @@ pub struct ExportRequest {
     pub format: ExportFormat,
     /// The file or folder to write to.
     pub out: PathBuf,
-    /// The name of a merged model. `None` means the base's with the name of the adapter's folder.
+    /// The name of a merged model. `None` means the base's name followed by the name of the
+    /// adapter's folder.
     pub name: Option<String>,
     /// Whether to reload the export and compare it with the adapter.
     pub verify: bool,

@@ -1,4 +1,4 @@
-//! Counting the tokens of a message that is being written.
+//! Messages that count the tokens of a message that is being written.
 
 use crate::{
     message::{Message, Part},
@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 pub struct CountUnsent {
     /// Identifies the conversation before the message.
     pub conversation: u64,
-    /// That conversation. `None` means that the last count had the same.
+    /// The conversation. `None` means that it is the one of the last count.
     #[serde(default)]
     pub before: Option<ConversationBefore>,
     /// The change of the text.

@@ -34,7 +34,7 @@ impl OneShots {
         let _one_at_a_time = tokio::select! {
             biased;
             () = &mut cancelled => return Err(Problem::new(ProblemCode::Cancelled, RequestReason::Cancelled)),
-            exporting = self.export_lock.lock() => exporting,
+            guard = self.export_lock.lock() => guard,
         };
         let worker = Worker::start(command).await?;
         let mut events = worker.request(Request::Export(request));

@@ -147,9 +147,9 @@ pub fn generate(id: RequestId, request: &GenerateRequest, controls: &Receiver<Co
     }
 }
 
-/// Answers in the background. The first message is `title TEXT`, which is answered with the text;
-/// `hold PATH TEXT`, with the text once this file, which is created, is removed; or `break`, at which
-/// the worker exits. Any other is answered with nothing.
+/// Answers in the background as the first message of the user says: `title TEXT` sends the text;
+/// `hold PATH TEXT` creates the file and sends the text once it is removed; `break` makes the
+/// worker exit. Any other message gets an empty answer.
 fn answer_in_background(id: RequestId, messages: &[Message], controls: &Receiver<Control>) {
     BACKGROUND_COUNT.fetch_add(1, Ordering::SeqCst);
     let user = messages.iter().find(|message| message.role == Role::User);

@@ -1,5 +1,5 @@
-//! The message that is being written: one token per character of its text and files, and of the
-//! messages before it.
+//! Counts the message that is being written: one token per character of its text and files, and of
+//! the messages before it.
 
 use hearth_protocol::{CountUnsent, Message, Part, UnsentTokens};
 
