@@ -29,7 +29,7 @@ export function ticks(low: number, high: number, about: number): number[] {
   return Array.from({ length: last - first + 1 }, (_, i) => Number(((first + i) * every).toPrecision(12)));
 }
 
-/** Approximately `about` steps from 0 to `last`, all of them whole numbers. */
+/** Approximately `about` ticks from 0 to `last`, at whole steps. */
 export function stepTicks(last: number, about: number): number[] {
   return ticks(0, last, Math.min(last, about));
 }

@@ -2,13 +2,13 @@
 
 import type { Attachment } from "svelte/attachments";
 
-/** Characters from which on the height is not measured: the layout of a long text takes long. */
-const TALL = 50_000;
+/** Longest text, in characters, whose height is measured: the layout of a longer one takes long. */
+const MAX_MEASURED = 50_000;
 
 /** `text` is read so that the height follows changes from outside. */
 export function autosize(text: () => string | undefined): Attachment<HTMLTextAreaElement> {
   return (area) => {
-    if ((text()?.length ?? 0) > TALL) {
+    if ((text()?.length ?? 0) > MAX_MEASURED) {
       area.style.height = "100vh";
       return;
     }

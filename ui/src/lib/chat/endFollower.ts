@@ -42,7 +42,7 @@ export class EndFollower {
     this.wanted = false;
   }
 
-  /** The position was set, not by the user. */
+  /** Must be called after the page has set the position. */
   moved(): void {
     this.lastTop = this.list().scrollTop;
   }
@@ -86,7 +86,7 @@ export class EndFollower {
   }
 
   /** Returns `true` if the list was held. */
-  letGo(): boolean {
+  release(): boolean {
     const { held } = this;
     this.held = false;
     return held;

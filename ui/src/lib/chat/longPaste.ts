@@ -1,4 +1,4 @@
-// A long pasted text becomes a file of the message. A toast puts it into the composer instead.
+// Adds a long pasted text to the message as a file. A toast offers to insert it as text instead.
 
 import { m } from "$messages";
 import type { TextFile } from "../host";

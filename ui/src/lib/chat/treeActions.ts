@@ -4,7 +4,7 @@ import { m } from "$messages";
 import type { Action } from "../shell/menu";
 import type { App } from "../stores/app.svelte";
 
-/** `anonymous`: a branch would name the model of an answer that is hidden. */
+/** `anonymous`: the model of an answer is hidden, and a branch would name it. */
 export function treeActions(app: App, message: number, anonymous = false): Action[] {
   const branchOff = {
     label: m.menu_branch_off(),

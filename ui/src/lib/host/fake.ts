@@ -117,7 +117,7 @@ export class FakeHost extends FakeGetting implements Host {
   /** Conversations to title once no answer is in progress, with the first message. */
   private readonly toTitle = new Map<number, string>();
   private readonly notSent = new Map<number | null, Unsent>();
-  /** The counts of drafts that were requested, newest last. */
+  /** Drafts whose tokens were counted, newest last. */
   readonly counts: UnsentDraft[] = [];
   /** The draft that was counted last. */
   private counted: { revision: number; text: string; files: TextFile[] } | null = null;
@@ -186,7 +186,7 @@ export class FakeHost extends FakeGetting implements Host {
       text: present.slice(0, text.start) + text.inserted + present.slice(text.start + text.removed),
       files: files ?? before?.files ?? [],
     };
-    const used = this.usedAt(home, leaf);
+    const used = this.branchTokens(home, leaf);
     const own = this.counted.files.reduce(
       (sum, file) => sum + estimateTokens(file.name) + estimateTokens(file.text),
       estimateTokens(this.counted.text),
@@ -195,7 +195,7 @@ export class FakeHost extends FakeGetting implements Host {
   }
 
   /** Tokens of a branch. */
-  private usedAt(home: Conversation | null, leaf: number | null): number {
+  private branchTokens(home: Conversation | null, leaf: number | null): number {
     let used = 0;
     for (let id = leaf; id !== null && home;) {
       const message = home.messages.find((message) => message.id === id);
@@ -350,7 +350,7 @@ export class FakeHost extends FakeGetting implements Host {
     return this.summary(home);
   }
 
-  /** Adds the votes in a conversation to the adapters, or takes them away. */
+  /** Adds the votes in a conversation to the adapters' votes, or subtracts them. */
   private countVotes(home: Conversation, sign: 1 | -1): void {
     for (const better of home.messages.filter((message) => message.better && message.comparison !== null)) {
       const compared = home.messages.filter(
@@ -976,12 +976,12 @@ export class FakeHost extends FakeGetting implements Host {
       thinkingSeconds: script.thought.length > 0 ? 3.2 : null,
     };
     if (run.crashed) return this.finish(home, answer, { type: "failed", problem: WORKER_DIED });
-    // Not of an answer that was deleted.
+    // The answer may have been deleted.
     if (this.generating.has(answer.id)) this.emit({ type: "contextUsed", conversation: home.id, used, total: CONTEXT });
     return this.finish(home, answer, run.stopped ? { type: "stopped" } : script.end, stats);
   }
 
-  /** Tokens of the context after so many tokens of an answer. */
+  /** Tokens of the context after a number of tokens of an answer. */
   private contextUsed(home: Conversation, tokens: number): number {
     return Math.min(CONTEXT, 96 + home.messages.length * 60 + tokens);
   }

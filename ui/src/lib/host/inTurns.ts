@@ -1,6 +1,6 @@
 // Sends commands that change the user's data to the app one at a time. The app runs each command in
-// a separate task, and the later of two changes must be applied last. Of the dialogs of the system
-// one is open at a time.
+// a separate task, and the later of two changes must be applied last. At most one system dialog is
+// open at a time.
 
 import { Turns } from "../stores/turns";
 import type { Host } from "./host";
@@ -51,7 +51,7 @@ const ORDERED: readonly (readonly (keyof Host)[])[] = [
   ["renameRun", "restoreRun", "renameAdapter", "deleteAdapter", "restoreAdapter"],
 ];
 
-/** Commands that open a dialog of the system, in which the user chooses a path. */
+/** Whether a command opens a system dialog in which the user chooses a path. */
 const isDialog = (name: PropertyKey): name is string => typeof name === "string" && name.startsWith("choose");
 
 export function inTurns(host: Host): Host {
@@ -62,7 +62,7 @@ export function inTurns(host: Host): Host {
   }
   let isChoosing = false;
 
-  /** Opens a dialog. While one is open, another one is as if it were cancelled at once. */
+  /** Opens a dialog. While one is open, another one returns as if the user had cancelled it. */
   async function choose(name: string, open: () => Promise<unknown>): Promise<unknown> {
     if (isChoosing) return name === "chooseTextFiles" ? [] : null;
     isChoosing = true;

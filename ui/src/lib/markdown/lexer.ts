@@ -60,10 +60,10 @@ function reference(text: string): ReferenceToken | undefined {
 }
 
 /**
- * A text as lines with line breaks between them. The option `breaks` of marked does the same in
+ * The lines of a text with line breaks between them. The option `breaks` of marked does the same in
  * quadratic time.
  */
-function lines(text: string): Token[] {
+function withBreaks(text: string): Token[] {
   return text
     .split("\n")
     .flatMap((line, i) => [
@@ -123,7 +123,8 @@ export class AnswerLexer extends Lexer {
     const isLong = line.length > MAX_INLINE;
     const lexed = isLong ? [{ type: "text", raw: line, text: line } as const] : this.markup(line);
     for (const token of lexed) {
-      if (token.type === "text" && token.text.includes("\n")) for (const piece of lines(token.text)) tokens.push(piece);
+      if (token.type === "text" && token.text.includes("\n"))
+        for (const piece of withBreaks(token.text)) tokens.push(piece);
       else tokens.push(token);
     }
     return tokens;

@@ -32,7 +32,7 @@ function lineEnd(text: string, from: number): number {
 
 const OPENER = / {0,3}(?:`{3}|~{3}|\$\$|\\\[)/y;
 
-/** A fence with more than a language: a line of text, such as one that quotes a fence. */
+/** A fence with more than a language. The line is text, such as one that quotes a fence. */
 const FENCE_WITH_TEXT = / {0,3}([`~])\1{2,}[ \t]*(?![ \t]|\1)\S+[ \t]+\S/y;
 
 /** The code, display or table that starts at the line at an index. */
@@ -58,14 +58,14 @@ function maths(text: string, { length, source, display }: Span): MathsToken {
 
 /** The tables of a text, in order. */
 class Tables {
-  /** The row of more cells than those above it: no table starts before it. */
+  /** The start of a row with more cells than the header above it: no table starts before it. */
   private wideRow = 0;
 
   constructor(private readonly text: string) {}
 
   /**
-   * The table at an index. All of its rows have a bar, so that a question below it is no row, and
-   * none has more cells than the header, since a table would not show them.
+   * The table at an index. Every row has a bar, so that a question below the table is not a row. No
+   * row has more cells than the header, because the table would not show them.
    */
   at(index: number): Token | null {
     const { text } = this;
@@ -90,7 +90,7 @@ class Tables {
   }
 }
 
-/** The number of cells of a row. Bars at its ends and escaped ones separate none. */
+/** The number of cells of a row. Bars at its ends and escaped bars separate no cells. */
 function cellCount(row: string): number {
   const cells = row.replace(/\\./g, "x").split("|");
   if (cells[0]?.trim() === "") cells.shift();
@@ -120,7 +120,7 @@ function typedInline(text: string): Token[] {
       if (at > start) tokens.push({ type: "typed", raw: text.slice(start, at) });
       tokens.push(token);
       start = special.lastIndex = at + token.raw.length;
-    } else special.lastIndex = at + (match[0] === "`" ? run(text, at) : match[0] === "\\" ? 2 : 1);
+    } else special.lastIndex = at + (match[0] === "`" ? backtickRun(text, at) : match[0] === "\\" ? 2 : 1);
   }
   if (start < text.length) tokens.push({ type: "typed", raw: text.slice(start) });
   return tokens;
@@ -133,17 +133,18 @@ class Formulas {
 
   constructor(private readonly text: string) {}
 
-  /** The formula at an index. Amounts in two lines, such as `$5` and `$6`, are none. */
+  /** The formula at an index. Amounts in two lines, such as `$5` and `$6`, are not a formula. */
   at(index: number): MathsToken | null {
     const { text } = this;
     const close = CLOSING[text.slice(index, index + 2)];
-    if (close !== undefined && !this.closes(close, index + 2)) return null;
+    if (close !== undefined && !this.isClosed(close, index + 2)) return null;
     const span = formulaAt(text, index);
     const isOne = span && (close !== undefined || !span.source.includes("\n"));
     return isOne ? maths(text.slice(index), span) : null;
   }
 
-  private closes(close: string, from: number): boolean {
+  /** Whether a closing delimiter follows within the longest formula. */
+  private isClosed(close: string, from: number): boolean {
     let at = this.next.get(close) ?? -1;
     if (at < from) {
       at = this.text.indexOf(close, from);
@@ -156,7 +157,7 @@ class Formulas {
 const CLOSING: Partial<Record<string, string>> = { $$: "$$", "\\(": "\\)", "\\[": "\\]" };
 
 /** The length of a run of backticks. */
-function run(text: string, at: number): number {
+function backtickRun(text: string, at: number): number {
   let length = 1;
   while (text[at + length] === "`") length++;
   return length;
@@ -177,10 +178,10 @@ class CodeSpans {
       this.end = lineEnd(text, index);
       missing.clear();
     }
-    const fence = run(text, index);
+    const fence = backtickRun(text, index);
     if (missing.has(fence)) return null;
     for (let at = text.indexOf("`", index + fence); at >= 0 && at < this.end;) {
-      const length = run(text, at);
+      const length = backtickRun(text, at);
       if (length === fence)
         return { type: "codespan", raw: text.slice(index, at + length), text: code(text.slice(index + fence, at)) };
       at = text.indexOf("`", at + length);

@@ -4,7 +4,7 @@ export interface Action {
   label: string;
   run: () => void;
   testid?: string;
-  /** Its key in the list, as shown. */
+  /** The key that does the same in the list, as shown. */
   key?: string;
   danger?: boolean;
   disabled?: boolean;
@@ -19,7 +19,7 @@ export function grouped(...groups: readonly (readonly Action[])[]): Action[] {
     .flatMap((group, at) => group.map((action, i) => (at > 0 && i === 0 ? { ...action, divided: true } : action)));
 }
 
-/** Edges in pixels of the window; of a point, opposite edges are equal. */
+/** Edges in pixels of the window. The opposite edges of a point are equal. */
 export type Box = Pick<DOMRect, "left" | "right" | "top" | "bottom">;
 
 export interface Size {
@@ -29,7 +29,7 @@ export interface Size {
 
 type Place = { left: number; top: number };
 
-/** Least distance from the edges of the window. */
+/** Minimum distance from the edges of the window. */
 const EDGE = 8;
 
 /** A menu's place: below a box from its start, or above it if there is no space below. */

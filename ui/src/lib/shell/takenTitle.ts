@@ -2,12 +2,12 @@
 
 export class TakenTitle {
   private readonly observer = new MutationObserver(() => this.take());
-  /** The attribute that stands for the title meanwhile. */
-  private readonly stand: "aria-label" | "aria-description" | null;
+  /** The attribute that has the title's text meanwhile. */
+  private readonly substitute: "aria-label" | "aria-description" | null;
   text = "";
 
   constructor(readonly element: HTMLElement) {
-    this.stand = standIn(element);
+    this.substitute = substituteOf(element);
     this.take();
     this.observer.observe(element, { attributeFilter: ["title"] });
   }
@@ -16,24 +16,24 @@ export class TakenTitle {
     // A change that the observer has not reported yet.
     this.take();
     this.observer.disconnect();
-    if (this.stand) this.element.removeAttribute(this.stand);
+    if (this.substitute) this.element.removeAttribute(this.substitute);
     this.element.title = this.text;
   }
 
   /** Takes the title, also a new one, which may be empty. */
   private take(): void {
-    const { element, stand } = this;
+    const { element, substitute } = this;
     if (!element.hasAttribute("title")) return;
     this.text = element.title;
     element.removeAttribute("title");
-    if (!stand) return;
-    if (this.text === "") element.removeAttribute(stand);
-    else element.setAttribute(stand, this.text);
+    if (!substitute) return;
+    if (this.text === "") element.removeAttribute(substitute);
+    else element.setAttribute(substitute, this.text);
   }
 }
 
 /** The attribute that keeps the accessible name and description without the title. */
-function standIn(element: HTMLElement): TakenTitle["stand"] {
+function substituteOf(element: HTMLElement): TakenTitle["substitute"] {
   const name = element.getAttribute("aria-label");
   const isNamed = name !== null || element.hasAttribute("aria-labelledby") || element.textContent.trim() !== "";
   if (!isNamed) return "aria-label";

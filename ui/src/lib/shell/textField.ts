@@ -1,4 +1,4 @@
-// Which elements take typed text, and which keys insert it.
+// The elements that take typed text, and the keys that insert it.
 
 import { apple, type KeyPress } from "../text/shortcut";
 

@@ -88,7 +88,7 @@ export class App {
   /** Whether the list of conversations is open in a window too narrow to show it always. */
   listOpen = $state(false);
   ready = $state(false);
-  /** Whether everything is loaded that the start loads. */
+  /** Whether the start has loaded everything. */
   private started = $state(false);
   /** The problem that prevented the start. */
   problem: Problem | null = $state.raw(null);
@@ -261,7 +261,7 @@ export class App {
     else if (this.folders.get(folder)) this.thread.startNew(folder);
   }
 
-  /** Stores the place for a reload of the page. Reads everything that an effect has to follow. */
+  /** Stores the place for a reload of the page. Reads all of it first, for effects to track. */
   rememberPlace(): void {
     const { view, settingsPage, thread, modelsPage, tune } = this;
     const place: Place = {

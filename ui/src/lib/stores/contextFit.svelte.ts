@@ -1,4 +1,4 @@
-// Owns the size of the draft, and whether it fits into the context with the conversation.
+// Owns the tokens of the draft, and whether it fits into the context with the conversation.
 
 import { m } from "$messages";
 import { contextUse, type KnownUse } from "../chat/contextUse";
@@ -14,7 +14,8 @@ import { UnsentCounter } from "./unsentCounter";
 const MAX_RESERVED = 256;
 /** Tokens for the answer in a larger context. */
 const ROOM = 1_024;
-const SMALLEST = 1_024;
+/** Smallest context, in tokens, that is offered as a larger one. */
+const MIN_CONTEXT = 1_024;
 
 /** Tokens of a draft with its files. */
 interface DraftTokens {
@@ -27,8 +28,8 @@ const NONE: DraftTokens = { tokens: 0, exact: true };
 
 export class ContextFit {
   private measured: DraftTokens = $state.raw(NONE);
-  /** Tokens of the conversation as the worker counted them, and its place. */
-  private counted: { place: string; tokens: number } | null = $state.raw(null);
+  /** Tokens of the conversation as the worker counted them, and its state then. */
+  private counted: { conversation: string; tokens: number } | null = $state.raw(null);
   private measurements = 0;
   /** The conversation whose draft was measured last. */
   private measuredIn: number | null = null;
@@ -49,8 +50,8 @@ export class ContextFit {
     return chatState.type === "ready" ? chatState.info.context : null;
   });
 
-  /** What the tokens of the conversation depend on: its branch, its settings and its model. */
-  readonly place: string = $derived.by(() => {
+  /** The state on which the conversation's tokens depend: its branch, settings and model. */
+  readonly conversation: string = $derived.by(() => {
     const { thread, chatModel } = this.app;
     const { id, folder, systemPrompt, adapters, last } = thread;
     const isNew = id === null ? folder : null;
@@ -64,7 +65,8 @@ export class ContextFit {
     const use = contextUse(this.app);
     if (!use || use.total <= 0) return null;
     const { counted } = this;
-    const isCounted = counted?.place === this.place && !this.app.thread.busy && (this.draft > 0 || !use.exact);
+    const isCounted =
+      counted?.conversation === this.conversation && !this.app.thread.busy && (this.draft > 0 || !use.exact);
     return isCounted ? { used: counted.tokens, total: use.total, exact: true } : use;
   });
 
@@ -75,8 +77,8 @@ export class ContextFit {
   readonly exact: boolean = $derived(this.measured.exact && (this.use?.exact ?? true));
 
   /**
-   * What does not fit with the draft: the draft itself, or the oldest messages, which are left out
-   * then; `null` if all fits.
+   * The messages that do not fit into the context with the draft: the draft itself, or the oldest
+   * ones, which are then left out; `null` if all fit.
    */
   readonly overflow: "draft" | "oldest" | null = $derived.by(() => {
     const { use, total, draft } = this;
@@ -91,10 +93,10 @@ export class ContextFit {
   /** Measures a draft: in the worker, or by an estimate. The newest measurement counts. */
   async measure(text: string, files: readonly TextFile[]): Promise<void> {
     const measurement = ++this.measurements;
-    // As it is sent.
+    // The composer sends the trimmed text, too.
     const trimmed = text.trim();
     const isEmpty = trimmed === "" && files.length === 0;
-    const { place, app } = this;
+    const { conversation, app } = this;
     const { thread } = app;
     if (isEmpty) this.measured = NONE;
     else if (thread.id !== this.measuredIn) this.measured = { tokens: estimate(trimmed, files), exact: false };
@@ -116,9 +118,9 @@ export class ContextFit {
       if (!isEmpty) this.measured = { tokens: estimate(trimmed, files), exact: false };
       return;
     }
-    const conversation = Math.min(counted.conversation, counted.total);
-    this.counted = { place, tokens: conversation };
-    if (!isEmpty) this.measured = { tokens: counted.total - conversation, exact: true };
+    const tokens = Math.min(counted.conversation, counted.total);
+    this.counted = { conversation, tokens };
+    if (!isEmpty) this.measured = { tokens: counted.total - tokens, exact: true };
   }
 
   /** Whether a prompt fits into the loaded context, as far as is known. */
@@ -132,7 +134,7 @@ export class ContextFit {
    */
   larger(prompt: number): number | null {
     const { chatModel, settings } = this.app;
-    let context = SMALLEST;
+    let context = MIN_CONTEXT;
     while (context < prompt + ROOM) context *= 2;
     context = Math.min(context, chatModel?.contextTrained ?? 0);
     const present = this.loaded ?? settings.value.context ?? 0;

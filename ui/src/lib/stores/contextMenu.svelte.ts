@@ -1,4 +1,4 @@
-// Owns the open context menu, and which elements have one.
+// Owns the open context menu, and the elements that have one.
 
 import type { Action, Box } from "../shell/menu";
 
@@ -18,7 +18,7 @@ export class ContextMenu {
   opened: OpenedMenu | null = $state.raw(null);
   private readonly owners = new Map<Element, () => MenuContents | null>();
 
-  /** An attachment that gives an element a context menu, whose actions are read when it opens. */
+  /** Returns an attachment for an element with this menu, whose actions are read when it opens. */
   of(contents: () => MenuContents | null): (element: Element) => () => void {
     return (element) => {
       this.owners.set(element, contents);
@@ -30,8 +30,8 @@ export class ContextMenu {
   }
 
   /**
-   * The nearest element with a menu: the element, one around it, or the only one within an article,
-   * which has the focus while the user goes from message to message. A dialog does not have the menu
+   * The nearest element with a menu: this one, one around it, or the only one in this article, since
+   * articles have the focus while the user moves between messages. A dialog does not have the menu
    * of an element around it.
    */
   ownerOf(element: Element): Element | null {

@@ -1,4 +1,4 @@
-// Owns the question before a message is deleted with the messages below it, and the way back.
+// Deletes messages, and restores them. Owns the question before messages below are deleted, too.
 
 import { m } from "$messages";
 import type { App } from "./app.svelte";

@@ -1,4 +1,4 @@
-// Owns the export of an adapter: its progress and its end, which outlive the dialog.
+// Owns the export of an adapter: its progress and its outcome, which outlive the dialog.
 
 import { m } from "$messages";
 import { asProblem, type Adapter, type Exported, type ExportFormat, type Host, type HostEvent } from "../host";
@@ -25,15 +25,15 @@ export interface RunningExport {
   cancelling: boolean;
 }
 
-/** The end of an export. */
+/** The outcome of an export. */
 export type EndedExport = { adapter: number; format: ExportFormat["type"] } & (
   { exported: Exported; problem: null } | { exported: null; problem: Problem }
 );
 
 export class Exports {
-  /** There is one at a time. */
+  /** The export in progress; at most one. */
   running: RunningExport | null = $state(null);
-  /** The end of the last one. */
+  /** The outcome of the last export. */
   ended: EndedExport | null = $state.raw(null);
   /** Id of the adapter whose dialog is open. */
   shown: number | null = null;
@@ -64,7 +64,7 @@ export class Exports {
     await this.app.host.cancelExport();
   }
 
-  /** Forgets the end of the last export, such as when other options are chosen. */
+  /** Forgets the outcome of the last export. */
   clear(): void {
     this.ended = null;
   }

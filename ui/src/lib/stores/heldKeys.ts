@@ -1,4 +1,4 @@
-// Owns which keys are held in a field, so that work can wait until they are released.
+// Owns the keys that are held in a field, so that work can wait for their release.
 
 export class HeldKeys {
   private readonly held = new Set<string>();

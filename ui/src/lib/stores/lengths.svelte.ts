@@ -1,4 +1,4 @@
-// Owns the shown length of each message: long messages are shown in steps, those of the user folded
+// Owns the shown length of each message. Long messages are shown in steps; the user's are folded at
 // first.
 
 import { SvelteSet } from "svelte/reactivity";

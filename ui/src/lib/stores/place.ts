@@ -1,4 +1,4 @@
-// The place of the window: what is open, so that a reload of the page returns to it. It is kept for
+// The open view, page and conversation, to which a reload of the page returns. They are stored for
 // the session of the window only.
 
 import type { PageStorage } from "./storage";

@@ -96,8 +96,8 @@ export class Thread {
   readonly busy: boolean = $derived.by(() => this.id !== null && this.live.busy.has(this.id));
 
   /**
-   * Tokens of the context in use after the last message; `null` if they were not reported, as for a
-   * message that the user wrote.
+   * Tokens of the context in use after the last message; `null` if they were not reported, as after
+   * a message of the user.
    */
   readonly context: ContextUse | null = $derived.by(() => {
     const message = this.last?.message;

@@ -63,7 +63,7 @@ export class Tune {
     void this.app.try(() => preparation.begin(dataset, models.current?.id ?? null));
   }
 
-  /** The page, as a reload finds it again. */
+  /** The page to which a reload returns. */
   get place(): Place["tune"] {
     const { page } = this;
     if (page.at === "run") return { at: "run", run: page.id };

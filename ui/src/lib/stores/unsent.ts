@@ -6,7 +6,7 @@ import { Turns } from "./turns";
 
 type Change = Partial<UnsentChange>;
 
-/** Characters of a text whose saves wait, so that not every key saves it. */
+/** Characters above which a save waits, so that not every key saves a long text. */
 const LONG = 64 << 10;
 const LONG_SAVE_MS = 1_000;
 

@@ -1,4 +1,4 @@
-// Counts the tokens of the draft in the worker. Only what has changed since the last count is sent.
+// Counts the tokens of the draft in the worker. Only the change since the last count is sent.
 
 import type { Host, NewConversation, TextFile, UnsentCount, UnsentTokens } from "../host";
 import { changeOf } from "../text/change";
@@ -24,9 +24,7 @@ export class UnsentCounter {
 
   constructor(private readonly host: () => Pick<Host, "countUnsent">) {}
 
-  /**
-   * Counts a draft; `null` if that is not possible, or if a newer one is being counted.
-   */
+  /** Counts a draft; `null` if that is not possible, or if a newer one is being counted. */
   async count(draft: Draft): Promise<UnsentTokens | null> {
     const length = draft.files.reduce((sum, { text }) => sum + text.length, draft.text.length);
     if (length > MAX_CHARACTERS) return null;

@@ -1,4 +1,4 @@
-// The change between two texts: what was removed and inserted at one place.
+// The change between two texts: the text removed and the text inserted at one place.
 
 export interface Change {
   start: number;

@@ -1,4 +1,4 @@
-// The words of exported conversations.
+// The labels in exported conversations.
 
 import { m } from "$messages";
 import type { ExportLabels } from "../host";

@@ -13,7 +13,7 @@ export function titled<T extends { readonly title: string }>(conversation: T): T
   return conversation.title === "" ? { ...conversation, title: titleText("") } : conversation;
 }
 
-/** The title of a branch of a conversation, and of a branch of that. No other one has it. */
+/** A title for a branch that no conversation has. A branch of a branch gets no second suffix. */
 export function branchTitle(title: string, taken: readonly string[]): string {
   const suffix = m.chat_branch_title({ title: "" }).trim();
   return uniqueName(title.endsWith(suffix) ? title : m.chat_branch_title({ title }), taken);

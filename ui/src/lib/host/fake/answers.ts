@@ -182,8 +182,10 @@ export function scriptedAnswer(question: string): Script {
   return script;
 }
 
-/** The title that the model writes for a conversation with this first message. `null` means none that
- *  is better than the first words. */
+/**
+ * The title that the model writes for a conversation with this first message; `null` means that the
+ * first words stay.
+ */
 export function scriptedTitle(question: string): string | null {
   return /\btitled: ([^\n]+)/i.exec(question)?.[1] ?? null;
 }

@@ -71,7 +71,7 @@ export class FakeTrash {
   }
 }
 
-/** Links the answers of a comparison in a ring. One answer is none. */
+/** Links the answers of a comparison in a ring. A single answer is not a comparison. */
 function link(answers: Message[]): void {
   const ordered = [...answers].sort((a, b) => a.id - b.id);
   for (const [at, answer] of ordered.entries())

@@ -201,7 +201,7 @@ export abstract class FakeTuning extends FakeOrganizing {
     this.changeRun(id, { seen: true });
   }
 
-  /** For tests: a run ended while the user did not look. */
+  /** For tests: marks the end of a run as not seen. */
   unsee(id: number): void {
     this.changeRun(id, { seen: false });
   }
