@@ -48,7 +48,7 @@ pub fn replace_automatic(connection: &Connection, id: i64, first_words: &str, ti
     changed(connection, &sql, params![id, first_words, title, generated])
 }
 
-/// Whether an answer is the only complete one of its conversation.
+/// Whether all other answers of a conversation failed or are unfinished.
 pub fn is_first_answer(connection: &Connection, conversation: i64, answer: i64) -> rusqlite::Result<bool> {
     connection
         .prepare_cached(
