@@ -908,7 +908,8 @@ export class FakeHost extends FakeGetting implements Host {
     }
     const selected = this.world.modelState;
     const model = named ?? this.world.models.find(({ id }) => selected.type === "ready" && id === selected.model);
-    if (model)
+    if (model) {
+      answer.model = model.name;
       answer.settings = {
         sampling: {
           ...withOverrides(model.sampling, this.world.settings.sampling[model.id]),
@@ -922,6 +923,7 @@ export class FakeHost extends FakeGetting implements Host {
         effort: thinking.effort === "model" ? null : thinking.effort,
         jsonSchema,
       };
+    }
     const tooLong = this.tooLong(question);
     if (tooLong) return this.finish(home, answer, { type: "failed", problem: tooLong });
     for (let done = 0; done < script.promptTokens && !run.stopped && !run.crashed; done += 128) {
