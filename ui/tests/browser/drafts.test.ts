@@ -172,8 +172,10 @@ test("the meter follows an answer, and marks an estimate after an edit without a
     const { fakeHost } = window as unknown as { fakeHost: { countUnsent: () => Promise<unknown> } };
     fakeHost.countUnsent = () => Promise.resolve({ type: "unavailable" });
   });
-  await page.getByTestId("branch-next").click();
-  await expect.poll(() => meter.innerText()).toContain("about 9 of");
-  await expect.poll(() => meter.getByRole("meter").getAttribute("aria-valuetext")).toMatch(/^About 9 of/);
+  await answer.getByTestId("edit-answer").click();
+  await page.getByTestId("edit-answer-text").fill("Another short story.");
+  await page.getByTestId("edit-answer-save").click();
+  await expect.poll(() => meter.innerText()).toContain("about 10 of");
+  await expect.poll(() => meter.getByRole("meter").getAttribute("aria-valuetext")).toMatch(/^About 10 of/);
   expect(errors).toEqual([]);
 });
