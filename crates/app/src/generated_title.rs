@@ -2,11 +2,13 @@
 
 use crate::title::{normalized, shortened};
 
-/// The instruction to the model, after the conversation.
-pub(crate) const INSTRUCTION: &str = "Write a title for this conversation, in the language of the conversation: \
-    at most six words of plain text on one line, without quotation marks and without a period at the end. \
-    Answer with the title only.";
-
+/// The instruction of the model, after the conversation.
+pub(crate) const INSTRUCTION: &str = "Write a short title for this conversation, in the language of the conversation.";
+/// The beginning of the model's answer. A small model writes a title after it, and often a remark
+/// without it.
+pub(crate) const BEGINNING: &str = "\"";
+/// Texts at which the title ends.
+pub(crate) const STOP: [&str; 3] = ["\"", "\u{201d}", "\n"];
 /// Maximum tokens of a title.
 pub(crate) const MAX_TOKENS: u32 = 24;
 /// Maximum characters of a title, including the ellipsis.
@@ -53,25 +55,13 @@ const QUOTES: [(char, char); 13] = [
     ('\u{300a}', '\u{300b}'),
 ];
 
-/// Extracts the title from the output of a model: the first line that can be one. `is_cut` means
-/// that the output may end within a word. `None` means that no line can be a title, or that it
-/// repeats itself or the instruction.
-pub(crate) fn from_model(text: &str, is_cut: bool) -> Option<String> {
-    let end = text.floor_char_boundary(MAX_TEXT);
-    let is_cut = is_cut || end < text.len();
-    let text = without_thoughts(&text[..end]);
-    let (line, is_last) = text
-        .lines()
-        .zip(text.lines().skip(1).map(|_| false).chain([true]))
-        .find_map(|(line, is_last)| Some((plain(line)?, is_last)))?;
-    if has_repetition(&line) || is_instruction(&line) {
-        return None;
-    }
-    let title = shortened(&line, MAX_TITLE - 1);
-    if is_cut && is_last && !text.ends_with(['\n', '\r']) && !title.ends_with('\u{2026}') {
-        return Some(without_last_word(&title).to_owned() + "\u{2026}");
-    }
-    Some(title)
+/// The title in the text of a model: its first line that is one. `None` means that there is none, or
+/// that it repeats itself or the instruction.
+pub(crate) fn from_model(text: &str) -> Option<String> {
+    let text = without_thoughts(&text[..text.floor_char_boundary(MAX_TEXT)]);
+    let line = text.lines().find_map(plain)?;
+    let is_title = !has_repetition(&line) && !is_instruction(&line);
+    is_title.then(|| shortened(&line, MAX_TITLE - 1))
 }
 
 /// The text after the last thought that a model marked as text.
@@ -205,11 +195,6 @@ fn is_instruction(line: &str) -> bool {
     instruction.contains(&line) || line.starts_with(&beginning)
 }
 
-/// A title without its last word, which may be cut, if it has several words.
-fn without_last_word(title: &str) -> &str {
-    title.rsplit_once(' ').map_or(title, |(before, _)| before)
-}
-
 #[cfg(test)]
 mod tests {
     use super::{INSTRUCTION, MAX_TITLE, from_model};
@@ -218,7 +203,7 @@ mod tests {
     #[track_caller]
     fn assert_titles<const N: usize>(cases: [(&str, Option<&str>); N]) {
         for (text, expected) in cases {
-            assert_eq!(from_model(text, false).as_deref(), expected, "{text:?}");
+            assert_eq!(from_model(text).as_deref(), expected, "{text:?}");
         }
     }
 
@@ -286,39 +271,29 @@ mod tests {
             ("ababababababab", None),
             ("北京北京北京北京北京北京", None),
             (INSTRUCTION, None),
-            ("a title for this conversation", None),
-            ("Write a title about France", None),
+            ("a short title for this conversation", None),
+            ("Write a short title about France", None),
             ("Very very long numbers", Some("Very very long numbers")),
         ]);
     }
 
     #[test]
-    fn a_long_title_and_a_cut_one_end_at_a_word() {
-        let long = from_model(
-            "Reasons for the long and complicated history of the capital of France",
-            false,
-        );
-        assert_eq!(
-            long.as_deref(),
-            Some("Reasons for the long and complicated history of the capital\u{2026}")
-        );
-        for (text, expected) in [
-            ("Capital of Fr", "Capital of\u{2026}"),
-            ("Capital of France\n", "Capital of France"),
-            ("Capital of France\nIt i", "Capital of France"),
-            ("法国", "法国\u{2026}"),
-        ] {
-            assert_eq!(from_model(text, true).as_deref(), Some(expected), "{text:?}");
-        }
+    fn a_long_title_ends_at_a_word() {
+        assert_titles([
+            (
+                "Reasons for the long and complicated history of the capital of France",
+                Some("Reasons for the long and complicated history of the capital\u{2026}"),
+            ),
+            (&"法".repeat(80), Some(&("法".repeat(59) + "\u{2026}"))),
+        ]);
     }
 
     proptest! {
         #[test]
         fn a_title_is_short_and_visible(
             text in "\\PC*|[ \\n#a-z*_`\"'\\[\\]().:\u{0}\u{202e}\u{200d}\u{1f642}<>/]*",
-            is_cut in any::<bool>(),
         ) {
-            if let Some(title) = from_model(&text, is_cut) {
+            if let Some(title) = from_model(&text) {
                 let length = title.chars().count();
                 prop_assert!(length > 0 && length <= MAX_TITLE, "{title:?}");
                 prop_assert!(!title.chars().any(|c| c.is_control() || c == '\u{202e}'), "{title:?}");
@@ -327,7 +302,7 @@ mod tests {
 
         #[test]
         fn a_huge_text_is_read_in_part(unit in "[a-z\\[\\](\"]{1,4}") {
-            let title = from_model(&unit.repeat(100_000), false);
+            let title = from_model(&unit.repeat(100_000));
             prop_assert!(title.is_none_or(|title| title.chars().count() <= MAX_TITLE));
         }
     }

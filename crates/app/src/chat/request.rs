@@ -107,12 +107,14 @@ pub(super) fn build_title(
         let prompt = format!("{question}\n\n{text}\n\n{}", generated_title::INSTRUCTION);
         messages = vec![protocol::Message::of_text(Role::User, &prompt)];
     }
+    messages.push(protocol::Message::of_text(Role::Assistant, generated_title::BEGINNING));
     Ok(Some(GenerateRequest {
         sampling: SamplingParams {
             temperature: 0.0,
             ..SamplingParams::default()
         },
         max_tokens: Some(generated_title::MAX_TOKENS),
+        stop: generated_title::STOP.map(str::to_owned).into(),
         adapters: request.adapters,
         thinking: Thinking {
             enabled: Some(false),
@@ -120,7 +122,10 @@ pub(super) fn build_title(
         },
         on_battery: request.on_battery,
         background: true,
-        ..GenerateRequest::new(Prompt::Chat(messages))
+        ..GenerateRequest::new(Prompt::Continue {
+            messages,
+            ids: Vec::new(),
+        })
     }))
 }
 

@@ -24,11 +24,11 @@ pub(super) struct TitleJob {
 
 /// The end of a request for a title.
 enum Outcome {
-    /// The output of the model, and whether it was cut at the limit.
-    Text { text: String, is_cut: bool },
+    /// The text of the model.
+    Text(String),
     /// An answer began.
     Interrupted,
-    /// The model was unloaded, its worker died, or the KV cache has no room.
+    /// The text has no end, the model was unloaded, its worker died, or the KV cache has no room.
     NoText,
 }
 
@@ -73,8 +73,8 @@ impl TitleJob {
             match outcome {
                 Outcome::Interrupted => {}
                 Outcome::NoText => return Ok(()),
-                Outcome::Text { text, is_cut } => {
-                    return match generated_title::from_model(&text, is_cut) {
+                Outcome::Text(text) => {
+                    return match generated_title::from_model(&text) {
                         Some(title) => self.save(shared, first_words, title).await,
                         None => Ok(()),
                     };
@@ -126,7 +126,7 @@ impl TitleJob {
     }
 }
 
-/// Follows the worker until the text has a title, the request has ended, or an answer begins.
+/// Follows the worker until the request has ended, or an answer begins.
 /// Dropping the events cancels the request.
 async fn follow(mut events: Responses, answering: &mut watch::Receiver<bool>) -> Outcome {
     let mut text = String::new();
@@ -143,22 +143,11 @@ async fn follow(mut events: Responses, answering: &mut watch::Receiver<bool>) ->
                 ..
             }) => text += &piece,
             Some(Event::Folded) => text.clear(),
-            Some(Event::Finished(summary)) => {
-                let is_cut = match summary.finish_reason {
-                    FinishReason::Stop => false,
-                    FinishReason::Length => true,
-                    _ => return Outcome::NoText,
-                };
-                return Outcome::Text { text, is_cut };
+            Some(Event::Finished(summary)) if summary.finish_reason == FinishReason::Stop => {
+                return Outcome::Text(text);
             }
-            Some(Event::Failed(_)) | None => return Outcome::NoText,
-            Some(_) => {}
-        }
-        if let Some((lines, _)) = text.rsplit_once('\n')
-            && generated_title::from_model(lines, false).is_some()
-        {
-            let (text, is_cut) = (lines.to_owned(), false);
-            return Outcome::Text { text, is_cut };
+            Some(event) if !event.is_last() => {}
+            _ => return Outcome::NoText,
         }
     }
 }
