@@ -66,6 +66,20 @@ test.each(["en", "de", "es", "zh-CN"])("the keys below a message are named in fu
   expect(await cut()).toBe(0);
 });
 
+test("a toast is within the window at any text size", async () => {
+  const { page } = await open();
+  await page.evaluate("fakeHost.lockStore(true)");
+  const toast = page.getByTestId("toast");
+  await toast.waitFor();
+  for (const { what, ...size } of sizes) {
+    await page.setViewportSize(size);
+    await drawn(page);
+    const box = (await toast.boundingBox())!;
+    expect(box.x, what).toBeGreaterThanOrEqual(0);
+    expect(box.x + box.width, what).toBeLessThanOrEqual(size.width);
+  }
+});
+
 test.each(["en", "de"])(
   "no control overlaps another one or leaves the window at any text size in %s",
   async (language) => {
