@@ -13,7 +13,7 @@ test("a run is named before it starts; its adapter has the name, also after a ch
   await pace(page, 0);
   await drop(page, { type: "drop", paths: ["/home/you/replies.jsonl"] });
   const name = page.getByTestId("train-name");
-  expect(await name.inputValue()).toBe("replies.jsonl");
+  expect(await name.inputValue()).toBe("replies");
   await name.fill("baker");
   await page.getByTestId("train").click();
   await page.getByTestId("verdict").waitFor();

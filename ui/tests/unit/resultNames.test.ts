@@ -17,8 +17,6 @@ test("a run is named after its dataset with a free number, or as the user types"
   const app = new App(host, { schedule: (callback) => callback() });
   await app.start();
   await app.tune.prepare(await host.addDataset("/home/you/terse.jsonl"));
-  await host.renameDataset(app.preparation.dataset?.id ?? 0, "terse");
-  await app.tune.prepare(await host.addDataset("/home/you/terse.jsonl"));
   expect(app.preparation.defaultName).toBe("terse 2");
   expect(app.preparation.newRun()?.name).toBe("terse 2");
   app.preparation.name = " keeper ";

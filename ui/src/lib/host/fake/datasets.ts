@@ -82,7 +82,8 @@ export function pastDatasets(): Dataset[] {
 }
 
 export function newDataset(id: number, path: string): Dataset {
-  return { id, name: path.split(/[/\\]/).at(-1) ?? path, path, addedAt: Date.now(), examples: null, problem: null };
+  const file = path.split(/[/\\]/).at(-1) ?? path;
+  return { id, name: file.replace(/\.\w+$/, ""), path, addedAt: Date.now(), examples: null, problem: null };
 }
 
 /** Splits a text into pieces of about a token each, as a tokenizer might. */
