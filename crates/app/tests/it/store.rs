@@ -575,6 +575,7 @@ fn a_store_is_backed_up_before_migrations() {
              ALTER TABLE conversation DROP COLUMN settings; DROP TABLE measurement; DROP TABLE download;
              DROP INDEX conversation_by_origin;
              ALTER TABLE conversation DROP COLUMN origin; ALTER TABLE conversation DROP COLUMN pinned;
+             ALTER TABLE conversation DROP COLUMN titled;
              PRAGMA user_version = 12",
         )
         .unwrap();
