@@ -183,7 +183,7 @@ export interface Commands {
   restoreAdapter(id: number): Promise<void>;
   /** Exports (and verifies) an adapter; may take minutes. Reports progress through events. */
   exportAdapter(options: ExportOptions): Promise<Exported>;
-  /** Makes `exportAdapter` reject with `cancelled`, or skip the verification of what it has written. */
+  /** Cancels the export: `exportAdapter` rejects with `cancelled`, or skips the verification if it has written the file. */
   cancelExport(): Promise<void>;
   /** Sets the adapters of new answers; an empty list means the base model. */
   setConversationAdapters(conversation: number, choices: Array<AdapterChoice>): Promise<void>;
@@ -2015,6 +2015,52 @@ export type ExportFormat = { "type": "ggufLora" } | { "type": "peft" } | { "type
  */
 kind: string | null, };
 
+export type ExportLabels = {
+/**
+ * BCP 47 tag of the language.
+ */
+language: string,
+/**
+ * The title of several conversations.
+ */
+conversations: string,
+/**
+ * The user as author.
+ */
+user: string,
+/**
+ * The model as author, if its name is unknown.
+ */
+assistant: string,
+/**
+ * The system as author.
+ */
+system: string,
+/**
+ * The heading of the system prompt.
+ */
+systemPrompt: string,
+/**
+ * The heading of a thought.
+ */
+thought: string,
+/**
+ * The heading of a tool call, before its name.
+ */
+toolCall: string,
+/**
+ * The heading of a tool's result, before its name.
+ */
+toolResult: string,
+/**
+ * The label before an image's name.
+ */
+image: string,
+/**
+ * The label before a file's name.
+ */
+file: string, };
+
 export type ExportOptions = {
 /**
  * Id of the adapter.
@@ -2054,34 +2100,6 @@ verification: Verification | null,
  * Notices about the adapter.
  */
 notices: Array<Notice>, };
-
-export type ExportLabels = {
-/**
- * BCP 47 tag of the language.
- */
-language: string,
-/**
- * The title of several conversations.
- */
-conversations: string,
-/**
- * The user as author.
- */
-user: string,
-/**
- * The model as author, if its name is unknown.
- */
-assistant: string,
-/**
- * The system as author.
- */
-system: string,
-systemPrompt: string,
-thought: string,
-toolCall: string,
-toolResult: string,
-image: string,
-file: string, };
 
 export type ExportedChats = {
 /**
@@ -3638,8 +3656,8 @@ adapters: Array<AdapterChoice>, };
 
 export type NewRun = {
 /**
- * Display name. `None` means the dataset's. It gets a number if another run or an imported
- * adapter has it.
+ * Display name. `None` means the dataset's name. A name that another run or an imported
+ * adapter has gets a number.
  */
 name: string | null,
 /**
