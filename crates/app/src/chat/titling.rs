@@ -83,7 +83,8 @@ impl TitleJob {
         }
     }
 
-    /// The automatic title of the conversation. `None` if this was not its first answer.
+    /// The automatic title of the conversation. `None` if this was not its first answer, or was
+    /// deleted.
     async fn first_words(&self, shared: &Arc<Shared>) -> Result<Option<String>, Problem> {
         let (conversation, id, parent) = (self.answer.conversation, self.answer.id, self.answer.parent);
         let read = move |shared: &Shared| {
@@ -98,13 +99,16 @@ impl TitleJob {
         shared.blocking(read).await
     }
 
-    /// The request. `None` if titles are switched off, or the title is not automatic any more.
+    /// The request. `None` if titles are switched off, the title is not automatic any more, or the
+    /// answer was deleted.
     async fn request(&self, shared: &Arc<Shared>, first_words: String) -> Result<Option<GenerateRequest>, Problem> {
         let (target, answer) = (Arc::clone(&self.selection.target), self.answer.clone());
         let build = move |shared: &Shared| {
             let id = answer.conversation;
-            let is_automatic = shared.store.read(|t| title_source::is_automatic(t, id, &first_words))?;
-            if !is_automatic || !shared.settings().generated_titles {
+            let is_replaceable = shared
+                .store
+                .read(|t| title_source::is_replaceable(t, id, &first_words, answer.id))?;
+            if !is_replaceable || !shared.settings().generated_titles {
                 return Ok(None);
             }
             request::build_title(shared, &target, &answer)
@@ -112,11 +116,12 @@ impl TitleJob {
         shared.blocking(build).await
     }
 
-    /// Saves a title unless the title is not automatic any more, and announces it.
+    /// Saves a title unless the title is not automatic any more or the answer was deleted, and
+    /// announces it.
     async fn save(&self, shared: &Arc<Shared>, first_words: String, title: String) -> Result<(), Problem> {
-        let id = self.answer.conversation;
+        let (id, answer) = (self.answer.conversation, self.answer.id);
         let save = move |shared: &Shared| {
-            let replace = |t: &Transaction<'_>| title_source::replace_automatic(t, id, &first_words, &title);
+            let replace = |t: &Transaction<'_>| title_source::replace_automatic(t, id, &first_words, answer, &title);
             if shared.store.write(replace)? {
                 shared.announce_conversation(id)?;
             }

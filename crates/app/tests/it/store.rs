@@ -1,14 +1,14 @@
 //! The store's tables, backups and recovery.
 
 use hearth_app::store::{
-    FILE, Store, StoreError, adapter, backups, conversation, dataset,
+    FILE, Store, StoreError, adapter, backups, conversation, dataset, deleted_message,
     message::{self, Message, New, State},
     model, read_only, run, run_evaluation, run_point, search, setting,
     title_source::{self, TitleSource},
 };
 use hearth_protocol::{DraftKind, DraftStats, DroppedTurns, Part, Role};
 use proptest::prelude::*;
-use std::{fs, path::Path};
+use std::{cell::RefCell, collections::HashMap, fs, path::Path};
 use tempfile::TempDir;
 
 fn folder() -> TempDir {
@@ -377,13 +377,19 @@ fn a_run_with_its_curves_survives_a_crash_and_is_removed_whole() {
 fn a_generated_title_replaces_an_automatic_one_only() {
     let folder = folder();
     let store = open(&folder);
-    let replace = |id| {
-        let replaced = store.write(|t| title_source::replace_automatic(t, id, "first words", "Generated"));
+    let answers = RefCell::new(HashMap::<i64, i64>::new());
+    let replace = |id: i64| {
+        let answer = answers.borrow()[&id];
+        let replaced = store.write(|t| title_source::replace_automatic(t, id, "first words", answer, "Generated"));
         replaced.expect("a write")
     };
     let create = |source| {
         let id = store.write(|t| conversation::create(t, "first words", source, 1));
-        id.expect("a conversation")
+        let id = id.expect("a conversation");
+        answers
+            .borrow_mut()
+            .insert(id, say(&store, id, None, "an answer", State::Unfinished).id);
+        id
     };
     let automatic = create(TitleSource::FirstWords);
     assert!(replace(automatic));
@@ -401,6 +407,16 @@ fn a_generated_title_replaces_an_automatic_one_only() {
     let deleted = create(TitleSource::FirstWords);
     assert!(store.write(|t| conversation::delete(t, deleted, 1)).unwrap());
     assert!(!replace(deleted));
+    let unanswered = create(TitleSource::FirstWords);
+    let answer = answers.borrow()[&unanswered];
+    let is_first = || {
+        let is_first = store.read(|t| title_source::is_first_answer(t, unanswered, answer));
+        is_first.expect("a read")
+    };
+    assert!(is_first());
+    let root = store.read(|t| message::get(t, answer)).unwrap().unwrap();
+    store.write(|t| deleted_message::delete(t, &root, 1)).unwrap();
+    assert!(!is_first() && !replace(unanswered));
     // A row of an earlier version.
     let forget = |id: i64| {
         let forgotten = store.write(|t| t.execute("UPDATE conversation SET titled = NULL WHERE id = ?1", [id]));

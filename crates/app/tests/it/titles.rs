@@ -131,6 +131,22 @@ async fn the_name_that_the_user_gives_during_a_title_stays() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_first_words_stay_if_the_first_answer_is_deleted_during_its_title() {
+    let mut harness = Harness::tiny();
+    let held = Held::new(&harness);
+    let sent = harness.say(None, &held.message("Rain")).await;
+    harness.ended(sent.answer.id).await;
+    held.begun().await;
+    let id = sent.conversation.id;
+    let before = title(&harness, id).await;
+    harness.delete_message(sent.answer.id).await.expect("it is deleted");
+    held.release();
+    // Time for the title to arrive, which nothing announces.
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    assert_eq!(title(&harness, id).await, before);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_first_words_stay_if_the_title_repeats_itself() {
     let mut harness = Harness::tiny();
     let answer = harness.answer("title rain rain rain").await;

@@ -114,8 +114,8 @@ export class FakeHost extends FakeGetting implements Host {
   private readonly trash = new FakeTrash();
   /** Conversations whose title is the first words of the first message. */
   private readonly titledByWords = new Set<number>();
-  /** Conversations to title once no answer is in progress, with the first message. */
-  private readonly toTitle = new Map<number, string>();
+  /** Conversations to title once no answer is in progress: the first answer, and the text of its message. */
+  private readonly toTitle = new Map<number, { answer: Message; text: string }>();
   private readonly notSent = new Map<number | null, Unsent>();
   /** Drafts whose tokens were counted, newest last. */
   readonly counts: UnsentDraft[] = [];
@@ -303,15 +303,17 @@ export class FakeHost extends FakeGetting implements Host {
 
   async deleteMessage(id: number): Promise<DeletedMessages> {
     const [home] = this.find(id);
-    for (const message of subtree(home.messages, id)) {
+    const messages = subtree(home.messages, id);
+    this.countVotes(home, -1);
+    const count = this.trash.delete(home, id);
+    this.countVotes(home, 1);
+    // After the deletion: a deleted answer titles nothing.
+    for (const message of messages) {
       const run = this.generating.get(message.id);
       if (!run) continue;
       run.stopped = true;
       this.finish(home, message, { type: "stopped" });
     }
-    this.countVotes(home, -1);
-    const count = this.trash.delete(home, id);
-    this.countVotes(home, 1);
     this.changed(home.id);
     return { conversation: await this.openConversation(home.id), count };
   }
@@ -1018,16 +1020,17 @@ export class FakeHost extends FakeGetting implements Host {
     const isComplete = ({ role, state }: Message) =>
       role === "assistant" && ["complete", "stopped", "truncated"].includes(state.type);
     const isFirst = isComplete(answer) && home.messages.filter(isComplete).length === 1;
-    if (isFirst && textOf(answer.parts) !== "") this.toTitle.set(home.id, textOf(home.messages[0]?.parts ?? []));
+    if (isFirst && home.messages.includes(answer) && textOf(answer.parts) !== "")
+      this.toTitle.set(home.id, { answer, text: textOf(home.messages[0]?.parts ?? []) });
     if (this.generating.size > 0) return;
-    for (const [id, text] of this.toTitle) this.giveTitle(id, scriptedTitle(text));
+    for (const [id, { answer, text }] of this.toTitle) this.giveTitle(id, answer, scriptedTitle(text));
     this.toTitle.clear();
   }
 
-  private giveTitle(id: number, title: string | null): void {
+  private giveTitle(id: number, answer: Message, title: string | null): void {
     const home = this.world.conversations.get(id);
     const isWanted = this.world.settings.generatedTitles && this.titledByWords.has(id);
-    if (!home || title === null || !isWanted || this.world.deleted.has(id)) return;
+    if (!home?.messages.includes(answer) || title === null || !isWanted || this.world.deleted.has(id)) return;
     home.title = title;
     this.titledByWords.delete(id);
     this.emit({ type: "conversationChanged", conversation: this.summary(home), leaf: home.leaf });
