@@ -3,7 +3,7 @@
 use crate::{
     App, adapters,
     chat::Command,
-    conversations::{busy, existing_message, no_conversation, no_message, open},
+    conversations::{existing_message, no_conversation, no_message, open},
     lock::lock,
     shared::{Shared, is_unfinished},
     store::{
@@ -14,10 +14,8 @@ use crate::{
     wire::{ChatReason, Conversation, DeletedMessages, Problem, ProblemCode},
 };
 use rusqlite::Transaction;
-use std::{
-    collections::HashSet,
-    time::{Duration, Instant},
-};
+use std::{collections::HashSet, time::Duration};
+use tokio::time::{Instant, timeout_at};
 
 /// Longest wait for the end of answers that are deleted.
 const STOP_TIMEOUT: Duration = Duration::from_secs(10);
@@ -45,10 +43,10 @@ impl App {
                     adapters::announce_later(&self.shared);
                     return Ok(deleted);
                 }
-                Attempt::Answering(_) if Instant::now() > deadline => return Err(busy()),
+                Attempt::Answering(_) if Instant::now() > deadline => return Err(not_stopped()),
                 Attempt::Answering(messages) => {
-                    self.request_chat(|done| Command::StopAnswers { messages, done })
-                        .await?;
+                    let stop = self.request_chat(|done| Command::StopAnswers { messages, done });
+                    stopped_by(deadline, stop).await?;
                     tokio::time::sleep(STOP_INTERVAL).await;
                 }
             }
@@ -61,6 +59,15 @@ impl App {
         adapters::announce_later(&self.shared);
         Ok(conversation)
     }
+}
+
+/// Waits until the answers have stopped. The chat may itself wait for a worker that hangs.
+async fn stopped_by(deadline: Instant, stop: impl Future<Output = Result<(), Problem>>) -> Result<(), Problem> {
+    timeout_at(deadline, stop).await.unwrap_or_else(|_| Err(not_stopped()))
+}
+
+fn not_stopped() -> Problem {
+    Problem::new(ProblemCode::Busy, ChatReason::AnswerNotStopped)
 }
 
 fn delete(shared: &Shared, id: i64) -> Result<Attempt<DeletedMessages>, Problem> {
@@ -113,4 +120,18 @@ fn restore(shared: &Shared, id: i64) -> Result<Conversation, Problem> {
     };
     shared.announce_conversation(conversation)?;
     open(shared, conversation)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{not_stopped, stopped_by};
+    use std::future::{pending, ready};
+    use tokio::time::Instant;
+
+    #[tokio::test]
+    async fn a_chat_that_does_not_stop_an_answer_in_time_is_a_problem() {
+        let now = Instant::now();
+        assert_eq!(stopped_by(now, ready(Ok(()))).await, Ok(()));
+        assert_eq!(stopped_by(now, pending()).await, Err(not_stopped()));
+    }
 }

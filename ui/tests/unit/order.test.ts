@@ -293,6 +293,24 @@ test("changes of one thing reach the app in their order, whichever commands make
   expect([app.thread.settings.maxTokens, (await host.openConversation(2)).settings.maxTokens]).toEqual([null, null]);
 });
 
+test("a deletion that waits for an answer to stop delays no command and undoes none", async () => {
+  const { app, host } = await started();
+  await app.open(2);
+  const message = app.thread.last!.message.id;
+  const stopped = deferred<void>();
+  const { deleteMessage } = host;
+  host.deleteMessage = (id) =>
+    deleteMessage.call(host, id).then((deleted) => stopped.reply.then(() => deleted));
+  const deletion = app.thread.delete(message);
+  await app.open(1);
+  await app.open(2);
+  await app.thread.setSettings({ ...app.thread.settings, maxTokens: 7 });
+  stopped.give();
+  await deletion;
+  expect(app.thread.settings.maxTokens).toBe(7);
+  expect(app.thread.path.map((node) => node.message.id)).not.toContain(message);
+});
+
 describe("settings", () => {
   test("of two changes keep the one that was saved, whichever failed", async () => {
     const { app, host } = await started();

@@ -37,6 +37,8 @@ pub enum ChatReason {
     HasReplies,
     /// The conversation has an unfinished answer.
     Answering,
+    /// An answer among messages to delete did not stop in time. Nothing was deleted.
+    AnswerNotStopped,
     /// An answer failed, and its problem cannot be read.
     AnswerFailed,
     /// A vote for an answer that was not compared.

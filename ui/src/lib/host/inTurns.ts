@@ -13,7 +13,6 @@ const ORDERED: readonly (readonly (keyof Host)[])[] = [
   [
     "openConversation",
     "selectLeaf",
-    "deleteMessage",
     "restoreMessages",
     "branchOff",
     "renameConversation",

@@ -789,7 +789,7 @@ export type ChatReason = { "type": "panicked",
 /**
  * The runtime's error.
  */
-detail: string, } | { "type": "emptyName" } | { "type": "noConversation" } | { "type": "noMessage" } | { "type": "messageDeleted" } | { "type": "parentDeleted" } | { "type": "emptyMessage" } | { "type": "emptyAnswer" } | { "type": "notUserMessage" } | { "type": "notAnAnswer" } | { "type": "notContinuable" } | { "type": "hasReplies" } | { "type": "answering" } | { "type": "answerFailed" } | { "type": "notCompared" } | { "type": "notRatable" } | { "type": "comparedAnswerCount",
+detail: string, } | { "type": "emptyName" } | { "type": "noConversation" } | { "type": "noMessage" } | { "type": "messageDeleted" } | { "type": "parentDeleted" } | { "type": "emptyMessage" } | { "type": "emptyAnswer" } | { "type": "notUserMessage" } | { "type": "notAnAnswer" } | { "type": "notContinuable" } | { "type": "hasReplies" } | { "type": "answering" } | { "type": "answerNotStopped" } | { "type": "answerFailed" } | { "type": "notCompared" } | { "type": "notRatable" } | { "type": "comparedAnswerCount",
 /**
  * Most answers.
  */

@@ -224,13 +224,18 @@ export class Thread {
 
   /** Deletes a message and all messages below it. */
   async delete(message: number): Promise<DeletedMessages> {
-    return this.reading.read(
-      this.host,
-      (host) => host.deleteMessage(message),
-      ({ conversation }) => {
-        if (this.id === conversation.id) this.fill(conversation);
-      },
-    );
+    const deleted = await this.host.deleteMessage(message);
+    const { id } = deleted.conversation;
+    // The deletion waits for answers to stop and is not ordered, so its reply may be out of date.
+    if (this.id === id)
+      await this.reading.read(
+        this.host,
+        (host) => host.openConversation(id),
+        (conversation) => {
+          if (this.id === id) this.fill(conversation);
+        },
+      );
+    return deleted;
   }
 
   /** Undoes the deletion of a message. */
