@@ -220,7 +220,8 @@ fn common_columns(connection: &Connection, table: &str) -> rusqlite::Result<Vec<
     connection.prepare(&sql)?.query_map([], |row| row.get(0))?.collect()
 }
 
-/// Repairs rows with dangling references. Messages without their conversation get a new one.
+/// Repairs rows with dangling references. Messages without their conversation get a new one. The
+/// oldest message left of a deletion whose first message is lost identifies it.
 const REPAIR: &str = "
 INSERT INTO conversation (id, title, created_at, updated_at)
     SELECT conversation, 'Saved from a corrupt file', min(created_at), max(created_at) FROM message
@@ -236,6 +237,12 @@ DELETE FROM run_evaluation WHERE run NOT IN (SELECT id FROM run);
 DELETE FROM unsent WHERE conversation NOT IN (SELECT id FROM conversation);
 DELETE FROM deleted_message WHERE conversation NOT IN (SELECT id FROM conversation)
     OR id IN (SELECT id FROM message);
+UPDATE deleted_message SET parent = NULL
+    WHERE parent NOT IN (SELECT id FROM message UNION ALL SELECT id FROM deleted_message);
+UPDATE deleted_message SET deletion = lost.root
+    FROM (SELECT deletion, min(id) AS root FROM deleted_message GROUP BY deletion
+        HAVING deletion NOT IN (SELECT id FROM deleted_message WHERE id = deletion)) AS lost
+    WHERE deleted_message.deletion = lost.deletion;
 UPDATE sqlite_sequence SET seq = max(seq, (SELECT coalesce(max(id), 0) FROM deleted_message)) WHERE name = 'message';
 INSERT INTO sqlite_sequence (name, seq) SELECT 'message', max(id) FROM deleted_message
     WHERE 'message' NOT IN (SELECT name FROM sqlite_sequence) HAVING count(*) > 0;

@@ -1,7 +1,8 @@
 //! The store's tables, backups and recovery.
 
 use hearth_app::store::{
-    FILE, Store, StoreError, adapter, backups, conversation, dataset, deleted_message,
+    FILE, Store, StoreError, adapter, backups, conversation, dataset,
+    deleted_message::{self, Restoration},
     message::{self, Message, New, State},
     model, read_only, run, run_evaluation, run_point, search, setting,
     title_source::{self, TitleSource},
@@ -718,6 +719,38 @@ fn readable_rows_of_a_corrupt_store_are_recovered() {
         Some("dark")
     );
     assert!(!search(&store, "message").is_empty());
+}
+
+#[test]
+fn recovered_deletions_can_be_restored() {
+    let folder = folder();
+    let store = open(&folder);
+    let (id, now) = (begin(&store, "a"), store.time());
+    let add = |parent: Option<i64>| say(&store, id, parent, "words", State::Complete);
+    let first = add(None);
+    let root = add(Some(first.id));
+    let below = [add(Some(root.id)), add(Some(root.id))];
+    let other = add(None);
+    let after = add(Some(other.id));
+    for message in [&root, &after] {
+        store.write(|t| deleted_message::delete(t, message, now)).unwrap();
+    }
+    // The first message of a deletion, and the one that another deletion follows.
+    for (table, lost) in [("deleted_message", root.id), ("message", other.id)] {
+        let sql = format!("DELETE FROM {table} WHERE id = ?1");
+        store.write(|t| t.execute(&sql, [lost])).unwrap();
+    }
+    drop(store);
+    Store::salvage(folder.path()).unwrap();
+    let store = open(&folder);
+    for deletion in [below[0].id, after.id] {
+        let restoration = store.write(|t| deleted_message::restore(t, deletion)).unwrap();
+        assert_eq!(restoration, Restoration::Done { conversation: id });
+    }
+    let messages = store.read(|t| message::of_conversation(t, id)).unwrap();
+    let links: Vec<_> = messages.iter().map(|message| (message.id, message.parent)).collect();
+    let roots = [first.id, below[0].id, below[1].id, after.id];
+    assert_eq!(links, roots.map(|id| (id, None)));
 }
 
 #[test]
