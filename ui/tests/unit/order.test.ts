@@ -299,8 +299,7 @@ test("a deletion that waits for an answer to stop delays no command and undoes n
   const message = app.thread.last!.message.id;
   const stopped = deferred<void>();
   const { deleteMessage } = host;
-  host.deleteMessage = (id) =>
-    deleteMessage.call(host, id).then((deleted) => stopped.reply.then(() => deleted));
+  host.deleteMessage = (id) => deleteMessage.call(host, id).then((deleted) => stopped.reply.then(() => deleted));
   const deletion = app.thread.delete(message);
   await app.open(1);
   await app.open(2);

@@ -66,6 +66,19 @@ describe("a conversation", () => {
     );
   });
 
+  test("asks before an unfinished edit is deleted with its message, and ends it", async () => {
+    const { app } = await started();
+    await app.open(2);
+    const answer = app.thread.last?.message.id ?? 0;
+    app.edits.begin(`answer:${answer}`, "before");
+    app.edits.set(`answer:${answer}`, "after");
+    await app.deletion.begin(answer);
+    expect(app.deletion.question).toEqual({ message: answer, below: 0, losesEdit: true });
+    await app.deletion.confirm();
+    expect(app.thread.path.map((node) => node.message.id)).not.toContain(answer);
+    expect([app.edits.changed, app.edits.get(`answer:${answer}`)]).toEqual([false, null]);
+  });
+
   test("gets the title of its original and a number as a branch", () => {
     expect(branchTitle("Bread", ["Bread"])).toBe("Bread (branch)");
     expect(branchTitle("Bread (branch)", ["Bread", "Bread (branch)"])).toBe("Bread (branch) 2");

@@ -36,7 +36,7 @@ test.each([
   ["1 2<1", 2, 0],
   ["1<2 2<1", 1, 1],
 ])("%s: below %s are %s", (links, id, count) => {
-  expect(tree(links).below(id)).toBe(count);
+  expect(tree(links).subtree(id).size - 1).toBe(count);
 });
 
 test.each([

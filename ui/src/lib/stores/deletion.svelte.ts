@@ -1,12 +1,16 @@
-// Deletes messages, and restores them. Owns the question before messages below are deleted, too.
+// Deletes messages, and restores them. Owns the question before messages below are deleted, too, or
+// an unfinished edit is lost.
 
 import { m } from "$messages";
 import type { App } from "./app.svelte";
+import type { Edited } from "./edits.svelte";
 
 export interface Question {
   readonly message: number;
   /** Number of messages below it, in all versions. */
   readonly below: number;
+  /** Whether one of them has an unfinished edit. */
+  readonly losesEdit: boolean;
 }
 
 export class Deletion {
@@ -15,10 +19,14 @@ export class Deletion {
 
   constructor(private readonly app: App) {}
 
-  /** Deletes a message of the open conversation, after a question if others are below it. */
+  /**
+   * Deletes a message of the open conversation, after a question if others are below it or an edit
+   * would be lost.
+   */
   async begin(message: number): Promise<void> {
-    const below = this.app.thread.below(message);
-    if (below > 0) this.question = { message, below };
+    const below = this.app.thread.subtree(message).size - 1;
+    const losesEdit = this.edits(message).some((edit) => this.app.edits.isChanged(edit));
+    if (below > 0 || losesEdit) this.question = { message, below, losesEdit };
     else await this.delete(message);
   }
 
@@ -32,11 +40,19 @@ export class Deletion {
     if (question) await this.delete(question.message);
   }
 
+  /** The edits of a message and of all messages below it. */
+  private edits(message: number): Edited[] {
+    return [...this.app.thread.subtree(message)].flatMap((id): Edited[] => [`message:${id}`, `answer:${id}`]);
+  }
+
   private async delete(message: number): Promise<void> {
     const { app } = this;
     const { thread, speech } = app;
+    const edits = this.edits(message);
     await app.try(async () => {
       const { conversation, count } = await thread.delete(message);
+      // Without their messages they could not be found.
+      for (const edit of edits) app.edits.end(edit);
       app.search.refresh();
       if (!thread.path.some((node) => node.message.id === speech.reading)) speech.stop();
       app.toasts.show({

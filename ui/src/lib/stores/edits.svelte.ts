@@ -18,7 +18,12 @@ export class Edits {
 
   /** Whether any text was changed. */
   get changed(): boolean {
-    return [...this.texts].some(([editKey, text]) => text !== this.originals.get(editKey));
+    return [...this.texts.keys()].some((editKey) => this.isChanged(editKey));
+  }
+
+  /** Whether a text is being edited and differs from its original. */
+  isChanged(editKey: Edited): boolean {
+    return this.texts.has(editKey) && this.texts.get(editKey) !== this.originals.get(editKey);
   }
 
   /** The edited text; `null` if there is no edit. */

@@ -217,9 +217,9 @@ export class Thread {
     );
   }
 
-  /** Number of messages below a message, in all versions. */
-  below(message: number): number {
-    return this.tree.below(message);
+  /** A message and all messages below it, in all versions. */
+  subtree(message: number): ReadonlySet<number> {
+    return this.tree.subtree(message);
   }
 
   /** Deletes a message and all messages below it. */

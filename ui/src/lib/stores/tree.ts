@@ -59,12 +59,12 @@ export class Tree {
     return versions;
   }
 
-  /** Number of messages below a message. */
-  below(id: number): number {
+  /** A message and all messages below it. */
+  subtree(id: number): ReadonlySet<number> {
     // A set, because of cycles; its iterator also visits ids that are added meanwhile.
     const ids = new Set([id]);
     for (const at of ids) for (const child of this.children.get(at) ?? []) ids.add(child);
-    return ids.size - 1;
+    return ids;
   }
 
   /** The one of some messages that was replied to last, or else the last one. */
