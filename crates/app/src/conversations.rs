@@ -249,17 +249,12 @@ impl App {
     pub async fn deleted_conversations(&self) -> Result<Vec<DeletedConversation>, Problem> {
         self.shared
             .blocking(|shared| {
-                const DAY_MILLIS: u64 = 24 * 60 * 60 * 1000;
                 let now = shared.store.time();
                 let rows = shared.store.read(|t| conversation::deleted(t))?;
-                let conversations = rows.into_iter().map(|row| {
-                    let remaining = row.deleted_at + RESTORABLE_FOR.as_millis() as i64 - now;
-                    let days_left = u64::try_from(remaining).unwrap_or(0).div_ceil(DAY_MILLIS);
-                    DeletedConversation {
-                        id: row.id,
-                        title: title::shown(&row.title),
-                        days_left: days_left.try_into().unwrap_or(u32::MAX),
-                    }
+                let conversations = rows.into_iter().map(|row| DeletedConversation {
+                    id: row.id,
+                    title: title::shown(&row.title),
+                    days_left: days_left(row.deleted_at, now),
                 });
                 Ok(conversations.collect())
             })
@@ -724,6 +719,14 @@ fn missing_message(t: &Transaction<'_>, id: i64) -> rusqlite::Result<Problem> {
     } else {
         no_message()
     })
+}
+
+/// Days until something deleted at a time is purged, rounded up.
+pub(crate) fn days_left(deleted_at: i64, now: i64) -> u32 {
+    const DAY_MILLIS: u64 = 24 * 60 * 60 * 1000;
+    let remaining = deleted_at + RESTORABLE_FOR.as_millis() as i64 - now;
+    let days = u64::try_from(remaining).unwrap_or(0).div_ceil(DAY_MILLIS);
+    days.try_into().unwrap_or(u32::MAX)
 }
 
 pub(crate) fn busy() -> Problem {

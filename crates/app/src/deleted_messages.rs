@@ -3,7 +3,7 @@
 use crate::{
     App, adapters,
     chat::Command,
-    conversations::{existing_message, no_conversation, no_message, open},
+    conversations::{days_left, existing_message, no_conversation, no_message, open},
     lock::lock,
     shared::{Shared, is_unfinished},
     store::{
@@ -11,8 +11,10 @@ use crate::{
         deleted_message::{self, Restoration},
         message,
     },
-    wire::{ChatReason, Conversation, DeletedMessages, Problem, ProblemCode},
+    title,
+    wire::{ChatReason, Conversation, DeletedMessages, MessageDeletion, Problem, ProblemCode},
 };
+use hearth_protocol::Part;
 use rusqlite::Transaction;
 use std::{collections::HashSet, time::Duration};
 use tokio::time::{Instant, timeout_at};
@@ -23,6 +25,9 @@ const STOP_TIMEOUT: Duration = Duration::from_secs(10);
 /// Interval between requests to stop the answers: one that was just added may not have reached the
 /// chat yet.
 const STOP_INTERVAL: Duration = Duration::from_millis(20);
+
+/// Most characters of the first words in the list of deletions, without the ellipsis.
+const MAX_FIRST_WORDS: usize = 79;
 
 /// The outcome of an attempt to delete messages.
 enum Attempt<T> {
@@ -58,6 +63,26 @@ impl App {
         let conversation = self.shared.blocking(move |shared| restore(shared, id)).await?;
         adapters::announce_later(&self.shared);
         Ok(conversation)
+    }
+
+    /// The deletions of messages in conversations that are not deleted, last deleted first.
+    pub async fn message_deletions(&self) -> Result<Vec<MessageDeletion>, Problem> {
+        self.shared
+            .blocking(|shared| {
+                let now = shared.store.time();
+                let first_words = |parts: &[Part]| title::shown(&title::first_words(parts, MAX_FIRST_WORDS));
+                let rows = shared.store.read(|t| deleted_message::deletions(t, first_words))?;
+                let deletions = rows.into_iter().map(|row| MessageDeletion {
+                    id: row.id,
+                    conversation: row.conversation,
+                    title: title::shown(&row.title),
+                    first_words: row.first_words,
+                    count: row.count,
+                    days_left: days_left(row.deleted_at, now),
+                });
+                Ok(deletions.collect())
+            })
+            .await
     }
 }
 

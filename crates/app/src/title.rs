@@ -76,13 +76,18 @@ pub(crate) fn empty_name() -> Problem {
 
 /// A title for a conversation from its first message: from its text, or else from its first file.
 pub(crate) fn of_message(parts: &[Part]) -> String {
+    first_words(parts, MAX_TITLE)
+}
+
+/// The first words of a message, or else of the name of its first file: see [`from_text`].
+pub(crate) fn first_words(parts: &[Part], max: usize) -> String {
     let file = parts.iter().find_map(|part| match part {
         Part::File { name, .. } => Some(name.as_str()),
         _ => None,
     });
     match text_of(parts) {
-        text if text.is_empty() => from_text(file.unwrap_or_default()),
-        text => from_text(&text),
+        text if text.is_empty() => words_of(file.unwrap_or_default(), max),
+        text => words_of(&text, max),
     }
 }
 
@@ -90,12 +95,16 @@ pub(crate) fn of_message(parts: &[Part]) -> String {
 /// Truncated to [`MAX_TITLE`] characters and an ellipsis. Empty if the message has no visible
 /// character; the page then names the conversation.
 pub(crate) fn from_text(text: &str) -> String {
+    words_of(text, MAX_TITLE)
+}
+
+fn words_of(text: &str, max: usize) -> String {
     let line = text
         .lines()
         .map(|line| line.trim().trim_start_matches(['#', '>', '*', '-']))
         .find(|line| line.chars().any(char::is_alphanumeric))
         .unwrap_or(text);
-    shortened(line, MAX_TITLE)
+    shortened(line, max)
 }
 
 /// The words of a line. Truncated to `max` characters and an ellipsis, at a word boundary if there

@@ -79,6 +79,27 @@ describe("a conversation", () => {
     expect([app.edits.changed, app.edits.get(`answer:${answer}`)]).toEqual([false, null]);
   });
 
+  test("lists its deleted messages in the bin, where each is restored after the one before it", async () => {
+    const { app } = await started();
+    await app.open(2);
+    const [question, answer] = app.thread.path.slice(-2).map((node) => node.message.id) as [number, number];
+    const rest = app.thread.subtree(question).size;
+    await app.thread.delete(answer);
+    await app.thread.delete(question);
+    await app.conversations.openBin();
+    const listed = () => app.conversations.messageBin.map(({ id, count, conversation }) => [id, count, conversation]);
+    expect(listed()).toEqual([
+      [question, rest - 1, 2],
+      [answer, 1, 2],
+    ]);
+    await expect(app.deletion.restore(2, answer)).rejects.toMatchObject({ code: "badRequest" });
+    await app.open(1);
+    await app.deletion.restore(2, question);
+    expect(app.thread.id).toBe(2);
+    await app.conversations.openBin();
+    expect(listed()).toEqual([[answer, 1, 2]]);
+  });
+
   test("gets the title of its original and a number as a branch", () => {
     expect(branchTitle("Bread", ["Bread"])).toBe("Bread (branch)");
     expect(branchTitle("Bread (branch)", ["Bread", "Bread (branch)"])).toBe("Bread (branch) 2");

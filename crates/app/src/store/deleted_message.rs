@@ -143,6 +143,47 @@ pub fn restore(connection: &Connection, deletion: i64) -> rusqlite::Result<Resto
     Ok(Restoration::Done { conversation })
 }
 
+/// Messages that were deleted together, until they are purged.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Deletion {
+    /// Id of the first message: the others are below it.
+    pub id: i64,
+    /// Id of the conversation.
+    pub conversation: i64,
+    /// Title of the conversation.
+    pub title: String,
+    /// First words of the first message.
+    pub first_words: String,
+    /// Number of messages.
+    pub count: u32,
+    /// Time of the deletion.
+    pub deleted_at: i64,
+}
+
+/// The deletions in conversations that are not deleted, last deleted first. `first_words` reads
+/// them from the parts of a message, of which no more than one is in memory.
+pub fn deletions(connection: &Connection, first_words: impl Fn(&[Part]) -> String) -> rusqlite::Result<Vec<Deletion>> {
+    connection
+        .prepare_cached(
+            "SELECT m.id, m.conversation, c.title, m.content, m.parts,
+                (SELECT count(*) FROM deleted_message below WHERE below.deletion = m.deletion), m.deleted_at
+             FROM deleted_message m JOIN conversation c ON c.id = m.conversation
+             WHERE m.id = m.deletion AND c.deleted_at IS NULL
+             ORDER BY m.deleted_at DESC, m.id DESC",
+        )?
+        .query_map([], |row| {
+            Ok(Deletion {
+                id: row.get(0)?,
+                conversation: row.get(1)?,
+                title: row.get(2)?,
+                first_words: first_words(&super::message_parts::read(row.get(3)?, row.get(4)?)),
+                count: row.get(5)?,
+                deleted_at: row.get(6)?,
+            })
+        })?
+        .collect()
+}
+
 /// Whether a message is deleted.
 pub fn exists(connection: &Connection, id: i64) -> rusqlite::Result<bool> {
     connection

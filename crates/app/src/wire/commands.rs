@@ -49,6 +49,8 @@ macro_rules! commands {
                 /// Undoes the deletion of this message and of those below it. Rejects with
                 /// `badRequest` if the message that it follows is deleted, too.
                 fn restore_messages(id: i64) -> Conversation;
+                /// Deleted messages in conversations that are not deleted. Last deleted first.
+                fn message_deletions() -> Vec<MessageDeletion>;
                 /// Copies the messages up to this one into a new conversation with this title.
                 fn branch_off(message: i64, title: String) -> ConversationSummary;
                 /// Saves what is not sent in a conversation, or in a new one if that is `null`.

@@ -238,3 +238,21 @@ pub struct DeletedConversation {
     /// Days until it is purged, rounded up. That happens at the first start after them.
     pub days_left: u32,
 }
+
+/// Messages that were deleted together, which can be restored for a while.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, TS)]
+#[serde(rename_all = "camelCase")]
+pub struct MessageDeletion {
+    /// Id of the first message: the others are below it.
+    pub id: i64,
+    /// Id of the conversation.
+    pub conversation: i64,
+    /// Title of the conversation.
+    pub title: String,
+    /// First words of the first message. Empty if it has no text.
+    pub first_words: String,
+    /// Number of messages.
+    pub count: u32,
+    /// Days until they are purged, rounded up. That happens at the first start after them.
+    pub days_left: u32,
+}

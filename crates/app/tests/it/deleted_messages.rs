@@ -102,6 +102,33 @@ async fn undo_restores_one_deletion_and_only_below_what_exists() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn deletions_are_listed_until_they_are_restored() {
+    let mut harness = Harness::tiny();
+    let (_, first) = ask(&mut harness, None, "say one").await;
+    let id = first.conversation;
+    let long = format!("say {}", "word ".repeat(40));
+    let (question, second) = ask(&mut harness, Some(id), &long).await;
+    harness.delete_message(second.id).await.unwrap();
+    harness.delete_message(question.id).await.unwrap();
+    let listed = harness.message_deletions().await.unwrap();
+    assert_eq!(
+        listed.iter().map(|row| row.id).collect::<Vec<_>>(),
+        [question.id, second.id]
+    );
+    let newest = &listed[0];
+    assert!(!newest.title.is_empty());
+    assert_eq!((newest.conversation, newest.count, newest.days_left), (id, 1, 30));
+    assert!(newest.first_words.starts_with("say word") && newest.first_words.chars().count() <= 80);
+
+    harness.delete_conversation(id).await.unwrap();
+    assert_eq!(harness.message_deletions().await.unwrap(), []);
+    harness.restore_conversation(id).await.unwrap();
+    harness.restore_messages(question.id).await.unwrap();
+    let listed = harness.message_deletions().await.unwrap();
+    assert_eq!(listed.iter().map(|row| row.id).collect::<Vec<_>>(), [second.id]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_nearest_version_with_its_newest_leaf_is_selected() {
     let mut harness = Harness::tiny();
     let (_, first) = ask(&mut harness, None, "say one").await;

@@ -50,6 +50,7 @@ import type {
   LoadSettings,
   Measurement,
   Message,
+  MessageDeletion,
   Model,
   ModelState,
   NewConversation,
@@ -320,13 +321,17 @@ export class FakeHost extends FakeGetting implements Host {
 
   async restoreMessages(id: number): Promise<Conversation> {
     const home = this.world.conversations.get(this.trash.homeOf(id) ?? -1);
-    if (!home) throw NO_MESSAGE;
+    if (!home || this.world.deleted.has(home.id)) throw NO_MESSAGE;
     if (this.trash.isParentMissing(home, id)) throw PARENT_DELETED;
     this.countVotes(home, -1);
     this.trash.restore(home, id);
     this.countVotes(home, 1);
     this.changed(home.id);
     return this.openConversation(home.id);
+  }
+
+  async messageDeletions(): Promise<MessageDeletion[]> {
+    return this.trash.list([...this.world.conversations.values()].filter(({ id }) => !this.world.deleted.has(id)));
   }
 
   async branchOff(message: number, title: string): Promise<ConversationSummary> {

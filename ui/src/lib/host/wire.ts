@@ -26,6 +26,8 @@ export interface Commands {
   deleteMessage(id: number): Promise<DeletedMessages>;
   /** Undoes the deletion of this message and of those below it. Rejects with `badRequest` if the message that it follows is deleted, too. */
   restoreMessages(id: number): Promise<Conversation>;
+  /** Deleted messages in conversations that are not deleted. Last deleted first. */
+  messageDeletions(): Promise<Array<MessageDeletion>>;
   /** Copies the messages up to this one into a new conversation with this title. */
   branchOff(message: number, title: string): Promise<ConversationSummary>;
   /** Saves what is not sent in a conversation, or in a new one if that is `null`. */
@@ -256,6 +258,7 @@ export const commands = (invoke: <T>(command: string, named?: Record<string, unk
   selectLeaf: (conversation, message) => invoke("select_leaf", { conversation, message }),
   deleteMessage: (id) => invoke("delete_message", { id }),
   restoreMessages: (id) => invoke("restore_messages", { id }),
+  messageDeletions: () => invoke("message_deletions"),
   branchOff: (message, title) => invoke("branch_off", { message, title }),
   saveUnsent: (conversation, change) => invoke("save_unsent", { conversation, change }),
   countUnsent: (draft) => invoke("count_unsent", { draft }),
@@ -3024,6 +3027,32 @@ edited: boolean,
  * The model and settings that are not its conversation's. `None` means none.
  */
 overrides: AnswerOverrides | null, };
+
+export type MessageDeletion = {
+/**
+ * Id of the first message: the others are below it.
+ */
+id: number,
+/**
+ * Id of the conversation.
+ */
+conversation: number,
+/**
+ * Title of the conversation.
+ */
+title: string,
+/**
+ * First words of the first message. Empty if it has no text.
+ */
+firstWords: string,
+/**
+ * Number of messages.
+ */
+count: number,
+/**
+ * Days until they are purged, rounded up. That happens at the first start after them.
+ */
+daysLeft: number, };
 
 export type MessageState = { "type": "complete" } | { "type": "waiting" } | { "type": "loading",
 /**

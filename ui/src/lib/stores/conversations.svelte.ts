@@ -1,7 +1,7 @@
 // Owns the list of conversations, newest first.
 
 import { m } from "$messages";
-import type { ConversationSummary, DeletedConversation, Host, HostEvent } from "../host";
+import type { ConversationSummary, DeletedConversation, Host, HostEvent, MessageDeletion } from "../host";
 import { dayGroup } from "../text/format";
 import { titled } from "../text/title";
 import type { Folders } from "./folders.svelte";
@@ -26,6 +26,8 @@ export class Conversations {
   );
   /** Deleted conversations, once requested. */
   bin: readonly DeletedConversation[] = $state.raw([]);
+  /** Deleted messages, once requested. */
+  messageBin: readonly MessageDeletion[] = $state.raw([]);
 
   private readonly removed = new Set<number>();
 
@@ -79,7 +81,12 @@ export class Conversations {
   }
 
   async openBin(): Promise<void> {
-    this.bin = (await this.host.deletedConversations()).map(titled);
+    const [conversations, messages] = await Promise.all([
+      this.host.deletedConversations(),
+      this.host.messageDeletions(),
+    ]);
+    this.bin = conversations.map(titled);
+    this.messageBin = messages.map(titled);
   }
 
   async restore(id: number): Promise<void> {

@@ -58,19 +58,18 @@ export class Deletion {
       app.toasts.show({
         kind: "note",
         text: m.chat_messages_deleted({ count }),
-        action: { label: m.store_undo(), run: () => void this.restore(conversation.id, message) },
+        action: { label: m.store_undo(), run: () => void app.try(() => this.restore(conversation.id, message)) },
       });
       // The button that had the focus may be gone.
       if (app.view === "chat" && thread.id === conversation.id) await app.focusComposer();
     });
   }
 
-  private async restore(conversation: number, message: number): Promise<void> {
+  /** Restores a message with those deleted with it, and opens the conversation. */
+  async restore(conversation: number, message: number): Promise<void> {
     const { app } = this;
-    await app.try(async () => {
-      await app.thread.restore(conversation, message);
-      app.search.refresh();
-      await app.open(conversation);
-    });
+    await app.thread.restore(conversation, message);
+    app.search.refresh();
+    await app.open(conversation);
   }
 }

@@ -1,6 +1,7 @@
 // Deleted messages of the fake host.
 
-import type { Conversation, Message } from "../host";
+import type { Conversation, Message, MessageDeletion } from "../host";
+import { textOf } from "../../text/parts";
 
 interface Deleted {
   home: number;
@@ -30,6 +31,19 @@ export class FakeTrash {
 
   homeOf(deletion: number): number | null {
     return this.deletions.get(deletion)?.home ?? null;
+  }
+
+  /** The deletions in some conversations, last deleted first. */
+  list(homes: readonly Conversation[]): MessageDeletion[] {
+    const listed = [...this.deletions].flatMap(([id, { home, messages }]) => {
+      const { title } = homes.find((conversation) => conversation.id === home) ?? {};
+      if (title === undefined) return [];
+      const firstWords = textOf(messages[0]?.parts ?? [])
+        .trim()
+        .slice(0, 80);
+      return { id, conversation: home, title, firstWords, count: messages.length, daysLeft: 30 };
+    });
+    return listed.reverse();
   }
 
   /** Whether the message that a deleted one follows is deleted, too. */
