@@ -223,14 +223,15 @@ impl UnsentText {
         let mut start = range.start;
         while start < range.end {
             let rest = &self.text[start..range.end];
-            if interrupt::is_set() {
-                return counted.push(Piece::new(rest));
-            }
             let can_cut = |previous, next| frame.can_cut(previous, next);
             let length = match rest.len() {
                 length if length <= 2 * PIECE_BYTES => length,
                 length => tokenizer.next_cut(rest, PIECE_BYTES, can_cut).unwrap_or(length),
             };
+            // The search may have been interrupted.
+            if interrupt::is_set() {
+                return counted.push(Piece::new(rest));
+            }
             let mut piece = Piece::new(&rest[..length]);
             self.tokenized += length as u64;
             let tokens = self.tokens_of(start..start + length, template, tokenizer, frame);

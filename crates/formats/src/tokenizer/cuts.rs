@@ -7,8 +7,13 @@
 //! * No user-defined token spans two such characters either.
 
 use super::{Model, Tokenizer};
+use crate::interrupt;
 use regex::Regex;
 use std::sync::LazyLock;
+
+/// Maximum bytes in which a cut is searched. Text without cuts, such as a long run of one character,
+/// is not worth a longer search.
+const MAX_SEARCH: usize = 256 << 10;
 
 /// Matches the two characters around the end of a word.
 static WORD_END: LazyLock<Regex> =
@@ -16,8 +21,9 @@ static WORD_END: LazyLock<Regex> =
 
 impl Tokenizer {
     /// The first cut at or after a byte offset, between two characters that `can_cut` accepts.
-    /// `None` if there is none before the end of the text.
+    /// `None` if there is none in the next [`MAX_SEARCH`] bytes, or if the search is interrupted.
     pub(crate) fn next_cut(&self, text: &str, from: usize, can_cut: impl Fn(char, char) -> bool) -> Option<usize> {
+        let text = &text[..text.floor_char_boundary(from.saturating_add(MAX_SEARCH))];
         let first = text.floor_char_boundary(from);
         let mut start = text[..first].char_indices().next_back().map_or(0, |(index, _)| index);
         loop {
@@ -27,7 +33,11 @@ impl Tokenizer {
             };
             let mut characters = text[at..].chars();
             let (previous, next) = (characters.next()?, characters.next()?);
-            start = at + previous.len_utf8();
+            let end = at + previous.len_utf8();
+            if interrupt::step((end - start) as u64) {
+                return None;
+            }
+            start = end;
             if start >= from && self.divides(previous, next) && can_cut(previous, next) {
                 return Some(start);
             }

@@ -78,6 +78,8 @@ pub(super) struct TokenMatcher {
     spaces: String,
     /// Pairs of adjacent characters in these texts. Computed for the first text that is cut.
     adjacent: OnceLock<HashSet<(char, char)>>,
+    /// Last characters of these texts. Computed for the first text that is cut.
+    last: OnceLock<HashSet<char>>,
 }
 
 impl TokenMatcher {
@@ -115,6 +117,7 @@ impl TokenMatcher {
             patterns,
             spaces,
             adjacent: OnceLock::new(),
+            last: OnceLock::new(),
         })
     }
 
@@ -130,7 +133,11 @@ impl TokenMatcher {
 
     /// Whether a token ends with this character.
     pub fn has_last(&self, character: char) -> bool {
-        self.patterns.iter().any(|pattern| pattern.ends_with(character))
+        let last = self.last.get_or_init(|| {
+            let patterns = self.patterns.iter();
+            patterns.filter_map(|pattern| pattern.chars().next_back()).collect()
+        });
+        last.contains(&character)
     }
 
     /// The token with this text.

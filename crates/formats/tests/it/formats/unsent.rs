@@ -3,6 +3,7 @@
 
 use crate::fixtures::{VOCABULARIES, open, vocabulary, with_tokens};
 use hearth_formats::chat_template::{Chat, ChatTemplate, GenerationPrompt, Message, PLACEHOLDER, Role, UnsentText};
+use hearth_formats::interrupt::{Interrupt, Interrupted};
 use hearth_formats::tokenizer::Tokenizer;
 use proptest::prelude::*;
 use std::sync::LazyLock;
@@ -123,6 +124,27 @@ fn typing_into_a_long_text_tokenizes_little() {
             assert!(tokenized < 16 << 10, "{name}: {tokenized} bytes at {place}");
         }
     }
+}
+
+#[test]
+fn the_search_for_a_cut_in_a_text_without_one_can_be_interrupted() {
+    let template = ChatTemplate::parse(TEMPLATE, "", "").unwrap();
+    let text = "zq".repeat(1 << 19);
+    let tokenizer = with_tokens("spm", &[("zqzq", 4)]);
+    let frame = template
+        .frame(&tokenizer, &conversation(PLACEHOLDER))
+        .unwrap()
+        .expect("a frame");
+    let mut unsent = UnsentText::default();
+    unsent.replace(0..0, &text);
+    let interrupted = Interrupt::new(|| true).run(|| unsent.count(&template, &tokenizer, &frame).is_ok());
+    assert_eq!(interrupted, Err(Interrupted));
+    assert_eq!(unsent.tokenized(), 0, "interrupted before the text was tokenized");
+    let actual = unsent.count(&template, &tokenizer, &frame).unwrap();
+    let whole = template
+        .encode_chat(&tokenizer, &conversation(&text), GenerationPrompt::Add)
+        .unwrap();
+    assert_eq!(actual, whole.len());
 }
 
 #[test]
