@@ -33,6 +33,9 @@ impl App {
     /// The model's chat template refuses the conversation, or the worker died.
     pub async fn count_unsent(&self, draft: UnsentDraft) -> Result<UnsentCount, Problem> {
         draft.check()?;
+        if draft.is_too_long() {
+            return Ok(UnsentCount::Unavailable);
+        }
         let count = self.shared.blocking(move |shared| {
             let model = unsent_count::model_of(shared, &draft)?;
             Ok(Box::new(unsent_count::Count { draft, model }))

@@ -8,11 +8,10 @@ use crate::numbers::saturating_u32;
 use crate::problem::{from_template, interrupted};
 use hearth_formats::chat_template::{Frame, GenerationPrompt, PLACEHOLDER, UnsentText};
 use hearth_formats::interrupt::Interrupt;
-use hearth_protocol::{ConversationBefore, CountUnsent, Message, Part, Problem, Role, TextChange, UnsentTokens};
+use hearth_protocol::{
+    ConversationBefore, CountUnsent, MAX_UNSENT_BYTES, Message, Part, Problem, Role, TextChange, UnsentTokens,
+};
 use std::sync::{Arc, Mutex, PoisonError};
-
-/// Maximum bytes of a message with its files. The state of a longer one is not kept.
-const MAX_BYTES: usize = 16 << 20;
 
 /// The separator of files and text, see [`crate::chat`].
 const SEPARATOR: &str = "\n\n";
@@ -97,10 +96,15 @@ impl Unsent {
             None if text.base.is_some() && unsent.conversation == conversation => {}
             None => return None,
         }
+        let added = text.inserted.len() + bytes_of(files.as_deref().unwrap_or_default());
+        if unsent.content.text().len() + added > MAX_UNSENT_BYTES {
+            return None;
+        }
         unsent.conversation = conversation;
         unsent.change_text(&text)?;
         unsent.set_files(files);
-        (unsent.content.text().len() <= MAX_BYTES).then_some(unsent)
+        // Fences may be as long as the texts in them.
+        (unsent.content.text().len() <= MAX_UNSENT_BYTES).then_some(unsent)
     }
 
     /// Returns `None` if the change is not within the text.
@@ -180,6 +184,15 @@ impl Unsent {
         self.tokens = Some(tokens);
         Ok(tokens)
     }
+}
+
+/// Bytes of the texts of files.
+fn bytes_of(files: &[Part]) -> usize {
+    let bytes = |part: &Part| match part {
+        Part::File { name, text, .. } => name.len() + text.len(),
+        _ => 0,
+    };
+    files.iter().map(bytes).sum()
 }
 
 fn text_part(text: &str) -> Option<Part> {

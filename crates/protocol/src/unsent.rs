@@ -6,6 +6,9 @@ use crate::{
 };
 use serde::{Deserialize, Serialize};
 
+/// Maximum bytes of a message that is being written, with its files. A longer one is not counted.
+pub const MAX_UNSENT_BYTES: usize = 16 << 20;
+
 /// A message that is being written, as a change since an earlier count.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CountUnsent {

@@ -1,7 +1,7 @@
 //! Unsent texts and files of a conversation.
 
 use super::{ChatReason, NewConversation, Problem, TextFile, bounds::refuse};
-use hearth_protocol::{TextChange, UnsentTokens};
+use hearth_protocol::{MAX_UNSENT_BYTES, TextChange, UnsentTokens};
 use serde::{Deserialize, Serialize};
 use ts_rs::TS;
 
@@ -82,6 +82,13 @@ impl UnsentDraft {
         self.files.as_deref().map_or(Ok(()), TextFile::check)?;
         self.fresh.settings.check()
     }
+
+    /// Whether the inserted text and the files are too long to be counted.
+    pub(crate) fn is_too_long(&self) -> bool {
+        let files = self.files.iter().flatten();
+        let files: usize = files.map(|file| file.name.len() + file.text.len()).sum();
+        self.text.inserted.len() + files > MAX_UNSENT_BYTES
+    }
 }
 
 /// The outcome of a count of a message that is being written.
@@ -95,6 +102,6 @@ pub enum UnsentCount {
     },
     /// The worker does not have the text that was changed. The message has to be sent in full.
     Unknown,
-    /// The model that would answer is not loaded, or there is a newer count.
+    /// The model that would answer is not loaded, there is a newer count, or the message is too long.
     Unavailable,
 }

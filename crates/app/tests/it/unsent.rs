@@ -5,7 +5,7 @@ use hearth_app::wire::{
     AdapterChoice, Answering, Event, MAX_FILES, ModelState, NewConversation, ProblemCode, QueuedMessage, TextFile,
     Unsent, UnsentChange, UnsentCount, UnsentDraft,
 };
-use hearth_protocol::{TextChange, UnsentTokens};
+use hearth_protocol::{MAX_UNSENT_BYTES, TextChange, UnsentTokens};
 
 fn file(name: &str) -> TextFile {
     TextFile {
@@ -220,6 +220,20 @@ async fn a_draft_is_counted_by_changes_if_the_model_is_loaded() {
     let draft = appended(Some(said.conversation), Some(said.id), None, 0, "Hi");
     let count = harness.count_unsent(draft).await.expect("an outcome");
     assert_eq!(count, counted(18, 20), "the message and its answer");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_draft_beyond_the_limit_is_not_counted() {
+    let mut harness = Harness::tiny();
+    harness.answer("say one").await;
+    let count = |draft| harness.app.count_unsent(draft);
+    assert_eq!(
+        count(appended(None, None, None, 0, "Hi")).await.expect("an outcome"),
+        counted(0, 2)
+    );
+    let long = "x".repeat(MAX_UNSENT_BYTES);
+    let long = appended(None, None, Some(1), 2, &(long + "x"));
+    assert_eq!(count(long).await.expect("an outcome"), UnsentCount::Unavailable);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

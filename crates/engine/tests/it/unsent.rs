@@ -2,8 +2,8 @@
 
 use crate::common::*;
 use hearth_protocol::{
-    ConversationBefore, CountUnsent, Event, FinishReason, GenerateRequest, Message, Part, ProblemCode, Prompt, Request,
-    Role, TextChange, Thinking, UnsentTokens,
+    ConversationBefore, CountUnsent, Event, FinishReason, GenerateRequest, MAX_UNSENT_BYTES, Message, Part,
+    ProblemCode, Prompt, Request, Role, TextChange, Thinking, UnsentTokens,
 };
 use std::path::{Path, PathBuf};
 
@@ -174,6 +174,20 @@ fn a_text_or_conversation_that_is_not_known_has_to_be_sent_in_full() {
             "{start}"
         );
     }
+}
+
+#[test]
+fn a_message_beyond_the_limit_is_not_counted() {
+    let mut worker = Worker::load_llama(2048);
+    let mut call = |text, files| counted(worker.call(count(Some(&[]), text, files)));
+    let half = "x".repeat(MAX_UNSENT_BYTES / 2);
+    assert_eq!(call(change(None, 1, 0, 0, &format!("{half}{half}x")), None), None);
+    assert_eq!(call(change(None, 1, 0, 0, &half), Some(vec![file(&half)])), None);
+    assert_eq!(
+        call(change(None, 1, 0, 0, ""), Some(vec![file(&"`".repeat(6 << 20))])),
+        None
+    );
+    assert!(call(change(None, 1, 0, 0, "x"), None).is_some());
 }
 
 #[test]
