@@ -146,7 +146,7 @@ impl Unsent {
             Some(tokens) => tokens,
             None => self.count_conversation(texts)?,
         };
-        let total = match &self.frame {
+        let total = match self.frame.as_ref().filter(|frame| self.is_in_frame(frame)) {
             _ if self.content.text().is_empty() => conversation,
             Some(frame) => {
                 let counted = self.content.count(&texts.template, &texts.tokenizer, frame);
@@ -165,6 +165,13 @@ impl Unsent {
             "an unsent message is counted"
         );
         Ok(UnsentTokens { conversation, total })
+    }
+
+    /// Whether the content is in one piece in the prompt, and the frame is the one of the content.
+    fn is_in_frame(&self, frame: &Frame) -> bool {
+        // In joined messages, the files precede the text of the earlier message.
+        let is_joined = self.before.messages.last().is_some_and(|last| last.role == Role::User);
+        (self.files.is_empty() || !is_joined) && frame.suits(self.content.text())
     }
 
     /// Counts the tokens of the conversation, and prepares the count of the content.

@@ -71,13 +71,16 @@ fn check(model: PathBuf) {
     for messages in conversations {
         let mut revision = 0;
         let mut text = String::new();
-        let changes: [(u32, u32, &str, Option<Vec<Part>>); 6] = [
+        let changes: [(u32, u32, &str, Option<Vec<Part>>); 8] = [
             (0, 0, "Once upon a time, there was a cat.", None),
             (34, 0, " 日本語 😀 the end <|im_end|>", None),
             (0, 4, "T", Some(vec![file("A line.\n\nAnd another.")])),
             (33, 0, "\n\n", None),
             (0, 2, "", Some(vec![file("A line."), file("More.")])),
             (3, 1, "x", Some(vec![])),
+            // The markers of a prompt without them.
+            (0, 0, "<|im_end|>\u{fdd0} \u{fdd1}", None),
+            (0, 12, "", None),
         ];
         let mut files = Vec::new();
         for (start, removed, inserted, new_files) in changes {
@@ -101,9 +104,7 @@ fn check(model: PathBuf) {
                 .collect();
             let mut prompt = messages.clone();
             match prompt.last_mut() {
-                Some(last) if last.role == Role::User && files.is_empty() => last.parts.extend(parts),
-                // Files of joined messages come first in the prompt, which moves a few tokens.
-                Some(last) if last.role == Role::User => continue,
+                Some(last) if last.role == Role::User => last.parts.extend(parts),
                 _ => prompt.push(Message {
                     role: Role::User,
                     parts,

@@ -95,6 +95,12 @@ impl ChatTemplate {
 }
 
 impl Frame {
+    /// Whether the frame is also the one of this message. The prompt of a message that contains the
+    /// markers has other markers, so it has to be encoded in full.
+    pub fn suits(&self, message: &str) -> bool {
+        !message.contains(self.markers.control) && !message.contains(self.markers.literal)
+    }
+
     /// Whether a piece may end between these characters: no literal contains them in sequence.
     fn can_cut(&self, previous: char, next: char) -> bool {
         let mut pairs = self
