@@ -40,7 +40,6 @@ use tokio::{
     sync::{mpsc, oneshot, watch},
     task::{JoinHandle, JoinSet},
 };
-use unsent_count::KnownConversation;
 
 /// A command to the chat task.
 pub(crate) enum Command {
@@ -144,7 +143,7 @@ struct Chat {
     is_applying: bool,
     /// Completed lookups of later answers with the selected model, which wait for it.
     deferred_lookups: Vec<(Lookup, LookupOutcome)>,
-    known_conversation: KnownConversation,
+    counts: Arc<unsent_count::Counts>,
     /// Cancels the measurement in progress.
     cancel_measuring: Option<watch::Sender<bool>>,
     /// Whether a measurement is in progress, for which answers wait.
@@ -168,7 +167,7 @@ pub(crate) fn start(shared: Arc<Shared>) -> mpsc::UnboundedSender<Command> {
         settings_order: 0,
         is_applying: false,
         deferred_lookups: Vec::new(),
-        known_conversation: KnownConversation::default(),
+        counts: Arc::default(),
         cancel_measuring: None,
         is_measuring: watch::Sender::new(false),
         task_end,
@@ -532,8 +531,8 @@ impl Chat {
         };
         match selection {
             Some(selection) => {
-                let (shared, known) = (self.shared.clone(), self.known_conversation.clone());
-                tokio::spawn(unsent_count::count(shared, selection, draft, known, reply));
+                let (shared, counts) = (self.shared.clone(), self.counts.clone());
+                unsent_count::start(shared, selection, draft, counts, reply);
             }
             None => drop(reply.send(Ok(UnsentCount::Unavailable))),
         }

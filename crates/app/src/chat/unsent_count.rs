@@ -10,9 +10,12 @@ use crate::{
 use hearth_protocol::{ConversationBefore, CountUnsent, Event, ProblemCode, Request};
 use std::{
     hash::{DefaultHasher, Hash, Hasher},
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
 };
-use tokio::sync::{Mutex, oneshot};
+use tokio::sync::{Mutex, MutexGuard, oneshot};
 
 /// The reply to a count.
 pub(crate) type Reply = oneshot::Sender<Result<UnsentCount, Problem>>;
@@ -25,9 +28,29 @@ pub(crate) struct Count {
 }
 
 /// The worker, by process id, to which a conversation was sent last, and the conversation's hash.
-/// Locked until the next request is sent, so that requests reach the worker in the order of the
-/// counts.
-pub(super) type KnownConversation = Arc<Mutex<Option<(Option<u32>, u64)>>>;
+type KnownConversation = Option<(Option<u32>, u64)>;
+
+/// The counts so far.
+#[derive(Default)]
+pub(super) struct Counts {
+    /// Number of the newest count.
+    newest: AtomicU64,
+    /// Locked until a request is sent, so that requests reach the worker in the order of the counts.
+    known: Mutex<KnownConversation>,
+}
+
+impl Counts {
+    /// The number of a new count.
+    fn begin(&self) -> u64 {
+        self.newest.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    /// Waits until a count can send its request. `None` if there is a newer count.
+    async fn turn(&self, number: u64) -> Option<MutexGuard<'_, KnownConversation>> {
+        let known = self.known.lock().await;
+        (self.newest.load(Ordering::Relaxed) == number).then_some(known)
+    }
+}
 
 /// Id of the model in the settings of the message's conversation. `None` means that none is set.
 ///
@@ -49,26 +72,27 @@ pub(crate) fn model_of(shared: &Shared, draft: &UnsentDraft) -> Result<Option<St
     Ok(request::settings(row.as_ref(), folder.as_ref()).model)
 }
 
-/// Counts the tokens of a message, and replies. A newer count cancels it.
-pub(super) async fn count(
-    shared: Arc<Shared>,
-    selection: Selection,
-    draft: UnsentDraft,
-    known: KnownConversation,
-    reply: Reply,
-) {
-    let result = run(&shared, selection, draft, &known).await;
-    // The receiver may have been dropped.
-    let _ = reply.send(result);
+/// Starts a count of the tokens of a message, which replies. A newer count cancels it.
+pub(super) fn start(shared: Arc<Shared>, selection: Selection, draft: UnsentDraft, counts: Arc<Counts>, reply: Reply) {
+    let number = counts.begin();
+    tokio::spawn(async move {
+        let result = run(&shared, selection, draft, &counts, number).await;
+        // The receiver may have been dropped.
+        let _ = reply.send(result);
+    });
 }
 
 async fn run(
     shared: &Arc<Shared>,
     Selection { target, model }: Selection,
     draft: UnsentDraft,
-    known: &KnownConversation,
+    counts: &Counts,
+    number: u64,
 ) -> Result<UnsentCount, Problem> {
-    let mut known = known.lock().await;
+    // Before the conversation is read from the store.
+    let Some(mut known) = counts.turn(number).await else {
+        return Ok(UnsentCount::Unavailable);
+    };
     let UnsentDraft {
         conversation,
         leaf,
@@ -112,4 +136,20 @@ fn hashed_conversation(
     let json = serde_json::to_vec(&before).map_err(|error| Problem::detail(ProblemCode::Internal, error))?;
     json.hash(&mut hasher);
     Ok((before, hasher.finish()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn only_the_newest_of_the_counts_that_wait_gets_a_turn() {
+        let counts = Counts::default();
+        let first = counts.begin();
+        let turn = counts.turn(first).await.expect("a turn");
+        let [second, third] = [counts.begin(), counts.begin()];
+        drop(turn);
+        assert!(counts.turn(third).await.is_some());
+        assert!(counts.turn(second).await.is_none(), "it is older");
+    }
 }
