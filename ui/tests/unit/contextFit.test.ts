@@ -190,7 +190,7 @@ describe("the draft", () => {
     expect(host.counts.map(({ text }) => text.base)).toEqual([2, null]);
   });
 
-  test("is not counted again for an older text, nor at all beyond the limit", async () => {
+  test("is counted one at a time, the newest next, and not at all beyond the limit", async () => {
     const answers: ((count: UnsentCount) => void)[] = [];
     const requests: UnsentDraft[] = [];
     const counter = new UnsentCounter(() => ({
@@ -199,12 +199,20 @@ describe("the draft", () => {
         return new Promise((resolve) => answers.push(resolve));
       },
     }));
-    const [first, second] = [counter.count(draft("one")), counter.count(draft("one two"))];
+    const [first, second, third] = ["one", "one two", "one two three"].map((text) => counter.count(draft(text)));
+    expect(await second).toBeNull();
+    expect(requests.length).toBe(1);
+    // The older text is not sent in full, since a newer one waits.
     answers[0]?.({ type: "unknown" });
+    expect(await first).toBeNull();
+    await until(() => answers.length === 2);
     answers[1]?.({ type: "counted", tokens: { conversation: 1, total: 3 } });
-    expect([await first, await second]).toEqual([null, { conversation: 1, total: 3 }]);
+    expect(await third).toEqual({ conversation: 1, total: 3 });
     expect(await counter.count(draft("x".repeat(5 << 20)))).toBeNull();
-    expect(requests.length).toBe(2);
+    expect(requests.map(({ text }) => [text.base, text.inserted])).toEqual([
+      [null, "one"],
+      [null, "one two three"],
+    ]);
   });
 
   test("waits until no key is held", () => {
