@@ -40,7 +40,7 @@ pub struct ConversationBefore {
 pub struct TextChange {
     /// Revision of the text that is changed. `None` means an empty text.
     pub base: Option<u32>,
-    /// Revision of the changed text.
+    /// Revision of the changed text, which no other text of any page has.
     pub revision: u32,
     /// Start of the change, in UTF-16 code units.
     pub start: u32,

@@ -5204,7 +5204,7 @@ export type TextChange = {
  */
 base: number | null,
 /**
- * Revision of the changed text.
+ * Revision of the changed text, which no other text of any page has.
  */
 revision: number,
 /**

@@ -25,7 +25,8 @@ interface Waiting {
 export class UnsentCounter {
   /** The draft that was sent last. */
   private last: Counted | null = null;
-  private revision = 0;
+  /** Begins at random, since the worker may know a text of an earlier page. */
+  private revision = crypto.getRandomValues(new Uint32Array(1))[0]! >>> 1;
   private isCounting = false;
   /** The newest draft, while an older one is being counted. */
   private waiting: Waiting | null = null;
