@@ -25,8 +25,8 @@ const LOAD_WINDOW: Duration = Duration::from_secs(1);
 pub(crate) struct Check {
     /// All devices after it.
     pub devices: Vec<Device>,
-    /// Whether an answer, a load or a run was in progress during the check. The recorded load does
-    /// not include one that started and ended meanwhile.
+    /// Whether an answer, a title, a load or a run was in progress during the check. The recorded
+    /// load does not include one that started and ended meanwhile.
     pub is_disturbed: bool,
 }
 
@@ -70,7 +70,7 @@ fn was_busy(devices: &[Device]) -> bool {
         .any(DeviceCheck::was_busy)
 }
 
-/// Whether an answer, a load or a run is in progress.
+/// Whether an answer, a title, a load or a run is in progress.
 fn is_computing(shared: &Shared) -> bool {
     let is_loading = || {
         let models = shared.host.live_models();

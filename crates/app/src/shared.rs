@@ -73,6 +73,8 @@ pub(crate) struct Shared {
     answering: watch::Sender<bool>,
     /// See [`Shared::computations`].
     computations: AtomicU64,
+    /// Number of titles that are being generated.
+    titles: AtomicU64,
     /// Whether the CPU waits to be measured again.
     pub(crate) is_remeasuring: AtomicBool,
     /// See [`Options::remeasure_delay`].
@@ -87,6 +89,15 @@ pub(crate) struct Shared {
     pub(crate) keychain: Arc<dyn Keychain>,
     /// Folders of other programs.
     programs: Vec<Place>,
+}
+
+/// A title that is being generated.
+pub(crate) struct Titling<'a>(&'a Shared);
+
+impl Drop for Titling<'_> {
+    fn drop(&mut self) {
+        self.0.titles.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 impl Shared {
@@ -126,6 +137,7 @@ impl Shared {
             changing_presets: Mutex::default(),
             answering: watch::Sender::new(false),
             computations: AtomicU64::new(0),
+            titles: AtomicU64::new(0),
             is_remeasuring: AtomicBool::new(false),
             remeasure_delay: options.remeasure_delay,
             runs: Mutex::default(),
@@ -353,20 +365,27 @@ impl Shared {
         self.lock_runs().values().next().cloned()
     }
 
-    /// Counts an answer, a load or a run that starts.
+    /// Counts an answer, a title, a load or a run that starts.
     pub(crate) fn count_computation(&self) {
         self.computations.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Number of answers, loads and runs that have started. A measurement is undisturbed if nothing
-    /// was in progress at its start and the number is the same at its end.
+    /// Number of answers, titles, loads and runs that have started. A measurement is undisturbed if
+    /// nothing was in progress at its start and the number is the same at its end.
     pub(crate) fn computations(&self) -> u64 {
         self.computations.load(Ordering::Relaxed)
     }
 
-    /// Whether an answer or a run is in progress, which a measurement would slow down.
+    /// Marks a title as being generated until the result is dropped.
+    pub(crate) fn begin_title(&self) -> Titling<'_> {
+        self.count_computation();
+        self.titles.fetch_add(1, Ordering::Relaxed);
+        Titling(self)
+    }
+
+    /// Whether an answer, a title or a run is in progress, which a measurement would slow down.
     pub(crate) fn is_computing(&self) -> bool {
-        *self.answering.borrow() || self.active_run().is_some()
+        *self.answering.borrow() || self.titles.load(Ordering::Relaxed) > 0 || self.active_run().is_some()
     }
 
     /// Changes the active run and emits [`Event::RunChanged`] if it differs.

@@ -1,5 +1,5 @@
 //! Titles a conversation with its model after the first answer. The request waits until no answer
-//! is in progress, and is cancelled and sent again later if an answer begins.
+//! or measurement of the model is in progress, and is cancelled and sent again later if one begins.
 
 use super::{request, selection::Selection};
 use crate::{
@@ -26,7 +26,7 @@ pub(super) struct TitleJob {
 enum Outcome {
     /// The text of the model.
     Text(String),
-    /// An answer began.
+    /// An answer or a measurement began.
     Interrupted,
     /// The text has no end, the model was unloaded, its worker died, or the KV cache has no room.
     NoText,
@@ -63,13 +63,12 @@ impl TitleJob {
             let Some(request) = self.request(shared, first_words.clone()).await? else {
                 return Ok(());
             };
-            // Discards a measurement of the machine that overlaps with the request.
-            shared.count_computation();
+            let titling = shared.begin_title();
             let outcome = match self.selection.model.request_if_loaded(Request::Generate(request)) {
                 Some(events) => follow(events, &mut answering).await,
                 None => Outcome::NoText,
             };
-            shared.count_computation();
+            drop(titling);
             match outcome {
                 Outcome::Interrupted => {}
                 Outcome::NoText => return Ok(()),
@@ -131,7 +130,7 @@ impl TitleJob {
     }
 }
 
-/// Follows the worker until the request has ended, or an answer begins.
+/// Follows the worker until the request has ended, or an answer or a measurement begins.
 /// Dropping the events cancels the request.
 async fn follow(mut events: Responses, answering: &mut watch::Receiver<bool>) -> Outcome {
     let mut text = String::new();
@@ -157,7 +156,7 @@ async fn follow(mut events: Responses, answering: &mut watch::Receiver<bool>) ->
     }
 }
 
-/// Waits until an answer is in progress, or until none is.
+/// Waits until an answer or a measurement is in progress, or until none is.
 async fn wait_until_answering(answering: &mut watch::Receiver<bool>, is_answering: bool) {
     // `Shared` owns the sender, so this does not fail.
     let _ = answering.wait_for(|current| *current == is_answering).await;

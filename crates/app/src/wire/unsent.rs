@@ -102,6 +102,7 @@ pub enum UnsentCount {
     },
     /// The worker does not have the text that was changed. The message has to be sent in full.
     Unknown,
-    /// The model that would answer is not loaded, there is a newer count, or the message is too long.
+    /// The model that would answer is not loaded, there is a newer count, or the message is too
+    /// long.
     Unavailable,
 }

@@ -2,7 +2,7 @@
 //! worker.
 
 use crate::harness::Harness;
-use hearth_app::wire::{Event, MessageState, ModelState, Settings};
+use hearth_app::wire::{Event, KvType, MessageState, ModelState, ProblemCode, Settings};
 use std::{path::PathBuf, time::Duration};
 
 /// The next title of a conversation that differs from `before`.
@@ -174,6 +174,35 @@ async fn an_answer_goes_before_a_title() {
     assert_ne!(before, "Rain");
     held.release();
     assert_eq!(next_title(&mut harness, id, &before).await, "Rain");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_measurement_goes_before_a_title() {
+    let mut harness = Harness::tiny();
+    // The fake worker measures this model until cancelled.
+    let endless = Settings {
+        kv: KvType::Q8_0,
+        ..Settings::default()
+    };
+    harness.set_settings(endless).await.expect("they are saved");
+    let held = Held::new(&harness);
+    let answer = harness.answer(&held.message("Rain")).await;
+    held.begun().await;
+    let app = harness.app.clone();
+    let measuring = tokio::spawn(async move { app.measure().await });
+    harness
+        .next(|event| matches!(event, Event::MeasureProgress { .. }).then_some(()))
+        .await;
+    held.release();
+    harness.stop_measuring().await.expect("it stops");
+    let stopped = measuring.await.expect("an outcome").expect_err("it is cancelled");
+    assert_eq!(stopped.code, ProblemCode::Cancelled);
+    // The title is requested again.
+    held.begun().await;
+    let before = title(&harness, answer.conversation).await;
+    assert_ne!(before, "Rain");
+    held.release();
+    assert_eq!(next_title(&mut harness, answer.conversation, &before).await, "Rain");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
