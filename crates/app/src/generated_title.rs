@@ -1,6 +1,7 @@
 //! Extracts a title from the output of a model, which may be any text.
 
 use crate::title::{normalized, shortened};
+use std::collections::HashSet;
 
 /// The instruction of the model, after the conversation.
 pub(crate) const INSTRUCTION: &str = "Write a short title for this conversation, in the language of the conversation.";
@@ -15,6 +16,8 @@ pub(crate) const MAX_TOKENS: u32 = 24;
 const MAX_TITLE: usize = 60;
 /// Maximum bytes of the output that are read. A title of 24 tokens is shorter.
 const MAX_TEXT: usize = 4096;
+/// Maximum bytes of the conversation that are compared with a title.
+const MAX_CONVERSATION: usize = 16 << 10;
 /// Maximum nested marks that are removed around a title.
 const MAX_MARKS: usize = 16;
 
@@ -62,6 +65,29 @@ pub(crate) fn from_model(text: &str) -> Option<String> {
     let line = text.lines().find_map(plain)?;
     let is_title = !has_repetition(&line) && !is_instruction(&line);
     is_title.then(|| shortened(&line, MAX_TITLE - 1))
+}
+
+/// Whether a title shares a word with the conversation. A small model may write a title in another
+/// language or about something else.
+pub(crate) fn is_about(title: &str, conversation: &str) -> bool {
+    let conversation = &conversation[..conversation.floor_char_boundary(MAX_CONVERSATION)];
+    !stems(title).is_disjoint(&stems(conversation))
+}
+
+/// The first five letters of each word of at least four, in lower case. Of a word in a script
+/// without spaces, all pairs of characters.
+fn stems(text: &str) -> HashSet<String> {
+    const FIRST_CJK: char = '\u{2e80}';
+    let mut stems = HashSet::new();
+    for word in text.to_lowercase().split(|c: char| !c.is_alphanumeric()) {
+        let letters: Vec<char> = word.chars().collect();
+        if letters.iter().any(|letter| *letter >= FIRST_CJK) {
+            stems.extend(letters.windows(2).map(String::from_iter));
+        } else if letters.len() >= 4 {
+            stems.insert(letters.iter().take(5).collect());
+        }
+    }
+    stems
 }
 
 /// The text after the last thought that a model marked as text.
@@ -197,7 +223,7 @@ fn is_instruction(line: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{INSTRUCTION, MAX_TITLE, from_model};
+    use super::{INSTRUCTION, MAX_TITLE, from_model, is_about};
     use proptest::prelude::*;
 
     #[track_caller]
@@ -286,6 +312,20 @@ mod tests {
             ),
             (&"法".repeat(80), Some(&("法".repeat(59) + "\u{2026}"))),
         ]);
+    }
+
+    #[test]
+    fn a_title_is_about_the_conversation_if_it_shares_a_word() {
+        let german = "Was ist die Hauptstadt von Frankreich? Die Hauptstadt ist Paris.";
+        assert!(is_about("Hauptstädte und die Hauptstadt", german));
+        assert!(is_about("Frankreichs Städte", german));
+        assert!(!is_about("The Capital of France", german));
+        assert!(!is_about("Ein Titel", german));
+        assert!(is_about("法国的首都", "法国的首都是哪里？"));
+        assert!(!is_about("Capital of France", "法国的首都是哪里？"));
+        assert!(!is_about("", ""));
+        let late = "a ".repeat(1 << 20) + "rain";
+        assert!(!is_about("Rain", &late), "only the beginning is read");
     }
 
     proptest! {

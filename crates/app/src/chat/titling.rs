@@ -22,6 +22,14 @@ pub(super) struct TitleJob {
     answer: Box<Message>,
 }
 
+/// A conversation with an automatic title.
+struct Untitled {
+    /// Its automatic title.
+    first_words: String,
+    /// Its text up to the answer, in which a word of the title must be.
+    text: String,
+}
+
 /// The end of a request for a title.
 enum Outcome {
     /// The text of the model.
@@ -54,7 +62,7 @@ impl TitleJob {
     }
 
     async fn title(&self, shared: &Arc<Shared>) -> Result<(), Problem> {
-        let Some(first_words) = self.first_words(shared).await? else {
+        let Some(Untitled { first_words, text }) = self.untitled(shared).await? else {
             return Ok(());
         };
         let mut answering = shared.answering();
@@ -72,8 +80,9 @@ impl TitleJob {
             match outcome {
                 Outcome::Interrupted => {}
                 Outcome::NoText => return Ok(()),
-                Outcome::Text(text) => {
-                    return match generated_title::from_model(&text) {
+                Outcome::Text(output) => {
+                    let title = generated_title::from_model(&output);
+                    return match title.filter(|title| generated_title::is_about(title, &text)) {
                         Some(title) => self.save(shared, first_words, title).await,
                         None => Ok(()),
                     };
@@ -82,18 +91,23 @@ impl TitleJob {
         }
     }
 
-    /// The automatic title of the conversation. `None` if this was not its first answer, or was
-    /// deleted.
-    async fn first_words(&self, shared: &Arc<Shared>) -> Result<Option<String>, Problem> {
+    /// The conversation. `None` if this was not its first answer, or was deleted.
+    async fn untitled(&self, shared: &Arc<Shared>) -> Result<Option<Untitled>, Problem> {
         let (conversation, id, parent) = (self.answer.conversation, self.answer.id, self.answer.parent);
+        let answer = text_of(&self.answer.parts);
         let read = move |shared: &Shared| {
             let branch = shared.store.read(|t| {
                 let is_first = title_source::is_first_answer(t, conversation, id)?;
                 let parent = parent.filter(|_| is_first);
                 parent.map(|parent| rows::branch(t, parent)).transpose()
             })?;
-            let first = branch.as_ref().and_then(|branch| branch.first());
-            Ok(first.map(|first| title::of_message(&first.parts)))
+            let Some((first, last)) = branch.as_deref().and_then(|branch| branch.first().zip(branch.last())) else {
+                return Ok(None);
+            };
+            Ok(Some(Untitled {
+                first_words: title::of_message(&first.parts),
+                text: text_of(&last.parts) + "\n" + &answer,
+            }))
         };
         shared.blocking(read).await
     }
