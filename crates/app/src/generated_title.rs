@@ -305,13 +305,13 @@ mod tests {
 
     #[test]
     fn a_long_title_ends_at_a_word() {
-        assert_titles([
-            (
-                "Reasons for the long and complicated history of the capital of France",
-                Some("Reasons for the long and complicated history of the capital\u{2026}"),
-            ),
-            (&"法".repeat(80), Some(&("法".repeat(59) + "\u{2026}"))),
-        ]);
+        assert_titles([(
+            "Reasons for the long and complicated history of the capital of France",
+            Some("Reasons for the long and complicated history of the capital\u{2026}"),
+        )]);
+        let long: String = ('\u{4e00}'..).take(80).collect();
+        let cut: String = ('\u{4e00}'..).take(59).chain(['\u{2026}']).collect();
+        assert_titles([(&long, Some(&cut))]);
     }
 
     #[test]

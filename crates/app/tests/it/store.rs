@@ -389,7 +389,7 @@ fn a_generated_title_replaces_an_automatic_one_only() {
         let id = id.expect("a conversation");
         answers
             .borrow_mut()
-            .insert(id, say(&store, id, None, "an answer", State::Unfinished).id);
+            .insert(id, say(&store, id, None, "an answer", State::Complete).id);
         id
     };
     let automatic = create(TitleSource::FirstWords);

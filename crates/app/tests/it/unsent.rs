@@ -2,8 +2,8 @@
 
 use crate::harness::Harness;
 use hearth_app::wire::{
-    AdapterChoice, Answering, Event, MAX_FILES, ModelState, NewConversation, ProblemCode, QueuedMessage, TextFile,
-    Unsent, UnsentChange, UnsentCount, UnsentDraft,
+    AdapterChoice, Answering, Event, MAX_FILES, NewConversation, ProblemCode, QueuedMessage, TextFile, Unsent,
+    UnsentChange, UnsentCount, UnsentDraft,
 };
 use hearth_protocol::{MAX_UNSENT_BYTES, TextChange, UnsentTokens};
 
@@ -190,10 +190,8 @@ async fn a_draft_is_counted_by_changes_if_the_model_is_loaded() {
         UnsentCount::Unavailable,
         "no model is loaded"
     );
-    harness.load_model("tiny".into()).await.expect("it loads");
-    harness
-        .model_state(|state| matches!(state, ModelState::Ready { .. }))
-        .await;
+    // After an answer the model is loaded.
+    harness.answer("say one").await;
     let with_prompt = UnsentDraft {
         fresh: NewConversation {
             system_prompt: Some("Be brief.".into()),
