@@ -49,6 +49,21 @@ test("a conversation has a menu at the pointer, which returns the focus to the c
   expect(errors).toEqual([]);
 });
 
+test("a key that a menu names acts in the menu, and keys mark the action that has the focus", async () => {
+  const { page, errors } = await open();
+  const row = conversation(page, "Rye bread");
+  await row.click({ button: "right" });
+  await page.keyboard.press("ArrowDown");
+  const outline = page.getByTestId("pin").evaluate((e) => getComputedStyle(e).outlineStyle);
+  expect(await outline).toBe("solid");
+  await page.keyboard.press("F2");
+  await menu(page).waitFor({ state: "detached" });
+  await page.keyboard.type("Dark bread");
+  await page.keyboard.press("Enter");
+  await conversation(page, "Dark bread").waitFor();
+  expect(errors).toEqual([]);
+});
+
 test.each(["ContextMenu", "Shift+F10"])("%s opens the menu of a conversation, which keys go through", async (key) => {
   const { page, errors } = await open();
   await conversation(page, "Rye bread").getByTestId("open-conversation").focus();
