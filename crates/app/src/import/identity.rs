@@ -206,9 +206,9 @@ fn existing(t: &Connection, conversation: i64) -> rusqlite::Result<Existing> {
         add(row.id, row.parent, row.role, row.parts);
     }
     let deleted = deleted_message::of_conversation(t, conversation)?;
-    let deleted_ids = deleted.iter().map(|(id, ..)| *id).collect();
-    for (id, parent, role, parts) in deleted {
-        add(id, parent, role, parts);
+    let deleted_ids = deleted.iter().map(|message| message.id).collect();
+    for message in deleted {
+        add(message.id, message.parent, message.role, message.parts);
     }
     existing.deleted = deleted_ids;
     // Of equal messages, the first one in the export is the oldest.

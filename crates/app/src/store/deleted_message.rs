@@ -191,23 +191,32 @@ pub fn exists(connection: &Connection, id: i64) -> rusqlite::Result<bool> {
         .query_row(params![id], |row| row.get(0))
 }
 
-/// The deleted messages of a conversation: id, parent, role and parts.
-pub fn of_conversation(
-    connection: &Connection,
-    conversation: i64,
-) -> rusqlite::Result<Vec<(i64, Option<i64>, Role, Vec<Part>)>> {
+/// A deleted message, as far as imports compare it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct DeletedMessage {
+    /// Id.
+    pub id: i64,
+    /// The message that it follows.
+    pub parent: Option<i64>,
+    /// Author.
+    pub role: Role,
+    /// Content.
+    pub parts: Vec<Part>,
+}
+
+/// The deleted messages of a conversation, oldest first.
+pub fn of_conversation(connection: &Connection, conversation: i64) -> rusqlite::Result<Vec<DeletedMessage>> {
     connection
         .prepare_cached(
             "SELECT id, parent, role, content, parts FROM deleted_message WHERE conversation = ?1 ORDER BY id",
         )?
         .query_map(params![conversation], |row| {
-            let parts = super::message_parts::read(row.get(3)?, row.get(4)?);
-            Ok((
-                row.get(0)?,
-                row.get(1)?,
-                message::role(row.get_ref(2)?.as_str()?),
-                parts,
-            ))
+            Ok(DeletedMessage {
+                id: row.get(0)?,
+                parent: row.get(1)?,
+                role: message::role(row.get_ref(2)?.as_str()?),
+                parts: super::message_parts::read(row.get(3)?, row.get(4)?),
+            })
         })?
         .collect()
 }

@@ -105,6 +105,7 @@ pub enum Motion {
 /// The app's settings.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS)]
 #[serde(rename_all = "camelCase", default)]
+#[expect(clippy::struct_excessive_bools, reason = "independent switches")]
 pub struct Settings {
     /// Language of the window.
     pub language: Language,

@@ -239,15 +239,15 @@ async fn the_context_in_use_is_known_while_an_answer_grows() {
     let mut harness = Harness::tiny();
     let sent = harness.say(None, "say one two").await;
     let mut used = Vec::new();
-    harness
-        .next(|event| match event {
-            Event::MessageDelta { context_used, .. } => {
-                used.push(context_used);
-                None
-            }
-            Event::ContextUsed { used: end, .. } => Some(used.push(end)),
-            _ => None,
-        })
-        .await;
+    let end = harness.next(|event| match event {
+        Event::MessageDelta { context_used, .. } => {
+            used.push(context_used);
+            None
+        }
+        Event::ContextUsed { used, .. } => Some(used),
+        _ => None,
+    });
+    let end = end.await;
+    used.push(end);
     assert_eq!(used, [11, 12, 12], "{sent:?}");
 }
