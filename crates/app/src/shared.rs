@@ -3,6 +3,7 @@
 use crate::{
     announce::{Announcer, Sink, Topic},
     cancellation::Cancellation,
+    convert::from_json,
     data_work::DataWork,
     downloads::Downloads,
     foreign_lock::ForeignLock,
@@ -11,9 +12,15 @@ use crate::{
     options::Options,
     power::{OnBattery, Power},
     settings,
-    store::{Store, StoreError, conversation, message, model},
+    store::{
+        Store, StoreError, conversation, message,
+        model::{self, Merged},
+    },
     title,
-    wire::{Answering, ChatReason, ConversationSummary, Event, Message, Problem, ProblemCode, Run, RunPoint, Settings},
+    wire::{
+        Answering, ChatReason, ConversationSummary, Event, Message, Problem, ProblemCode, Run, RunPoint, Settings,
+        TrainSettings,
+    },
 };
 use hearth_protocol::{HostOptions, ModelHost, TextKind, append_text};
 use std::{
@@ -172,26 +179,29 @@ impl Shared {
 
     /// The models on this machine; may start a probe process.
     pub(crate) fn models(&self) -> Result<Vec<Model>, StoreError> {
-        let (added, names) = self.added_files()?;
+        let (added, merged) = self.added_files()?;
         let models = self.library.list(&added).into_iter();
-        Ok(models.map(|model| named(model, &names)).collect())
+        Ok(models.map(|model| with_adapter(model, &merged)).collect())
     }
 
     /// The model with an id. Reads no other model's file; may start a probe process.
     pub(crate) fn model(&self, id: &str) -> Result<Option<Model>, StoreError> {
-        let (added, names) = self.added_files()?;
-        Ok(self.library.find(id, &added).map(|model| named(model, &names)))
+        let (added, merged) = self.added_files()?;
+        Ok(self.library.find(id, &added).map(|model| with_adapter(model, &merged)))
     }
 
     /// The default model of the library. Reads files up to that one.
     pub(crate) fn default_model(&self) -> Result<Option<Model>, StoreError> {
-        let (added, names) = self.added_files()?;
-        Ok(self.library.find_default(&added).map(|model| named(model, &names)))
+        let (added, merged) = self.added_files()?;
+        Ok(self
+            .library
+            .find_default(&added)
+            .map(|model| with_adapter(model, &merged)))
     }
 
-    /// The models that were added by path, and the names of those with a merged adapter.
-    fn added_files(&self) -> Result<(Vec<PathBuf>, HashMap<PathBuf, String>), StoreError> {
-        self.store.read(|t| Ok((model::list(t)?, model::names(t)?)))
+    /// The models that were added by path, and the adapters in merged ones.
+    fn added_files(&self) -> Result<(Vec<PathBuf>, HashMap<PathBuf, Merged>), StoreError> {
+        self.store.read(|t| Ok((model::list(t)?, model::merged(t)?)))
     }
 
     /// Runs blocking work (disk, locks) on tokio's blocking threads.
@@ -418,20 +428,26 @@ impl Shared {
     }
 }
 
-/// Names a model after the adapter that was merged into it, if there is one.
-fn named(model: Model, names: &HashMap<PathBuf, String>) -> Model {
-    if names.is_empty() {
+/// A model with the name and the system prompt of the adapter that was merged into it, if there is
+/// one.
+fn with_adapter(model: Model, merged: &HashMap<PathBuf, Merged>) -> Model {
+    if merged.is_empty() {
         return model;
     }
-    let name = names.get(&model.path).or_else(|| {
-        // The names have canonical paths. A folder of models may be a link.
+    let adapter = merged.get(&model.path).or_else(|| {
+        // The keys are canonical paths. A folder of models may be a link.
         let path = fs::canonicalize(&model.path).ok()?;
-        names.get(&library::plain(&path))
+        merged.get(&library::plain(&path))
     });
-    // A backup may have brought any name.
-    match name.and_then(|name| title::normalized(name)) {
-        Some(name) => Model { name, ..model },
-        None => model,
+    let Some(adapter) = adapter else {
+        return model;
+    };
+    let settings: TrainSettings = from_json(adapter.settings.as_deref()).unwrap_or_default();
+    Model {
+        // A backup may have brought any name.
+        name: title::normalized(&adapter.name).unwrap_or(model.name),
+        training_prompt: settings.system_prompt,
+        ..model
     }
 }
 

@@ -42,7 +42,7 @@ pub struct TextChange {
     pub base: Option<u32>,
     /// Revision of the changed text, which no other text of any page has.
     pub revision: u32,
-    /// Start of the change, in UTF-16 code units.
+    /// First UTF-16 code unit of the change.
     pub start: u32,
     /// Number of removed code units.
     pub removed: u32,

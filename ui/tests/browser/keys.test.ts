@@ -224,7 +224,7 @@ test("what is typed or pasted anywhere in Chat is written into the message", asy
   await page.evaluate(() => (document.activeElement as HTMLElement).blur());
   await page.keyboard.press("Control+v");
   await expect.poll(() => composed(page)).toBe("Hi pasted");
-  // Keys with a meaning of their own keep it.
+  // A control that has the focus gets its keys.
   await page.getByTestId("chat-settings-toggle").focus();
   await page.keyboard.press("Space");
   await page.getByTestId("chat-settings").waitFor();

@@ -33,7 +33,7 @@ async function chooseAdapter(page: Page): Promise<void> {
 
 const click = (name: string) => (page: Page) => page.getByTestId(name).click();
 
-/** What is open in the chat, one after the other. */
+/** The states of the chat, which are opened in this order. */
 const states: [what: string, show: (page: Page) => Promise<unknown>][] = [
   ["a thread", async () => {}],
   ["a long name", lengthenNames],

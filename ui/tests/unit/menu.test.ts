@@ -1,4 +1,4 @@
-// Menus: the groups of their actions, their place and that of tooltips, and what a key types.
+// Menus: the groups of their actions, the places of menus and tooltips, and what a key types.
 
 import { expect, test } from "vitest";
 import { grouped, placeMenu, placeTip } from "../../src/lib/shell/menu";

@@ -79,6 +79,7 @@ mod tests {
             is_flat_entry: false,
             metadata,
             is_incomplete: false,
+            training_prompt: None,
         };
         let models = [
             model("small", Ok(metadata(Some("a"), 100))),

@@ -83,12 +83,15 @@ pub struct Model {
     pub metadata: Result<ModelMetadata, Problem>,
     /// Whether its file lacks bytes at its end.
     pub is_incomplete: bool,
+    /// System prompt that the adapter merged into it was trained with.
+    pub training_prompt: Option<String>,
 }
 
 impl Model {
     /// Default system prompt.
-    pub fn system_prompt(&self) -> Option<&'static str> {
-        self.entry.and_then(|entry| entry.system_prompt.as_deref())
+    pub fn system_prompt(&self) -> Option<&str> {
+        let of_entry = self.entry.and_then(|entry| entry.system_prompt.as_deref());
+        self.training_prompt.as_deref().or(of_entry)
     }
 
     /// Default sampling parameters: the catalog's, or those that the file recommends over
@@ -676,6 +679,7 @@ fn file_model(path: PathBuf, source: Source, metadata: Result<ModelMetadata, Pro
         entry,
         metadata,
         is_incomplete: false,
+        training_prompt: None,
     }
 }
 

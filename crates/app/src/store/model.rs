@@ -38,11 +38,26 @@ pub fn set_adapter(connection: &Connection, path: &str, adapter: i64) -> rusqlit
     changed(connection, sql, params![path, adapter])
 }
 
-/// The names of models with a merged adapter, by path.
-pub fn names(connection: &Connection) -> rusqlite::Result<HashMap<PathBuf, String>> {
+/// The adapter in a merged model.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Merged {
+    /// Name.
+    pub name: String,
+    /// Settings of its run, as the caller's JSON. `None` if it was not trained here.
+    pub settings: Option<String>,
+}
+
+/// The adapters in merged models, by path.
+pub fn merged(connection: &Connection) -> rusqlite::Result<HashMap<PathBuf, Merged>> {
     connection
-        .prepare_cached("SELECT model.path, adapter.name FROM model JOIN adapter ON adapter.id = model.adapter")?
-        .query_map([], |row| Ok((row.get::<_, String>(0)?.into(), row.get(1)?)))?
+        .prepare_cached(
+            "SELECT model.path, adapter.name, run.settings FROM model JOIN adapter ON adapter.id = model.adapter
+                LEFT JOIN run ON run.id = adapter.run",
+        )?
+        .query_map([], |row| {
+            let (name, settings) = (row.get(1)?, row.get(2)?);
+            Ok((row.get::<_, String>(0)?.into(), Merged { name, settings }))
+        })?
         .collect()
 }
 

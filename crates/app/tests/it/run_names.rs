@@ -126,6 +126,18 @@ async fn a_merged_model_has_the_name_of_its_run() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_merged_model_has_the_system_prompt_of_its_run() {
+    let mut harness = Harness::tiny();
+    let mut new = new_run(&harness, "learn 2").await;
+    new.settings.system_prompt = Some("Be brief.".into());
+    let run = harness.start_run(new).await.unwrap();
+    let adapter = wait_until_finished(&mut harness, run.id).await.adapter.unwrap();
+    let merged = support::model(harness.folder.path(), "merged.gguf");
+    let added = harness.add_merged_model(merged, adapter).await.unwrap();
+    assert_eq!(added.system_prompt.as_deref(), Some("Be brief."));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_imported_or_restored_adapter_whose_name_is_taken_gets_a_number() {
     let mut harness = Harness::tiny();
     let folder = harness.folder.path().join("script");

@@ -62,7 +62,7 @@ pub fn export(
             .map_err(from_merge)?;
         }
     }
-    let modelfile = write_modelfile(request, &reader)?;
+    let modelfile = write_modelfile(request, &reader, &adapter)?;
     // The export is complete, so a cancellation from here on only skips the verification.
     let verification = if request.verify && step(0.85, Stage::Verifying).is_ok() {
         Some(verify(request, &reader, &adapter)?)
@@ -159,16 +159,22 @@ fn merged_name(request: &ExportRequest, reader: &Reader) -> Result<String, Probl
 const MODELFILE: &str = "Modelfile";
 
 /// Writes a Modelfile for Ollama next to a GGUF, and returns its path.
-fn write_modelfile(request: &ExportRequest, reader: &Reader) -> Result<Option<PathBuf>, Problem> {
+fn write_modelfile(
+    request: &ExportRequest,
+    reader: &Reader,
+    adapter: &AdapterFile,
+) -> Result<Option<PathBuf>, Problem> {
     let name = |path: &Path| path.file_name().map(PathBuf::from).unwrap_or_default();
     let absolute = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
-    let (base, adapter) = match request.format {
+    let (base, adapter_name) = match request.format {
         ExportFormat::Peft => return Ok(None),
         ExportFormat::GgufLora => (absolute(&request.model), Some(name(&request.out))),
         ExportFormat::Gguf { .. } => (name(&request.out), None),
     };
     let template = (reader.template.origin() == TemplateOrigin::File).then_some(&reader.template);
-    let text = modelfile(&base, adapter.as_deref(), template, &[]);
+    let manifest = adapter.manifest.as_ref();
+    let system_prompt = manifest.and_then(|manifest| manifest.system_prompt.as_deref());
+    let text = modelfile(&base, adapter_name.as_deref(), template, system_prompt, &[]);
     let path = request.out.with_extension(MODELFILE);
     durable::write_file(&path, |file| file.write_all(text.as_bytes())).map_err(|error| disk(&path, &error))?;
     Ok(Some(path))

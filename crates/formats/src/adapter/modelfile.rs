@@ -4,7 +4,8 @@ use crate::chat_template::{ChatTemplate, GenerationPrompt, Message, Role};
 use std::path::Path;
 
 /// The text of a Modelfile for a GGUF, with an optional adapter, a chat template and parameters
-/// such as `("temperature", "0.2")`. Paths are written verbatim; Ollama resolves them relative to
+/// such as `("temperature", "0.2")`. `system_prompt` is the one of the training, by default the
+/// template's. Paths are written verbatim; Ollama resolves them relative to
 /// the Modelfile's folder. A TEMPLATE is written only if the model's own renders exactly as ChatML,
 /// since Ollama uses another template language. Otherwise Ollama picks one from the GGUF, and a
 /// comment says to check it.
@@ -12,6 +13,7 @@ pub fn modelfile(
     base: &Path,
     adapter: Option<&Path>,
     template: Option<&ChatTemplate>,
+    system_prompt: Option<&str>,
     parameters: &[(&str, &str)],
 ) -> String {
     let mut text = format!("FROM {}\n", value(&base.display().to_string()));
@@ -21,19 +23,21 @@ pub fn modelfile(
     for (name, setting) in parameters {
         text += &format!("PARAMETER {name} {}\n", value(setting));
     }
-    match template.and_then(chat_ml) {
-        Some(system) => {
+    let default_prompt = template.and_then(chat_ml);
+    match &default_prompt {
+        Some(_) => {
             text += "PARAMETER stop \"<|im_end|>\"\n";
             text += &format!("TEMPLATE \"\"\"{CHAT_ML}\"\"\"\n");
-            if !system.is_empty() {
-                text += &format!("SYSTEM {}\n", value(&system));
-            }
         }
         None => {
             text += "# No TEMPLATE: Ollama chooses one from the chat template in the GGUF. Check with 'ollama show \
              --template' that it \
                      is the same.\n";
         }
+    }
+    let system_prompt = system_prompt.or(default_prompt.as_deref()).unwrap_or_default();
+    if !system_prompt.is_empty() {
+        text += &format!("SYSTEM {}\n", value(system_prompt));
     }
     text
 }

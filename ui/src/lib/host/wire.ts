@@ -5208,7 +5208,7 @@ base: number | null,
  */
 revision: number,
 /**
- * Start of the change, in UTF-16 code units.
+ * First UTF-16 code unit of the change.
  */
 start: number,
 /**

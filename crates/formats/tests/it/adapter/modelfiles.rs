@@ -17,6 +17,7 @@ fn a_template_is_written_only_for_chat_ml() {
         base,
         Some(Path::new("adapter.gguf")),
         Some(&chat_ml),
+        None,
         &[("temperature", "0.2")],
     );
     assert_eq!(
@@ -30,8 +31,21 @@ fn a_template_is_written_only_for_chat_ml() {
         "{{ messages[0].content }}".to_owned(),
     ] {
         let template = ChatTemplate::parse(&other, "", "").unwrap();
-        let text = modelfile(base, None, Some(&template), &[]);
+        let text = modelfile(base, None, Some(&template), None, &[]);
         assert!(text.starts_with("FROM \"my model.gguf\"\n# No TEMPLATE"), "{text}");
-        assert_eq!(text, modelfile(base, None, None, &[]));
+        assert_eq!(text, modelfile(base, None, None, None, &[]));
+    }
+}
+
+#[test]
+fn the_system_prompt_of_the_training_replaces_the_templates() {
+    let base = Path::new("model.gguf");
+    let chat_ml = ChatTemplate::parse(SMOLLM, "", "").unwrap();
+    let other = ChatTemplate::parse("{{ messages[0].content }}", "", "").unwrap();
+    for template in [&chat_ml, &other] {
+        let text = modelfile(base, None, Some(template), Some("Be brief."), &[]);
+        assert!(text.ends_with("\nSYSTEM \"Be brief.\"\n"), "{text}");
+        let text = modelfile(base, None, Some(template), Some(""), &[]);
+        assert!(!text.contains("SYSTEM"), "{text}");
     }
 }
