@@ -51,14 +51,14 @@ describe("the context", () => {
     expect([fit.draft, fit.overflow]).toEqual([0, null]);
   });
 
-  test("is compared with the draft alone after a message that was refused", async () => {
+  test("includes a message that was refused, after which a long draft is still reported", async () => {
     const { app } = await withQwen();
     const fit = app.contextFit;
     await app.send("x".repeat(4 * 7937));
     await until(() => app.thread.last?.message.state.type === "failed");
-    expect(fit.use).toBeNull();
-    await fit.measure("x".repeat(4 * 7936), []);
-    expect(fit.overflow).toBeNull();
+    expect(fit.use).toEqual({ used: 7937, total: 8192, exact: false });
+    await fit.measure("word", []);
+    expect([fit.needed, fit.exact]).toEqual([7938, true]);
     await fit.measure("x".repeat(4 * 7937), []);
     expect(fit.overflow).toBe("draft");
   });
