@@ -58,8 +58,8 @@ const QUOTES: [(char, char); 13] = [
     ('\u{300a}', '\u{300b}'),
 ];
 
-/// The title in the text of a model: its first line that is one. `None` means that there is none, or
-/// that it repeats itself or the instruction.
+/// The title in the text of a model: its first line that is one. `None` means that there is none,
+/// or that it repeats itself or the instruction.
 pub(crate) fn from_model(text: &str) -> Option<String> {
     let text = without_thoughts(&text[..text.floor_char_boundary(MAX_TEXT)]);
     let line = text.lines().find_map(plain)?;

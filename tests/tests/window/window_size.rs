@@ -1,5 +1,5 @@
-//! The real window at every text size: no control overlaps another one or leaves the window. WebKitGTK
-//! zooms pages differently from other browsers.
+//! The real window at every text size: no control overlaps another one or leaves the window.
+//! WebKitGTK zooms pages differently from other browsers.
 //!
 //! The worker is scripted (`scripted.rs`).
 

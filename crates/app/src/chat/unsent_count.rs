@@ -35,7 +35,8 @@ type KnownConversation = Option<(Option<u32>, u64)>;
 pub(super) struct Counts {
     /// Number of the newest count.
     newest: AtomicU64,
-    /// Locked until a request is sent, so that requests reach the worker in the order of the counts.
+    /// Locked until a request is sent, so that requests reach the worker in the order of the
+    /// counts.
     known: Mutex<KnownConversation>,
 }
 

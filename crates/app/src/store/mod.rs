@@ -112,8 +112,8 @@ pub struct Store {
 
 impl Store {
     /// Opens the store in a folder, which is created if missing. Unfinished answers become stopped,
-    /// unfinished runs interrupted, and conversations, messages, folders and datasets deleted 30 days
-    /// ago are purged.
+    /// unfinished runs interrupted, and conversations, messages, folders and datasets deleted 30
+    /// days ago are purged.
     ///
     /// # Errors
     /// The file is corrupt, not Hearth's or from a newer Hearth; it is left unchanged.

@@ -86,8 +86,8 @@ struct RunningAnswer {
 struct Chunks {
     /// With one answer in progress: limited by the time until a cancellation takes effect.
     alone: Chunk,
-    /// With several answers, or a background one: limited by the time of a step, because others wait
-    /// for it.
+    /// With several answers, or a background one: limited by the time of a step, because others
+    /// wait for it.
     shared: Chunk,
     /// Number of steps.
     steps: u64,
@@ -191,7 +191,8 @@ impl Scheduler {
         }
     }
 
-    /// Ends an answer, and keeps its session for the next request, unless it is a background answer.
+    /// Ends an answer, and keeps its session for the next request, unless it is a background
+    /// answer.
     fn end(&mut self, running: RunningAnswer, result: Result<FinishReason, Problem>, listener: &mut dyn Listener) {
         self.is_full = false;
         self.end_draft(running.number);

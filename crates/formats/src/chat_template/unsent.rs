@@ -2,7 +2,8 @@
 //!
 //! The conversation is rendered once, with [`PLACEHOLDER`] as the message: that gives the [`Frame`]
 //! around the message. The text of the message, [`UnsentText`], is divided into pieces whose tokens
-//! do not depend on each other, so that a change of the text only affects the pieces that it touches.
+//! do not depend on each other, so that a change of the text only affects the pieces that it
+//! touches.
 
 use super::{Author, Chat, ChatTemplate, GenerationPrompt, TemplateError, encode_rendered, on_large_stack, quoted};
 use crate::interrupt;
@@ -58,8 +59,9 @@ impl Piece {
 }
 
 impl ChatTemplate {
-    /// The frame of the last message, in which [`PLACEHOLDER`] stands for the text that is not known
-    /// yet. `None` if the template changes that text, so that the prompt has to be encoded in full.
+    /// The frame of the last message, in which [`PLACEHOLDER`] stands for the text that is not
+    /// known yet. `None` if the template changes that text, so that the prompt has to be encoded in
+    /// full.
     ///
     /// # Errors
     /// As [`ChatTemplate::encode_chat`].
@@ -122,8 +124,8 @@ impl UnsentText {
         self.tokenized
     }
 
-    /// The byte offset of a UTF-16 offset at or after a byte offset. `None` if it is beyond the end,
-    /// or in a character.
+    /// The byte offset of a UTF-16 offset at or after a byte offset. `None` if it is beyond the
+    /// end, or in a character.
     pub fn byte_offset(&self, start: usize, utf16: usize) -> Option<usize> {
         let (mut bytes, mut rest) = (start, utf16);
         let mut piece_start = 0;

@@ -1,5 +1,5 @@
-//! Cuts: positions at which a text can be divided without a change of its tokens. A cut depends only
-//! on the two characters around it, so that a change of the text elsewhere does not affect it.
+//! Cuts: positions at which a text can be divided without a change of its tokens. A cut depends
+//! only on the two characters around it, so that a change of the text elsewhere does not affect it.
 //!
 //! * In byte-level BPE, every pre-tokenizer ends a word between a letter or number and a character
 //!   that is neither a letter, a number nor a mark.
@@ -11,8 +11,8 @@ use crate::interrupt;
 use regex::Regex;
 use std::sync::LazyLock;
 
-/// Maximum bytes in which a cut is searched. Text without cuts, such as a long run of one character,
-/// is not worth a longer search.
+/// Maximum bytes in which a cut is searched. Text without cuts, such as a long run of one
+/// character, is not worth a longer search.
 const MAX_SEARCH: usize = 256 << 10;
 
 /// Matches the two characters around the end of a word.

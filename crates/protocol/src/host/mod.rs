@@ -198,7 +198,8 @@ impl ModelHost {
 
     /// Exports an adapter in a separate worker. One export runs at a time. `progress` receives the
     /// completed fraction and the stage. When `cancelled` completes, the worker ends without
-    /// writing anything, or skips the verification if the file is written. Dropping the future kills it.
+    /// writing anything, or skips the verification if the file is written. Dropping the future
+    /// kills it.
     ///
     /// # Errors
     /// The adapter or its model cannot be read, the file cannot be written, or it was cancelled.
