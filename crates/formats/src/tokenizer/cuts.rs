@@ -11,8 +11,8 @@ use crate::interrupt;
 use regex::Regex;
 use std::sync::LazyLock;
 
-/// Maximum bytes in which a cut is searched. Text without cuts, such as a long run of one
-/// character, is not worth a longer search.
+/// Maximum bytes in which a cut is searched, so that a long text without cuts, such as a run of one
+/// character, is searched in bounded time.
 const MAX_SEARCH: usize = 256 << 10;
 
 /// Matches the two characters around the end of a word.
