@@ -2,6 +2,7 @@
 
 use hearth_formats::Architecture;
 use hearth_formats::gguf::{GgufWriter, Metadata, TensorHeader, TensorType};
+use hearth_formats::shape::{AttentionShape, FeedForwardShape, LayerShape, MixerShape};
 use hearth_kernels::reference::noise;
 use hearth_llm::arch;
 use std::fs;
@@ -92,20 +93,21 @@ pub fn model(architecture: &str, kind: TensorType) -> Vec<u8> {
     };
     add("token_embd.weight", &[WIDTH, VOCAB]);
     add("output_norm.weight", &[WIDTH]);
-    for (name, shape) in [
-        ("attn_q", [WIDTH, 2 * HEAD_DIM]),
-        ("attn_k", [WIDTH, HEAD_DIM]),
-        ("attn_v", [WIDTH, HEAD_DIM]),
-        ("attn_output", [2 * HEAD_DIM, WIDTH]),
-        ("ffn_gate", [WIDTH, FFN_WIDTH]),
-        ("ffn_up", [WIDTH, FFN_WIDTH]),
-        ("ffn_down", [FFN_WIDTH, WIDTH]),
-    ] {
-        add(&format!("blk.0.{name}.weight"), &shape);
+    let layer = LayerShape {
+        width: WIDTH,
+        mixer: Some(MixerShape::Attention(AttentionShape {
+            heads: 2,
+            kv_heads: 1,
+            head_dim: HEAD_DIM,
+        })),
+        feed_forward: Some(FeedForwardShape::Gated { width: FFN_WIDTH }),
+    };
+    for (linear, [outputs, inputs]) in layer.linears() {
+        add(&format!("blk.0.{linear}.weight"), &[inputs, outputs]);
     }
-    for norm in Architecture::named(architecture).map_or(&[][..], arch::norms) {
-        let length = norm.length(WIDTH, HEAD_DIM);
-        add(&format!("blk.0.{}.weight", norm.gguf()), &[length]);
+    let norms = Architecture::named(architecture).map(|architecture| arch::norms(architecture).lengths(&layer));
+    for (norm, length) in norms.into_iter().flatten() {
+        add(&format!("blk.0.{norm}.weight"), &[length]);
     }
     write(&metadata, &tensors)
 }

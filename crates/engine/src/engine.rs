@@ -294,7 +294,7 @@ fn model_info(request: &LoadRequest, gguf: &Gguf, config: Config, plan: Plan) ->
         quantization: gguf.quantization(),
         parameters: gguf.parameter_count(),
         file_size: gguf.file_size(),
-        layers: saturating_u32(config.n_layers),
+        layers: saturating_u32(config.n_layers()),
         context: plan.context,
         context_trained: saturating_u32(config.context_trained),
         device: output_device.map_or_else(|| hardware::CPU.to_owned(), |device| device.id.clone()),

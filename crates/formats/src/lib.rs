@@ -17,6 +17,7 @@ pub mod gguf;
 mod hex;
 pub mod interrupt;
 mod regular;
+pub mod shape;
 mod shortened;
 pub mod tokenizer;
 mod web_page;

@@ -36,7 +36,7 @@ impl Chunk {
     /// The target time of a model's step. On the CPU, a step can be cancelled after each layer. On
     /// a GPU all layers are enqueued at once. `shared` means that other answers wait for the step.
     pub fn step_time(model: &Model, shared: bool) -> Duration {
-        let layers = model.config().n_layers.max(1);
+        let layers = model.config().n_layers().max(1);
         match model.placement().gpu_layers() {
             on_gpu if 2 * on_gpu > layers => GPU_STEP_TIME,
             0 if !shared => STEP_TIME * layers as u32,

@@ -3,9 +3,8 @@
 use crate::arch;
 use crate::error::LoadError;
 use hearth_formats::Architecture;
-use hearth_formats::adapter::{BaseShape, LinearName};
-use hearth_formats::gguf::{GgufHeader, Value};
-use std::cmp::Ordering;
+use hearth_formats::gguf::GgufHeader;
+use hearth_formats::shape::{LayerShape, ModelShape};
 use std::fmt::Display;
 
 /// Hyperparameters common to all architectures. The file of an architecture in `arch/` reads
@@ -16,20 +15,12 @@ pub struct Config {
     pub architecture: Architecture,
     /// `general.name`, or the file name without extension.
     pub name: String,
-    /// Number of transformer layers.
-    pub n_layers: usize,
+    /// The shapes of the transformer layers.
+    pub layer_shapes: Vec<LayerShape>,
     /// Number of further layers for multi-token prediction. They are counted, but not loaded.
     pub prediction_layers: usize,
     /// Width of the residual stream (hidden size).
     pub width: usize,
-    /// Hidden width of the feed-forward.
-    pub ffn_width: usize,
-    /// Number of query heads.
-    pub heads: usize,
-    /// Number of KV heads.
-    pub kv_heads: usize,
-    /// Width of a head.
-    pub head_dim: usize,
     /// RMSNorm's epsilon.
     pub norm_eps: f32,
     /// RoPE base frequency (theta).
@@ -45,38 +36,17 @@ pub struct Config {
 }
 
 impl Config {
+    /// The number of transformer layers.
+    pub fn n_layers(&self) -> usize {
+        self.layer_shapes.len()
+    }
+
     /// The number of layers as `--gpu-layers` counts them: transformer layers, layers for
     /// multi-token prediction, and the output layer.
     pub fn layers(&self) -> usize {
-        self.n_layers + self.prediction_layers + 1
+        self.n_layers() + self.prediction_layers + 1
     }
 
-    /// The shape of the model as the base of an adapter.
-    fn base_shape(&self) -> BaseShape {
-        BaseShape {
-            architecture: self.architecture.name().to_owned(),
-            layers: self.n_layers + self.prediction_layers,
-            width: self.width,
-            ffn_width: self.ffn_width,
-            heads: self.heads,
-            kv_heads: self.kv_heads,
-            head_dim: self.head_dim,
-            vocab: self.vocab,
-        }
-    }
-
-    /// The numbers of outputs and inputs of a linear layer.
-    pub fn linear(&self, name: LinearName) -> [usize; 2] {
-        self.base_shape().linear(name).into()
-    }
-}
-
-/// Maximum layers. A higher number means a corrupt file.
-const MAX_LAYERS: u32 = 4096;
-/// Maximum widths and head counts. A higher number means a corrupt file.
-const MAX_WIDTH: u32 = 1 << 20;
-
-impl Config {
     /// Reads the keys documented by ggml
     /// (<https://github.com/ggml-org/ggml/blob/master/docs/gguf.md>).
     ///
@@ -91,38 +61,35 @@ impl Config {
             LoadError::unsupported(gguf, &what)
         })?;
         let keys = Keys { gguf, architecture };
-        let width = keys.required("embedding_length", MAX_WIDTH)?;
-        let heads = keys.required("attention.head_count", MAX_WIDTH)?;
-        let kv_heads = keys.optional("attention.head_count_kv", heads, MAX_WIDTH)?;
-        let head_dim = keys.optional("attention.key_length", width / heads, MAX_WIDTH)?;
-        if keys.optional("attention.value_length", head_dim, MAX_WIDTH)? != head_dim {
-            return Err(LoadError::unsupported(gguf, "keys and values have different widths"));
+        let ModelShape {
+            width,
+            vocab,
+            layers: mut layer_shapes,
+            prediction_layers,
+        } = ModelShape::from_gguf(gguf, architecture)?;
+        if vocab == 0 {
+            return Err(LoadError::missing(gguf, "token_embd.weight"));
         }
-        if head_dim == 0 || head_dim % 2 != 0 || heads % kv_heads != 0 {
-            return Err(keys.bad("attention.head_count", heads));
+        if prediction_layers == layer_shapes.len() {
+            let what = "it has only the layers that predict several tokens ahead for a whole model";
+            return Err(LoadError::unsupported(gguf, what));
         }
-        let rope_dims = keys.optional("rope.dimension_count", head_dim, MAX_WIDTH)?;
-        if rope_dims > head_dim || rope_dims % 2 != 0 {
-            return Err(keys.bad("rope.dimension_count", rope_dims));
-        }
-        let layers = keys.required("block_count", MAX_LAYERS)?;
-        let prediction_layers = keys.prediction_layers(layers)?;
+        layer_shapes.truncate(layer_shapes.len() - prediction_layers);
+        let attention = layer_shapes.iter().filter_map(LayerShape::attention);
+        let head_dim = attention.map(|attention| attention.head_dim).min().unwrap_or(0);
+        keys.check_value_width(head_dim)?;
         let config = Self {
-            n_layers: layers - prediction_layers,
             prediction_layers,
             width,
-            ffn_width: keys.required("feed_forward_length", MAX_WIDTH)?,
-            heads,
-            kv_heads,
-            head_dim,
             norm_eps: keys.positive("attention.layer_norm_rms_epsilon", 1e-5)?,
             rope_base: keys.positive("rope.freq_base", 10_000.0)?,
             rope_scale: keys.rope_scale()?,
-            rope_dims,
-            context_trained: keys.required("context_length", u32::MAX)?,
-            vocab: vocab(gguf)?,
+            rope_dims: keys.rope_dims(head_dim)?,
+            context_trained: keys.context_trained()?,
+            vocab,
             name: model_name(gguf, architecture)?,
             architecture,
+            layer_shapes,
         };
         arch::check_keys(gguf, &config)?;
         Ok(config)
@@ -144,52 +111,33 @@ impl Keys<'_> {
         LoadError::bad_value(self.gguf, &self.key(suffix), value)
     }
 
-    /// A number from 1 to `max`.
-    fn required(&self, suffix: &str, max: u32) -> Result<usize, LoadError> {
-        self.refuse_list(suffix)?;
-        self.in_range(suffix, self.gguf.required_u32(&self.key(suffix))?, max)
+    /// The context length in training.
+    fn context_trained(&self) -> Result<usize, LoadError> {
+        const KEY: &str = "context_length";
+        match self.gguf.required_u32(&self.key(KEY))? {
+            0 => Err(self.bad(KEY, 0)),
+            context => Ok(context as usize),
+        }
     }
 
-    /// Refuses a key with a list of values, one for each layer.
-    fn refuse_list(&self, suffix: &str) -> Result<(), LoadError> {
-        let key = self.key(suffix);
-        match self.gguf.metadata().get(&key) {
-            Some(Value::Array(_)) => {
-                let what = format!("Hearth does not support layers of different sizes yet, which it has in '{key}'");
-                Err(LoadError::unsupported(self.gguf, &what))
-            }
+    /// Refuses values of another width than keys.
+    fn check_value_width(&self, head_dim: usize) -> Result<(), LoadError> {
+        match self.gguf.u32(&self.key("attention.value_length"))? {
+            Some(width) if width as usize != head_dim => Err(LoadError::unsupported(
+                self.gguf,
+                "keys and values have different widths",
+            )),
             _ => Ok(()),
         }
     }
 
-    /// A number from 1 to `max`, or the default if the file has no such key.
-    fn optional(&self, suffix: &str, default: usize, max: u32) -> Result<usize, LoadError> {
-        self.refuse_list(suffix)?;
-        match self.gguf.u32(&self.key(suffix))? {
-            None => Ok(default),
-            Some(value) => self.in_range(suffix, value, max),
-        }
-    }
-
-    fn in_range(&self, suffix: &str, value: u32, max: u32) -> Result<usize, LoadError> {
-        if value == 0 || value > max {
-            Err(self.bad(suffix, value))
-        } else {
-            Ok(value as usize)
-        }
-    }
-
-    /// The number of layers for multi-token prediction among all `layers`.
-    fn prediction_layers(&self, layers: usize) -> Result<usize, LoadError> {
-        const KEY: &str = "nextn_predict_layers";
-        let count = self.gguf.u32(&self.key(KEY))?.unwrap_or(0) as usize;
-        match count.cmp(&layers) {
-            Ordering::Less => Ok(count),
-            Ordering::Equal => {
-                let what = "it has only the layers that predict several tokens ahead for a whole model";
-                Err(LoadError::unsupported(self.gguf, what))
-            }
-            Ordering::Greater => Err(self.bad(KEY, count)),
+    /// The elements of a head that RoPE rotates.
+    fn rope_dims(&self, head_dim: usize) -> Result<usize, LoadError> {
+        const KEY: &str = "rope.dimension_count";
+        match self.gguf.u32(&self.key(KEY))? {
+            None => Ok(head_dim),
+            Some(dims) if dims == 0 || dims as usize > head_dim || dims % 2 != 0 => Err(self.bad(KEY, dims)),
+            Some(dims) => Ok(dims as usize),
         }
     }
 
@@ -225,15 +173,6 @@ impl Keys<'_> {
             }
         }
     }
-}
-
-/// The vocabulary size, which is the number of rows of the embedding.
-fn vocab(gguf: &GgufHeader) -> Result<usize, LoadError> {
-    gguf.info("token_embd.weight")
-        .and_then(|embedding| embedding.shape.get(1).copied())
-        .and_then(|rows| usize::try_from(rows).ok())
-        .filter(|rows| *rows > 0)
-        .ok_or_else(|| LoadError::missing(gguf, "token_embd.weight"))
 }
 
 /// `general.name`, or the file name without extension.

@@ -54,17 +54,17 @@ impl Decoder {
         weights: &mut Weights,
     ) -> Result<Self, LoadError> {
         let embedding = weights.embedding(config)?;
-        let layer_devices = (0..config.n_layers).map(|layer| device::open(placement.place(layer)));
+        let layer_devices = (0..config.n_layers()).map(|layer| device::open(placement.place(layer)));
         let output_device = std::iter::once(device::open(placement.output()));
         let devices = layer_devices
             .chain(output_device)
             .collect::<Result<Arc<[Device]>, _>>()?;
-        let mut layers = Vec::with_capacity(config.n_layers);
+        let mut layers = Vec::with_capacity(config.n_layers());
         for (index, layer) in spec.layers.iter().enumerate() {
             weights.set_device(&devices[index]);
             layers.push(Layer::load(config, layer, weights, index)?);
         }
-        weights.set_device(&devices[config.n_layers]);
+        weights.set_device(&devices[config.n_layers()]);
         let output_norm = weights.norm("output_norm", config.width, config.norm_eps)?;
         // A model without an output layer ties it to the embedding: on the CPU the same tensor, on
         // a GPU a copy.

@@ -371,7 +371,9 @@ impl Session {
             KvFormat::F16 => 0,
             KvFormat::Q8_0 => 1,
         };
-        let shape = [config.n_layers, config.kv_heads, config.head_dim].map(|size| size as u32);
+        // The key identifies the model, so one group is enough.
+        let [kv_heads, head_dim] = self.model.groups().first().map_or([0; 2], LayerGroup::shape);
+        let shape = [config.n_layers(), kv_heads, head_dim].map(|size| size as u32);
         // With a short context, windowed layers release no positions.
         let releasing =
             (0..self.sequence.cache().groups().len()).filter(|group| self.sequence.cache().releases(*group));

@@ -93,11 +93,10 @@ impl Model {
             layers: group.layers.iter().copied().filter(|layer| *layer < count).collect(),
             ..group.clone()
         });
+        let mut config = self.config.clone();
+        config.layer_shapes.truncate(count);
         Self {
-            config: Config {
-                n_layers: count.min(self.config.n_layers),
-                ..self.config.clone()
-            },
+            config,
             groups: groups.filter(|group| !group.layers.is_empty()).collect(),
             placement: self.placement.clone(),
             decoder: self.decoder.first_layers(count),

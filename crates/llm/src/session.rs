@@ -213,7 +213,7 @@ impl Session {
     ) -> Result<Prefilled, SessionError> {
         let cached = self.begin(ids)?;
         let mut done = cached;
-        let layers = self.model.config().n_layers.max(1);
+        let layers = self.model.config().n_layers().max(1);
         while done < ids.len() {
             let chunk = &ids[done..ids.len().min(done + self.chunk.tokens())];
             let want = if done + chunk.len() == ids.len() {

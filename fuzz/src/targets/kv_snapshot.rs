@@ -62,7 +62,8 @@ fn fix_checksums(bytes: &mut [u8], format: KvFormat) {
     if bytes.len() < HEADER_BYTES {
         return;
     }
-    let config = MODEL.config();
+    // All layers of the model have the same shape.
+    let (config, group) = (MODEL.config(), &MODEL.groups()[0]);
     let mut sum = crc32fast::hash(&bytes[..HEADER_BYTES]);
     let mut at = HEADER_BYTES;
     while let Some(count) = bytes.get(at..at + 4).and_then(|count| count.try_into().ok()) {
@@ -70,8 +71,8 @@ fn fix_checksums(bytes: &mut [u8], format: KvFormat) {
         if count == 0 || count > CONTEXT || !count.is_multiple_of(KvLayer::TILE) {
             return;
         }
-        let layer = KvLayer::bytes_for(format, count, config.kv_heads, config.head_dim);
-        let end = at + 4 * (2 + count) + config.n_layers * layer;
+        let layer = KvLayer::bytes_for(format, count, group.kv_heads, group.head_dim);
+        let end = at + 4 * (2 + count) + config.n_layers() * layer;
         let Some(segment) = bytes.get(at..end) else {
             return;
         };

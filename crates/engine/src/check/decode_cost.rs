@@ -67,7 +67,7 @@ impl DecodeCost {
                 &ALL[index..=index]
             });
         let layers = MIN_BYTES.div_ceil(layer_bytes(format).max(1));
-        let seconds = step_seconds(load(&Sample::llama(layers, WIDTH, formats), Place::Cpu)?)?;
+        let seconds = step_seconds(load(&Sample::llama(layers, WIDTH, 4 * WIDTH, formats), Place::Cpu)?)?;
         let overhead = self.step_overhead + layers as f64 * self.layer_overhead;
         let cost = (seconds - overhead) / (layer_bytes(format) * layers) as f64;
         if cost <= 0.0 {

@@ -18,6 +18,7 @@ mod step_time;
 use burn::tensor::Device;
 use case::Case;
 use compare::{Comparison, compare, tolerance};
+use hearth_formats::shape::LayerShape;
 use hearth_kernels::Quant;
 use hearth_llm::{Model, Place, Session, device, launches};
 use hearth_protocol::{DeviceCheck, Mismatch};
@@ -120,12 +121,10 @@ fn first_mismatch(
 /// Measures prefill speed, the overheads of a decode step, and decode bandwidth.
 fn benchmark(place: Place, small: bool) -> Result<DeviceCheck, Box<dyn Error>> {
     let (layers, width, ffn_width) = if small { (1, 512, 1024) } else { (4, 2048, 8192) };
-    let sample = Sample {
-        ffn_width,
-        ..Sample::llama(layers, width, &[Quant::Q4_0])
-    };
-    let layer_weights = width * (2 * width + width) + 3 * width * ffn_width;
-    let weights = (layers * layer_weights + width * sample.vocab) as f64;
+    let sample = Sample::llama(layers, width, ffn_width, &[Quant::Q4_0]);
+    let linears = sample.layers.iter().flat_map(LayerShape::linears);
+    let layer_weights: usize = linears.map(|(_, [rows, cols])| rows * cols).sum();
+    let weights = (layer_weights + width * sample.vocab) as f64;
     let bytes = weights * Quant::Q4_0.block_bytes() as f64 / Quant::Q4_0.block_elements() as f64;
     let model = load(&sample, place)?;
     let macs_per_second = weights / seconds_per_prompt_token(Arc::clone(&model))?;

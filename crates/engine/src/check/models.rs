@@ -4,9 +4,8 @@ use super::Select;
 use super::case::{Output, RANKS};
 use super::cases::VOCAB;
 use super::compare::mismatch;
-use super::sample::{Random, Sample};
+use super::sample::{Random, Sample, layer_shape};
 use hearth_formats::Architecture;
-use hearth_formats::adapter::LinearName;
 use hearth_kernels::Quant;
 use hearth_kernels::attention::KvFormat;
 use hearth_kernels::reference::noise;
@@ -42,13 +41,15 @@ const PASSES: [usize; 5] = [129, 129, 33, 9, 1];
 
 /// Models with and without head norms and sliding windows, with both activations; and their KV
 /// cache types.
-const MODELS: [(Sample, KvFormat); 3] = [
-    (synthetic(Architecture::Llama, 2, 576, 768, 9, 3), KvFormat::F16),
-    (synthetic(Architecture::Qwen3, 1, 960, 1280, 15, 5), KvFormat::Q8_0),
-    (synthetic(Architecture::Gemma3, 2, 576, 768, 9, 3), KvFormat::F16),
-];
+fn models() -> [(Sample, KvFormat); 3] {
+    [
+        (synthetic(Architecture::Llama, 2, 576, 768, 9, 3), KvFormat::F16),
+        (synthetic(Architecture::Qwen3, 1, 960, 1280, 15, 5), KvFormat::Q8_0),
+        (synthetic(Architecture::Gemma3, 2, 576, 768, 9, 3), KvFormat::F16),
+    ]
+}
 
-const fn synthetic(
+fn synthetic(
     architecture: Architecture,
     layers: usize,
     width: usize,
@@ -58,11 +59,7 @@ const fn synthetic(
 ) -> Sample {
     Sample {
         architecture,
-        layers,
-        width,
-        ffn_width,
-        heads,
-        kv_heads,
+        layers: vec![layer_shape(width, ffn_width, heads, kv_heads); layers],
         vocab: VOCAB,
         formats: FORMATS,
     }
@@ -73,7 +70,8 @@ const fn synthetic(
 /// # Errors
 /// The device failed.
 pub fn compare(place: Place, matrix_units: bool, select: Select) -> Result<Option<Mismatch>, Box<dyn Error>> {
-    for (sample, format) in &MODELS {
+    let models = models();
+    for (sample, format) in &models {
         let name = format!("a sample of {} with a cache in {format:?}", sample.architecture);
         if !select(&name) {
             continue;
@@ -92,7 +90,7 @@ pub fn compare(place: Place, matrix_units: bool, select: Select) -> Result<Optio
     if !select("a sample run") {
         return Ok(None);
     }
-    let sample = &MODELS[0].0;
+    let sample = &models[0].0;
     let expected = losses(sample, Place::Cpu, false)?;
     let mut precisions = vec![(false, LOSS_TOLERANCE)];
     if matrix_units {
@@ -141,25 +139,25 @@ pub fn tokens(model: &Model, count: usize) -> Vec<u32> {
 
 /// An adapter on every linear layer, whose elements are about as large as the weights.
 fn adapter(sample: &Sample) -> Vec<LoraPart> {
-    let shape = sample.shape();
-    let part = |(index, linear): (usize, &LinearName)| {
-        let (outputs, inputs) = shape.linear(*linear);
-        let (seed, rank) = (index as u64 * 10 + 1, RANKS[index % RANKS.len()]);
-        let random = |seed, count, inputs: usize| {
-            let bound = (3.0 / inputs as f32).sqrt();
-            noise(seed, count).into_iter().map(|x| bound * x).collect()
-        };
-        LoraPart {
-            layer: index / LinearName::ALL.len(),
-            linear: *linear,
-            rank,
-            a: random(seed, rank * inputs, inputs),
-            b: random(seed + 1, outputs * rank, rank),
-            scale: 0.5,
-        }
+    let random = |seed, count, inputs: usize| {
+        let bound = (3.0 / inputs as f32).sqrt();
+        noise(seed, count).into_iter().map(|x| bound * x).collect()
     };
-    let linears = (0..sample.layers).flat_map(|_| LinearName::ALL);
-    linears.enumerate().map(part).collect()
+    let mut parts = Vec::new();
+    for (layer, shape) in sample.layers.iter().enumerate() {
+        for (linear, [outputs, inputs]) in shape.linears() {
+            let (seed, rank) = (parts.len() as u64 * 10 + 1, RANKS[parts.len() % RANKS.len()]);
+            parts.push(LoraPart {
+                layer,
+                linear,
+                rank,
+                a: random(seed, rank * inputs, inputs),
+                b: random(seed + 1, outputs * rank, rank),
+                scale: 0.5,
+            });
+        }
+    }
+    parts
 }
 
 /// Logits of all tokens, in passes of many sizes, with an adapter.
@@ -215,7 +213,7 @@ fn losses(sample: &Sample, place: Place, bf16: bool) -> Result<Vec<f64>, Box<dyn
         patience: 0,
         checkpoint_every: usize::MAX,
         bf16,
-        layers_on_tape: sample.layers,
+        layers_on_tape: sample.layers.len(),
     };
     let mut losses = Vec::new();
     Run::new(model, settings, examples.collect(), Vec::new(), None)?.run(&mut |report| {
@@ -240,7 +238,7 @@ mod tests {
     /// The comparison can fail.
     #[test]
     fn logits_of_another_model_are_a_mismatch() {
-        let expected = on_cpu(&MODELS[0].0);
+        let expected = on_cpu(&models()[0].0);
         assert_eq!(mismatch("itself", &expected, &expected, LOGITS_TOLERANCE), None);
         let other = Sample {
             formats: &FORMATS[1..],
@@ -248,7 +246,7 @@ mod tests {
         };
         let actual = on_cpu(&other);
         assert!(mismatch("another", &actual, &expected, ROUNDED_LOGITS_TOLERANCE).is_some());
-        assert!(on_cpu(&MODELS[2].0).values.iter().all(|logit| logit.is_finite()));
+        assert!(on_cpu(&models()[2].0).values.iter().all(|logit| logit.is_finite()));
     }
 
     /// Every norm, activation, pairing and window that an architecture has is in a sample.
@@ -259,15 +257,17 @@ mod tests {
             let config = Config::from_gguf(&gguf).expect("a model");
             let spec = describe(&gguf, &config).expect("it is described");
             let layer_parts = |layer: &LayerSpec| {
-                let mut parts: Vec<String> = layer.norms.iter().map(|norm| format!("{norm:?}")).collect();
-                parts.push(format!("{:?}", layer.activation));
-                parts.push(format!("{:?}", layer.rope.pairing));
-                parts.push(format!("window: {}", layer.heads.window.is_some()));
+                let norms = layer.norms.lengths(&layer.shape);
+                let mut parts: Vec<String> = norms.into_iter().map(|(norm, _)| norm.to_owned()).collect();
+                parts.push(format!("{:?}", layer.feed_forward));
+                parts.push(format!("{:?}", layer.rope().map(|rope| rope.pairing)));
+                let window = layer.heads().and_then(|heads| heads.window);
+                parts.push(format!("window: {}", window.is_some()));
                 parts
             };
             spec.layers.iter().flat_map(layer_parts).collect::<BTreeSet<_>>()
         };
-        let covered: BTreeSet<_> = MODELS.iter().flat_map(|(sample, _)| parts(sample)).collect();
+        let covered: BTreeSet<_> = models().iter().flat_map(|(sample, _)| parts(sample)).collect();
         for architecture in Architecture::ALL {
             // Six layers are the longest pattern of windows.
             let actual = parts(&synthetic(*architecture, 6, 64, 64, 2, 1));
@@ -277,7 +277,7 @@ mod tests {
 
     #[test]
     fn rounded_factors_are_within_tolerance() {
-        let (sample, format) = &MODELS[0];
+        let (sample, format) = &models()[0];
         let exact = logits(sample, Place::Cpu, *format, MatmulPrecision::F32).expect("it runs");
         let bf16 = logits(sample, Place::Cpu, *format, MatmulPrecision::Bf16).expect("it runs");
         assert_eq!(mismatch("bf16", &bf16, &exact, ROUNDED_LOGITS_TOLERANCE), None);

@@ -1,8 +1,8 @@
 //! Synthetic models for the device check.
 
 use hearth_formats::Architecture;
-use hearth_formats::adapter::{BaseShape, LinearName};
 use hearth_formats::gguf::{Gguf, GgufError, GgufWriter, Metadata, TensorHeader, TensorType, Value};
+use hearth_formats::shape::{AttentionShape, FeedForwardShape, LayerShape, MixerShape};
 use hearth_kernels::Quant;
 use hearth_llm::arch;
 
@@ -14,26 +14,33 @@ const RANDOM_ROWS: usize = 61;
 /// format, another format replaces it.
 pub struct Sample {
     pub architecture: Architecture,
-    pub layers: usize,
-    pub width: usize,
-    pub ffn_width: usize,
-    pub heads: usize,
-    pub kv_heads: usize,
+    /// The layers, with a common width and head dimension.
+    pub layers: Vec<LayerShape>,
     pub vocab: usize,
     /// Quantization of the matrices, in rotation.
     pub formats: &'static [Quant],
 }
 
+/// A layer of attention and a gated feed-forward.
+pub fn layer_shape(width: usize, ffn_width: usize, heads: usize, kv_heads: usize) -> LayerShape {
+    let attention = AttentionShape {
+        heads,
+        kv_heads,
+        head_dim: width / heads,
+    };
+    LayerShape {
+        width,
+        mixer: Some(MixerShape::Attention(attention)),
+        feed_forward: Some(FeedForwardShape::Gated { width: ffn_width }),
+    }
+}
+
 impl Sample {
     /// A Llama model for benchmarks.
-    pub fn llama(layers: usize, width: usize, formats: &'static [Quant]) -> Self {
+    pub fn llama(layers: usize, width: usize, ffn_width: usize, formats: &'static [Quant]) -> Self {
         Self {
             architecture: Architecture::Llama,
-            layers,
-            width,
-            ffn_width: 4 * width,
-            heads: width / 64,
-            kv_heads: (width / 128).max(1),
+            layers: vec![layer_shape(width, ffn_width, width / 64, (width / 128).max(1)); layers],
             vocab: 256,
             formats,
         }
@@ -54,60 +61,63 @@ impl Sample {
         Gguf::from_bytes(writer.finish()?)
     }
 
-    /// The sizes that adapters depend on.
-    pub fn shape(&self) -> BaseShape {
-        BaseShape {
-            architecture: self.architecture.to_string(),
-            layers: self.layers,
-            width: self.width,
-            ffn_width: self.ffn_width,
-            heads: self.heads,
-            kv_heads: self.kv_heads,
-            head_dim: self.width / self.heads,
-            vocab: self.vocab,
-        }
+    fn width(&self) -> usize {
+        self.layers.first().map_or(0, |layer| layer.width)
     }
 
     fn metadata(&self) -> Metadata {
         let mut metadata = Metadata::new();
         metadata.insert("general.architecture", Value::Str(self.architecture.to_string()));
-        let numbers = [
-            ("block_count", self.layers),
-            ("context_length", 4096),
-            ("embedding_length", self.width),
-            ("feed_forward_length", self.ffn_width),
-            ("attention.head_count", self.heads),
-            ("attention.head_count_kv", self.kv_heads),
+        let sizes = |size: fn(&LayerShape) -> Option<usize>| per_layer(self.layers.iter().filter_map(size).collect());
+        let mut values = vec![
+            ("block_count", Value::U32(self.layers.len() as u32)),
+            ("context_length", Value::U32(4096)),
+            ("embedding_length", Value::U32(self.width() as u32)),
+            ("feed_forward_length", sizes(LayerShape::ffn_width)),
+            ("attention.head_count", sizes(|layer| Some(layer.attention()?.heads))),
+            (
+                "attention.head_count_kv",
+                sizes(|layer| Some(layer.attention()?.kv_heads)),
+            ),
         ];
         // Only Gemma has a sliding window.
-        let window = (self.architecture == Architecture::Gemma3).then_some(("attention.sliding_window", 270));
-        for (key, value) in numbers.into_iter().chain(window) {
-            metadata.insert(format!("{}.{key}", self.architecture), Value::U32(value as u32));
+        if self.architecture == Architecture::Gemma3 {
+            values.push(("attention.sliding_window", Value::U32(270)));
+        }
+        for (key, value) in values {
+            metadata.insert(format!("{}.{key}", self.architecture), value);
         }
         metadata
     }
 
     fn tensors(&self) -> Vec<RandomTensor> {
-        let (width, shape) = (self.width, self.shape());
+        let width = self.width();
         let mut tensors = vec![
             RandomTensor::matrix("token_embd", width, self.vocab, Quant::F16),
             RandomTensor::norm("output_norm", width),
             RandomTensor::matrix("output", width, self.vocab, self.formats[0].for_rows_of(width as u64)),
         ];
         let mut formats = self.formats.iter().copied().cycle();
-        for layer in 0..self.layers {
-            let name = |part: &str| format!("blk.{layer}.{part}");
-            for linear in LinearName::ALL {
-                let (rows, cols) = shape.linear(*linear);
+        for (index, layer) in self.layers.iter().enumerate() {
+            let name = |part: &str| format!("blk.{index}.{part}");
+            for (linear, [rows, cols]) in layer.linears() {
                 let format = formats.next().unwrap_or(Quant::F32).for_rows_of(cols as u64);
                 tensors.push(RandomTensor::matrix(&name(linear.gguf()), cols, rows, format));
             }
-            for norm in arch::norms(self.architecture) {
-                let length = norm.length(width, shape.head_dim);
-                tensors.push(RandomTensor::norm(&name(norm.gguf()), length));
+            for (norm, length) in arch::norms(self.architecture).lengths(layer) {
+                tensors.push(RandomTensor::norm(&name(norm), length));
             }
         }
         tensors
+    }
+}
+
+/// A value of a model whose layers have these sizes: one number if all are equal.
+fn per_layer(sizes: Vec<usize>) -> Value {
+    let sizes: Vec<u32> = sizes.into_iter().map(|size| size as u32).collect();
+    match *sizes {
+        [first, ..] if sizes.iter().all(|size| *size == first) => Value::U32(first),
+        _ => sizes.into(),
     }
 }
 

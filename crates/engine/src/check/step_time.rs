@@ -37,7 +37,7 @@ impl Overheads {
     /// # Errors
     /// A model could not be run.
     pub fn measure(place: Place) -> Result<Self, Box<dyn Error>> {
-        let seconds = |layers| step_seconds(load(&Sample::llama(layers, WIDTH, &[Quant::F32]), place)?);
+        let seconds = |layers| step_seconds(load(&Sample::llama(layers, WIDTH, 4 * WIDTH, &[Quant::F32]), place)?);
         Ok(Self::from_times(seconds(LAYERS[0])?, seconds(LAYERS[1])?))
     }
 

@@ -118,7 +118,7 @@ pub(crate) fn prepare(
     Ok(match (&request.draft, file) {
         (DraftChoice::None, _) => None,
         (DraftChoice::FirstLayers { layers }, _) => {
-            let total = target.config().n_layers;
+            let total = target.config().n_layers();
             let layers = layers.map_or((total / FIRST_LAYERS_DIVISOR).max(1), |layers| layers as usize);
             let cost = bytes.per_token_of(layers) as f64 / target_bytes.max(1) as f64;
             let drafter = SelfSpeculativeDrafter::new(target, layers, cost).map_err(|_| {

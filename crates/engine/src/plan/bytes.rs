@@ -3,9 +3,10 @@
 use crate::scheduler::MAX_RUNNING;
 use hearth_formats::gguf::{GgufHeader, TensorInfo};
 use hearth_kernels::attention::KvFormat;
+use hearth_llm::arch::{self, LayerSpec};
 use hearth_llm::draft::StepCosts;
 use hearth_llm::ops::logit_rows;
-use hearth_llm::{CacheSize, Config, LayerGroup, LoadError, Session, arch};
+use hearth_llm::{CacheSize, Config, LayerGroup, LoadError, Session};
 use hearth_protocol::BufferContent;
 
 /// Alignment of allocations on a GPU in bytes.
@@ -58,13 +59,13 @@ pub struct ModelBytes {
 /// Numbers of f32 per token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Widths {
-    /// Activations of a layer that exist at the same time.
+    /// Activations of the largest layer.
     layer: u64,
     /// Logits.
     logits: u64,
-    /// Columns of a layer's widest activation.
+    /// Columns of the widest activation of all layers.
     widest: u64,
-    /// Cosines and sines in one RoPE table.
+    /// Cosines and sines in the largest RoPE table.
     angle: u64,
     /// Cosines and sines in all RoPE tables.
     angles: u64,
@@ -124,20 +125,20 @@ impl ModelBytes {
         {
             layers[last].gpu += tensor_bytes(table).gpu;
         }
-        let qkv = (config.heads + 2 * config.kv_heads) * config.head_dim;
-        let attention_output = config.heads * config.head_dim;
         let spec = arch::describe(gguf, config)?;
+        let ropes = spec.ropes();
+        let rope_dims = ropes.iter().map(|rope| rope.dims as u64);
         Ok(Self {
             embedding,
             layers,
             groups: LayerGroup::from_spec(&spec),
             role: Role::Chat,
             widths: Widths {
-                layer: (2 * config.width + 2 * qkv.max(attention_output) + 3 * config.ffn_width) as u64,
+                layer: spec.largest(LayerSpec::activations) as u64,
                 logits: config.vocab as u64,
-                widest: (2 * config.ffn_width).max(qkv) as u64,
-                angle: config.rope_dims as u64,
-                angles: (config.rope_dims * spec.ropes()) as u64,
+                widest: spec.largest(LayerSpec::widest) as u64,
+                angle: rope_dims.clone().max().unwrap_or(0),
+                angles: rope_dims.sum(),
             },
         })
     }
@@ -320,7 +321,7 @@ pub(super) fn layer_of(tensor: &TensorInfo, config: &Config) -> Option<usize> {
         "output" | "output_norm" => Some(output),
         _ => None,
     }
-    .filter(|layer| *layer < config.n_layers || *layer == output)
+    .filter(|layer| *layer < config.n_layers() || *layer == output)
 }
 
 /// Whether a tensor is the token embedding. In a file without an output layer it is the output

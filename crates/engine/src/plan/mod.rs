@@ -331,7 +331,7 @@ pub fn plan_training(
         return Ok(minimal);
     };
     let budgets = budgets(options, devices)?;
-    let cpu_layers = (0..config.n_layers).filter(|layer| minimal.placement.place(*layer) == Place::Cpu);
+    let cpu_layers = (0..config.n_layers()).filter(|layer| minimal.placement.place(*layer) == Place::Cpu);
     let cpu_layers = cpu_layers.count();
     let cpu_free = minimal.plan.devices.first().and_then(|cpu| cpu.free);
     let max_saved = cpu_free.map_or(u64::MAX, |free| (free as f64 * MAX_FRACTION) as u64);
@@ -355,7 +355,7 @@ pub fn plan_training(
         let mut devices = fits.iter().zip(&minimal.plan.devices).skip(first);
         saved <= max_saved && devices.all(|(fits, minimal)| *fits || !minimal.fits)
     };
-    let layers = (1..=config.n_layers).rev().find(fits).unwrap_or(1);
+    let layers = (1..=config.n_layers()).rev().find(fits).unwrap_or(1);
     let options = PlanOptions {
         training: Some(with_layers(layers)),
         gpu_layers: GpuLayers::Count(saturating_u32(minimal.placement.gpu_layers())),

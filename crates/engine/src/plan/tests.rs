@@ -2,6 +2,7 @@
 
 use super::*;
 use hearth_formats::gguf::Gguf;
+use hearth_formats::shape::{AttentionShape, MixerShape};
 use hearth_protocol::sentences;
 use std::path::Path;
 
@@ -101,7 +102,7 @@ fn every_byte_is_on_one_device() {
             .map(String::as_str)
             .collect();
         names.sort_unstable();
-        let mut expected: Vec<String> = (0..config.n_layers).map(|layer| format!("blk.{layer}")).collect();
+        let mut expected: Vec<String> = (0..config.n_layers()).map(|layer| format!("blk.{layer}")).collect();
         expected.extend(["output".to_owned(), "token_embd".to_owned()]);
         assert_eq!(names, expected);
         if layers == 0 {
@@ -297,11 +298,15 @@ fn a_cache_above_the_buffer_limit_is_refused_or_stays_on_the_cpu() {
 fn fixture_with_many_kv_heads() -> (ModelBytes, Config) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/models/llama.gguf");
     let gguf = Gguf::open(path).expect("the fixture opens");
-    let config = Config {
-        kv_heads: 64,
-        context_trained: 1 << 20,
-        ..Config::from_gguf(&gguf).expect("a model")
-    };
+    let mut config = Config::from_gguf(&gguf).expect("a model");
+    config.context_trained = 1 << 20;
+    for layer in &mut config.layer_shapes {
+        let attention = layer.attention().expect("attention");
+        layer.mixer = Some(MixerShape::Attention(AttentionShape {
+            kv_heads: 64,
+            ..attention
+        }));
+    }
     (ModelBytes::from_header(&gguf, &config).expect("its sizes"), config)
 }
 
@@ -431,7 +436,7 @@ fn the_tape_depends_on_the_devices_with_layers() {
         assert!(model_plan.plan.gpu_layers == 0 || needed <= card, "{model_plan:?}");
         (model_plan.plan.gpu_layers as usize, training.layers_at_once)
     };
-    let (total, transformer_layers) = (config.layers(), config.n_layers);
+    let (total, transformer_layers) = (config.layers(), config.n_layers());
     assert!(transformer_layers > 1, "a tape of one layer cannot be shorter");
     // Little main memory and much GPU memory, and vice versa.
     assert_eq!(plan_for(3 << 20, 64 * GIB, GpuLayers::All), (total, transformer_layers));

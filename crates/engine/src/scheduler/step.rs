@@ -130,7 +130,7 @@ impl Scheduler {
             let Some((part, with_draft)) = next.next_if(|(part, _)| part.index == index) else {
                 continue;
             };
-            layers = session.model().config().n_layers.max(1);
+            layers = session.model().config().n_layers().max(1);
             rows.push(SessionRows {
                 session,
                 ids: with_draft.as_deref().unwrap_or(&answer.ids[part.tokens.clone()]),

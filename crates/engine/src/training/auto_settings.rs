@@ -2,6 +2,7 @@
 
 use crate::plan::{ModelPlan, Training};
 use hearth_formats::adapter::LinearName;
+use hearth_llm::arch::{DecoderSpec, LayerSpec};
 use hearth_llm::ops::logit_rows;
 use hearth_llm::{Config, Place};
 use hearth_protocol::{Checkpointing, Precision, Schedule, TrainSettings};
@@ -90,7 +91,7 @@ pub fn choose(
     settings.eval_every = every(requested.eval_every, EVALUATIONS);
     settings.checkpoint_every = every(requested.checkpoint_every, CHECKPOINTS).min(MAX_STEPS_PER_CHECKPOINT);
     settings.layers_on_tape = match requested.checkpointing {
-        Checkpointing::Operations => config.n_layers,
+        Checkpointing::Operations => config.n_layers(),
         Checkpointing::Layers | Checkpointing::Auto => 1,
     };
     settings
@@ -113,31 +114,34 @@ pub fn apply_placement(
     }
 }
 
-/// Memory of a run with these settings and this many tokens in its longest batch. GPUs save
-/// activations in f32.
-pub fn memory_need(settings: &Settings, config: &Config, tokens: usize) -> Training {
+/// Memory of a run with these settings and this many tokens in its longest batch. If layers differ,
+/// all count as the largest one. GPUs save activations in f32.
+pub fn memory_need(settings: &Settings, config: &Config, spec: &DecoderSpec, tokens: usize) -> Training {
     const F32: usize = size_of::<f32>();
     // The adapter, its gradient, and the two moments of AdamW.
     const COPIES: usize = 4;
-    let is_target = |linear: &LinearName| {
+    let is_target = |linear: LinearName| {
         settings.targets.is_empty()
             || settings
                 .targets
                 .iter()
-                .any(|target| LinearName::named(target) == Some(*linear))
+                .any(|target| LinearName::named(target) == Some(linear))
     };
-    let targets = LinearName::ALL.iter().copied().filter(is_target);
-    let parameters_per_layer: usize = targets
-        .map(|linear| settings.rank * config.linear(linear).iter().sum::<usize>())
-        .sum();
+    let parameters = |layer: &LayerSpec| {
+        let targets = layer.shape.linears().filter(|(linear, _)| is_target(*linear));
+        targets
+            .map(|(_, [outputs, inputs])| settings.rank * (outputs + inputs))
+            .sum::<usize>()
+    };
+    let saved_bytes = |bf16| spec.largest(|layer| layer.saved_bytes(tokens, bf16)) as u64;
     let logits = tokens.min(logit_rows(config.vocab)) * config.vocab * F32;
     Training {
         tokens: tokens as u64,
-        operations: saved_bytes_per_layer(config, tokens, false) as u64,
-        saved_per_layer_cpu: saved_bytes_per_layer(config, tokens, settings.bf16) as u64,
+        operations: saved_bytes(false),
+        saved_per_layer_cpu: saved_bytes(settings.bf16),
         layers_at_once: settings.layers_on_tape,
-        largest_activation: (tokens * widest(config) * F32) as u64,
-        fixed_per_layer: ((tokens * config.width + COPIES * parameters_per_layer) * F32) as u64,
+        largest_activation: (tokens * spec.largest(LayerSpec::widest) * F32) as u64,
+        fixed_per_layer: ((tokens * config.width + COPIES * spec.largest(parameters)) * F32) as u64,
         output: logits as u64,
     }
 }
@@ -160,26 +164,9 @@ fn shortest_decimal(value: f32) -> f64 {
     value.to_string().parse().unwrap_or(f64::from(value))
 }
 
-/// Columns of a layer's widest activation: gate and up concatenated, or Q, K and V.
-fn widest(config: &Config) -> usize {
-    (2 * config.ffn_width).max((config.heads + 2 * config.kv_heads) * config.head_dim)
-}
-
 /// Maximum tokens of a batch whose activations are within a buffer limit in bytes.
-pub fn max_batch_tokens(config: &Config, largest_buffer: u64) -> usize {
-    largest_buffer as usize / (widest(config) * size_of::<f32>())
-}
-
-/// Bytes of a layer's saved activations. In bf16 or f32: the residual stream twice, the attention
-/// output, gate and up. In f32: queries, keys, values and the log-sum-exps, and with bf16 a second
-/// copy of the attention output.
-pub fn saved_bytes_per_layer(config: &Config, tokens: usize, bf16: bool) -> usize {
-    let bytes = if bf16 { 2 } else { 4 };
-    let attention_output = config.heads * config.head_dim;
-    let qkv = (config.heads + 2 * config.kv_heads) * config.head_dim;
-    let f32_copy = if bf16 { attention_output } else { 0 };
-    tokens
-        * ((2 * config.width + attention_output + 2 * config.ffn_width) * bytes + 4 * (qkv + config.heads + f32_copy))
+pub fn max_batch_tokens(spec: &DecoderSpec, largest_buffer: u64) -> usize {
+    largest_buffer as usize / (spec.largest(LayerSpec::widest) * size_of::<f32>())
 }
 
 #[cfg(test)]
@@ -187,14 +174,20 @@ mod tests {
     use super::*;
     use crate::plan::{ModelBytes, PlanOptions, compute_plan};
     use hearth_formats::gguf::Gguf;
+    use hearth_llm::arch::describe;
     use hearth_protocol::{DeviceInfo, GpuLayers};
     use std::path::Path;
 
-    fn model() -> (ModelBytes, Config) {
+    fn model() -> (ModelBytes, Config, DecoderSpec) {
         let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/models/llama.gguf");
         let gguf = Gguf::open(file).expect("the fixture opens");
         let config = Config::from_gguf(&gguf).expect("a model");
-        (ModelBytes::from_header(&gguf, &config).expect("its sizes"), config)
+        let spec = describe(&gguf, &config).expect("it is described");
+        (
+            ModelBytes::from_header(&gguf, &config).expect("its sizes"),
+            config,
+            spec,
+        )
     }
 
     /// A CPU, and a GPU with ample memory.
@@ -213,7 +206,7 @@ mod tests {
     /// bf16 may be fast on the CPU and slow on the GPU, and vice versa.
     #[test]
     fn bf16_is_chosen_by_the_devices_that_have_layers() {
-        let (bytes, config) = model();
+        let (bytes, config, spec) = model();
         let chosen = |precision, layers, cpu: bool, gpu: bool| {
             let requested = TrainSettings {
                 precision,
@@ -222,7 +215,7 @@ mod tests {
             let mut settings = choose(&requested, &config, &[64; 8], Vec::new(), None);
             let options = PlanOptions {
                 gpu_layers: layers,
-                training: Some(memory_need(&settings, &config, 64)),
+                training: Some(memory_need(&settings, &config, &spec, 64)),
                 ..PlanOptions::default()
             };
             let model_plan = compute_plan(&bytes, &config, &options, &devices()).expect("a plan");
@@ -251,7 +244,7 @@ mod tests {
 
     #[test]
     fn the_automatic_batch_is_within_the_buffer_limit() {
-        let (_, config) = model();
+        let (_, config, spec) = model();
         let lengths = [64, 64, 64, 64, 512, 512, 512, 512];
         let batch = |requested: Option<u32>, max_tokens_per_batch| {
             let requested = TrainSettings {
@@ -267,6 +260,9 @@ mod tests {
         assert_eq!(batch(None, Some(512)), 1);
         // A requested batch is not reduced. The plan will refuse it.
         assert_eq!(batch(Some(8), Some(512)), 8);
-        assert_eq!(max_batch_tokens(&config, 4 * widest(&config) as u64 * 7), 7);
+        assert_eq!(
+            max_batch_tokens(&spec, 4 * spec.largest(LayerSpec::widest) as u64 * 7),
+            7
+        );
     }
 }

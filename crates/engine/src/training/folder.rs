@@ -6,7 +6,7 @@
 //! after a kill at any time.
 
 use crate::numbers::saturating_u32;
-use crate::problem::{disk, from_adapter};
+use crate::problem::{disk, from_adapter, internal};
 use hearth_formats::adapter::{
     AdapterError, AdapterFile, AdapterManifest, BaseId, BaseShape, Fit, LoraTensors, PEFT_CONFIG, PEFT_MANIFEST,
     PEFT_TENSORS, TargetName, UnmatchedEntries,
@@ -285,10 +285,12 @@ impl RunFolder {
     ) -> Result<(), Problem> {
         let mut tensors = BTreeMap::new();
         for part in parts {
-            let (outputs, inputs) = base.linear(part.linear);
             let target = TargetName {
                 layer: part.layer,
                 linear: part.linear,
+            };
+            let Some([outputs, inputs]) = base.linear(target) else {
+                return Err(internal(&format!("the adapter has {target}, but the model does not")));
             };
             let lora = LoraTensors {
                 a: part.a.clone(),

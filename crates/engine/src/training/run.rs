@@ -16,8 +16,9 @@ use crate::problem::{disk, from_adapter, from_load, from_train, interrupted, pan
 use crate::{hardware, memory, packed};
 use hearth_formats::adapter::{AdapterManifest, BaseId, DataId, LinearName};
 use hearth_formats::hex;
+use hearth_llm::arch::{self, DecoderSpec};
 use hearth_llm::threads::{self, Threads};
-use hearth_llm::{LoadOptions, LoraPart, Model, Place, device};
+use hearth_llm::{Config, LoadOptions, LoraPart, Model, Place, device};
 use hearth_protocol::{
     Checkpointing, EndReason, GpuLayers, Notice, Outcome, Precision, Problem, ProblemCode, RunCommand, RunPlan, Stage,
     TrainRequest, TrainSettings, TrainingEvent, TrainingReason,
@@ -152,6 +153,7 @@ fn report_preparation(
 struct PreparedRun<'a> {
     request: &'a TrainRequest,
     reader: Reader,
+    spec: DecoderSpec,
     folder: RunFolder,
     base: BaseId,
     /// The run to resume, if any.
@@ -187,6 +189,7 @@ impl<'a> PreparedRun<'a> {
     ) -> Result<(Self, Vec<Notice>), Problem> {
         report_preparation(control, emit, 0.0, Stage::OpeningModel)?;
         let reader = Reader::open(&request.model)?;
+        let spec = arch::describe(&reader.gguf, &reader.config).map_err(from_load)?;
         let folder = RunFolder(request.out.clone());
         let base = BaseId::from_gguf(&reader.gguf).map_err(from_adapter)?;
         folder.check_adapter()?;
@@ -209,7 +212,7 @@ impl<'a> PreparedRun<'a> {
         let lengths: Vec<usize> = data.examples.iter().map(|example| example.ids.len()).collect();
         let settings = match &resumed {
             Some(resumed) => resumed.settings.clone(),
-            None => choose_settings(request, &requested, &reader, &lengths)?,
+            None => choose_settings(request, &requested, &reader.config, &spec, &lengths)?,
         };
         let init_path = match (&resumed, &checkpoint) {
             (_, Some(_)) => None,
@@ -230,6 +233,7 @@ impl<'a> PreparedRun<'a> {
         let prepared = Self {
             request,
             reader,
+            spec,
             folder,
             base,
             resumed,
@@ -272,7 +276,12 @@ impl<'a> PreparedRun<'a> {
             context: Some(self.data.sequence),
             device: device.map(str::to_owned),
             gpu_layers: layers,
-            training: Some(auto_settings::memory_need(&self.settings, config, longest_batch)),
+            training: Some(auto_settings::memory_need(
+                &self.settings,
+                config,
+                &self.spec,
+                longest_batch,
+            )),
             ..PlanOptions::default()
         };
         let devices = hardware::devices_for(device);
@@ -503,7 +512,8 @@ fn requested_settings(request: &TrainRequest, resumed: Option<&RunFile>) -> Trai
 fn choose_settings(
     request: &TrainRequest,
     requested: &TrainSettings,
-    reader: &Reader,
+    config: &Config,
+    spec: &DecoderSpec,
     lengths: &[usize],
 ) -> Result<Settings, Problem> {
     let device = request.device.as_deref();
@@ -515,11 +525,11 @@ fn choose_settings(
         GpuLayers::Count(0) => None,
         _ => largest_buffer(&options, &hardware::devices_for(device))?,
     };
-    let max_tokens_per_batch = buffer_limit.map(|bytes| auto_settings::max_batch_tokens(&reader.config, bytes));
+    let max_tokens_per_batch = buffer_limit.map(|bytes| auto_settings::max_batch_tokens(spec, bytes));
     let targets = targets(&requested.targets)?;
     Ok(auto_settings::choose(
         requested,
-        &reader.config,
+        config,
         lengths,
         targets,
         max_tokens_per_batch,

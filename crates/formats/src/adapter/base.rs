@@ -1,106 +1,64 @@
 //! The shape of an adapter's base model.
 
+use super::base_record::{BaseRecord, FFN_WIDTH, HEAD_DIM, HEADS, KV_HEADS, LayerSize};
 use super::error::quotable;
 use super::{AdapterError, AdapterProblem, LinearName, RowOrder, TargetName};
 use crate::Architecture;
-use crate::gguf::{GgufError, GgufHeader, GgufProblem};
+use crate::gguf::GgufHeader;
+use crate::shape::{LayerShape, ModelShape};
 use serde::{Deserialize, Serialize};
 
-/// The architecture and sizes of a model.
+/// The architecture and shape of a model.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(into = "BaseRecord", try_from = "BaseRecord")]
 pub struct BaseShape {
     /// `llama`, `qwen2` and so on.
     pub architecture: String,
-    /// Number of layers.
-    pub layers: usize,
     /// Hidden size: width of the residual stream.
     pub width: usize,
-    /// Intermediate size of the feed-forward layer.
-    pub ffn_width: usize,
-    /// Number of query heads.
-    pub heads: usize,
-    /// Number of key and value heads.
-    pub kv_heads: usize,
-    /// Head dimension.
-    pub head_dim: usize,
     /// Vocabulary size.
     pub vocab: usize,
+    /// The layers, also those for multi-token prediction.
+    pub layers: Vec<LayerShape>,
 }
+
+/// The sizes of a layer in messages.
+const LAYER_SIZES: [(&str, LayerSize); 4] = [
+    ("feed-forward size", FFN_WIDTH),
+    ("number of query heads", HEADS),
+    ("number of key/value heads", KV_HEADS),
+    ("head dimension", HEAD_DIM),
+];
 
 impl BaseShape {
     /// Reads the shape of a model.
     ///
     /// # Errors
-    /// If a key is missing or out of range, or adapters of the architecture are not supported.
+    /// As for [`ModelShape::from_gguf`], or if adapters of the architecture are not supported.
     pub fn from_gguf(gguf: &GgufHeader) -> Result<Self, AdapterError> {
-        let adapter_error = |error: GgufError| AdapterError::new(gguf.path(), error);
-        let architecture = gguf.architecture().map_err(adapter_error)?.to_owned();
-        supported(&architecture).map_err(|problem| AdapterError::new(gguf.path(), problem))?;
-        let out_of_range = |key: String| {
-            adapter_error(gguf.error(GgufProblem::Metadata {
-                key,
-                why: "its value is out of range".to_owned(),
-            }))
-        };
-        let optional = |suffix: &str| -> Result<Option<usize>, AdapterError> {
-            let key = format!("{architecture}.{suffix}");
-            match gguf.u32(&key).map_err(adapter_error)? {
-                Some(size) if size == 0 || size > MAX_SIZE => Err(out_of_range(key)),
-                size => Ok(size.map(|size| size as usize)),
-            }
-        };
-        let required = |suffix: &str| {
-            optional(suffix)?.ok_or_else(|| {
-                adapter_error(gguf.error(GgufProblem::MissingKey {
-                    key: format!("{architecture}.{suffix}"),
-                }))
+        let read = || -> Result<Self, AdapterProblem> {
+            let architecture = supported(gguf.architecture()?)?;
+            let shape = ModelShape::from_gguf(gguf, architecture)?;
+            Ok(Self {
+                architecture: architecture.name().to_owned(),
+                width: shape.width,
+                vocab: shape.vocab,
+                layers: shape.layers,
             })
         };
-        let width = required("embedding_length")?;
-        let heads = required("attention.head_count")?;
-        let kv_heads = optional("attention.head_count_kv")?.unwrap_or(heads);
-        let head_dim = optional("attention.key_length")?.unwrap_or(width / heads);
-        if head_dim == 0 || head_dim % 2 != 0 {
-            return Err(out_of_range(format!("{architecture}.attention.key_length")));
-        }
-        let vocab = gguf
-            .info("token_embd.weight")
-            .and_then(|table| usize::try_from(*table.shape.get(1)?).ok())
-            .unwrap_or(0);
-        Ok(Self {
-            layers: required("block_count")?,
-            ffn_width: required("feed_forward_length")?,
-            width,
-            heads,
-            kv_heads,
-            head_dim,
-            vocab,
-            architecture,
-        })
+        read().map_err(|problem| AdapterError::new(gguf.path(), problem))
     }
 
-    /// Output and input features of a linear of this model.
-    pub fn linear(&self, linear: LinearName) -> (usize, usize) {
-        let q = self.heads * self.head_dim;
-        let kv = self.kv_heads * self.head_dim;
-        match linear {
-            LinearName::AttnQ => (q, self.width),
-            LinearName::AttnK | LinearName::AttnV => (kv, self.width),
-            LinearName::AttnOutput => (self.width, q),
-            LinearName::FfnGate | LinearName::FfnUp => (self.ffn_width, self.width),
-            LinearName::FfnDown => (self.width, self.ffn_width),
-        }
+    /// The numbers of outputs and inputs of a target; `None` if this model does not have it.
+    pub fn linear(&self, target: TargetName) -> Option<[usize; 2]> {
+        self.layers.get(target.layer)?.linear(target.linear)
     }
 
-    /// Refuses a target whose layer or shape does not match this model.
+    /// Refuses a target that this model does not have or whose shape does not match.
     pub(super) fn check_linear(&self, target: TargetName, inputs: usize, outputs: usize) -> Result<(), AdapterProblem> {
-        if target.layer >= self.layers {
-            return Err(AdapterProblem::OtherModel(format!(
-                "it targets {target}, but this model has {} layers",
-                self.layers
-            )));
-        }
-        let (own_outputs, own_inputs) = self.linear(target.linear);
+        let Some([own_outputs, own_inputs]) = self.linear(target) else {
+            return Err(AdapterProblem::OtherModel(self.no_such_target(target)));
+        };
         if (outputs, inputs) != (own_outputs, own_inputs) {
             return Err(AdapterProblem::OtherModel(format!(
                 "its matrices for {target} are for {inputs} x {outputs}, but this model's weight is {own_inputs} x \
@@ -108,6 +66,16 @@ impl BaseShape {
             )));
         }
         Ok(())
+    }
+
+    /// Returns that this model does not have a target, as the end of a sentence.
+    pub(super) fn no_such_target(&self, target: TargetName) -> String {
+        let layers = self.layers.len();
+        if target.layer >= layers {
+            format!("it targets {target}, but this model has {layers} layers")
+        } else {
+            format!("it targets {target}, which this model does not have")
+        }
     }
 
     /// Returns why an adapter for `architecture` does not belong to this model; `None` if it may.
@@ -123,37 +91,49 @@ impl BaseShape {
     /// Returns how `other` differs from this shape, as the end of a sentence; `None` if it does
     /// not.
     pub(super) fn mismatch(&self, other: &Self) -> Option<String> {
-        let sizes = [
-            ("number of layers", self.layers, other.layers),
-            ("hidden size", self.width, other.width),
-            ("feed-forward size", self.ffn_width, other.ffn_width),
-            ("number of query heads", self.heads, other.heads),
-            ("number of key/value heads", self.kv_heads, other.kv_heads),
-            ("head dimension", self.head_dim, other.head_dim),
-            ("vocabulary size", self.vocab, other.vocab),
-        ];
         if let Some(mismatch) = other.architecture_mismatch(&self.architecture) {
             return Some(mismatch);
         }
-        sizes
-            .iter()
-            .find(|(_, own, other)| own != other)
-            .map(|(size, own, other)| {
-                format!("it was trained on a model whose {size} is {own}, but this model's is {other}")
-            })
+        let differs = |size: &str, own: usize, other: usize| {
+            let mismatch = || format!("it was trained on a model whose {size} is {own}, but this model's is {other}");
+            (own != other).then(mismatch)
+        };
+        differs("number of layers", self.layers.len(), other.layers.len())
+            .or_else(|| differs("hidden size", self.width, other.width))
+            .or_else(|| self.layer_mismatch(other))
+            .or_else(|| differs("vocabulary size", self.vocab, other.vocab))
     }
 
-    /// The row order of a linear.
-    pub(super) fn row_order(&self, linear: LinearName) -> Result<RowOrder, AdapterProblem> {
-        match linear {
-            LinearName::AttnQ | LinearName::AttnK => Ok(supported(&self.architecture)?.row_order()),
-            _ => Ok(RowOrder::Same),
+    /// The first size of a layer that differs in `other`, which has as many layers.
+    fn layer_mismatch(&self, other: &Self) -> Option<String> {
+        LAYER_SIZES.iter().find_map(|(name, size)| {
+            let sizes = |shape: &Self| shape.layers.iter().map(size).collect::<Vec<_>>();
+            let (own, other) = (sizes(self), sizes(other));
+            let layer = own.iter().zip(&other).position(|(own, other)| own != other)?;
+            let is_uniform = |sizes: &[usize]| sizes.iter().all(|size| *size == sizes[0]);
+            let place = if is_uniform(&own) && is_uniform(&other) {
+                String::new()
+            } else {
+                format!(" in layer {layer}")
+            };
+            let (own, other) = (own[layer], other[layer]);
+            Some(format!(
+                "it was trained on a model whose {name} is {own}{place}, but this model's is {other}"
+            ))
+        })
+    }
+
+    /// The row order of a target, and the rows of a head, which it permutes.
+    pub(super) fn row_order(&self, target: TargetName) -> Result<(RowOrder, usize), AdapterProblem> {
+        let attention = self.layers.get(target.layer).and_then(LayerShape::attention);
+        match (target.linear, attention) {
+            (LinearName::AttnQ | LinearName::AttnK, Some(attention)) => {
+                Ok((supported(&self.architecture)?.row_order(), attention.head_dim))
+            }
+            _ => Ok((RowOrder::Same, 1)),
         }
     }
 }
-
-/// Upper limit for any size; the product of two does not overflow.
-const MAX_SIZE: u32 = 1 << 24;
 
 /// The architecture of this name; an error if its adapters are not supported.
 fn supported(architecture: &str) -> Result<Architecture, AdapterProblem> {

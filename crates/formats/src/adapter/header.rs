@@ -5,12 +5,10 @@ use super::{
     gguf_lora, peft,
 };
 use crate::gguf::GgufFile;
+use crate::shape::{LayerShape, MAX_LAYERS};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
-
-/// Maximum number of layers of a base model; the largest known ones have 126.
-pub(super) const MAX_LAYERS: usize = 4096;
 
 /// Maximum bytes of an architecture's name or a fingerprint.
 const MAX_ARCHITECTURE_BYTES: usize = 64;
@@ -181,23 +179,28 @@ impl AdapterHeader {
             let adapter = architecture.clone();
             return Err(Mismatch::Architecture { adapter });
         }
+        let layers = model.layers.len();
         // If all layers have the same targets, the model must have exactly that many layers.
-        if self.layers > model.layers || self.is_whole && self.layers != model.layers {
+        if self.layers > layers || self.is_whole && self.layers != layers {
             return Err(Mismatch::Layers {
                 adapter: self.layers,
-                model: model.layers,
+                model: layers,
             });
         }
         for target in &self.linears {
             let Some(linear) = LinearName::named(&target.name) else {
                 continue;
             };
-            let (outputs, inputs) = model.linear(linear);
-            if (target.inputs, target.outputs) != (inputs, outputs) {
+            let sizes = |layer: &LayerShape| layer.linear(linear).map(|[outputs, inputs]| (inputs, outputs));
+            let mut model_sizes = model.layers[..self.layers].iter().filter_map(sizes);
+            let adapter_sizes = (target.inputs, target.outputs);
+            // The targeted layers are not recorded, so one of the same sizes is enough.
+            let first = model_sizes.next();
+            if first != Some(adapter_sizes) && !model_sizes.any(|sizes| sizes == adapter_sizes) {
                 return Err(Mismatch::Linear {
                     name: target.name.clone(),
-                    adapter: (target.inputs, target.outputs),
-                    model: (inputs, outputs),
+                    adapter: adapter_sizes,
+                    model: first.unwrap_or_default(),
                 });
             }
         }

@@ -3,6 +3,7 @@
 //! an [`AdapterManifest`], so that it can be refused for another model.
 
 mod base;
+mod base_record;
 mod error;
 mod fingerprint;
 mod gguf_lora;
@@ -18,6 +19,7 @@ mod target;
 mod unmatched;
 mod values;
 
+pub use crate::shape::LinearName;
 pub use base::BaseShape;
 pub use error::{AdapterError, AdapterProblem};
 pub use fingerprint::Fingerprint;
@@ -27,7 +29,7 @@ pub use modelfile::modelfile;
 pub use peft::{MANIFEST as PEFT_MANIFEST, TENSORS as PEFT_TENSORS};
 pub use peft_config::{CONFIG as PEFT_CONFIG, MAX_CONFIG_BYTES as MAX_PEFT_CONFIG_BYTES};
 pub use row_order::RowOrder;
-pub use target::{LinearName, TargetName};
+pub use target::TargetName;
 pub use unmatched::UnmatchedEntries;
 
 use crate::gguf::{GgufFile, TensorData};
@@ -172,11 +174,8 @@ impl AdapterFile {
             return refuse(mismatch);
         }
         for (target, lora) in &self.tensors {
-            if target.layer >= base.layers {
-                return refuse(format!(
-                    "it targets {target}, but this model has {} layers",
-                    base.layers
-                ));
+            if target.layer >= base.layers.len() {
+                return refuse(base.no_such_target(*target));
             }
             let shape = gguf.info(&target.weight()).map(|info| info.shape.as_slice());
             match shape {
@@ -189,7 +188,7 @@ impl AdapterFile {
                         shape.iter().map(u64::to_string).collect::<Vec<_>>().join(" x ")
                     ));
                 }
-                None => return refuse(format!("it targets {target}, which this model does not have")),
+                None => return refuse(base.no_such_target(*target)),
             }
         }
         let Some(manifest) = &self.manifest else {

@@ -2,7 +2,6 @@
 //! `adapter_model.safetensors`.
 
 use super::error::quotable;
-use super::header::MAX_LAYERS;
 use super::peft_config::{CONFIG, Config, MAX_CONFIG_BYTES};
 use super::safetensors_file::{FileBytes, ReadAt, Table};
 use super::unmatched::LayerCount;
@@ -13,6 +12,7 @@ use super::{
 };
 use crate::durable::Staged;
 use crate::regular::read_regular;
+use crate::shape::MAX_LAYERS;
 use safetensors::Dtype;
 use safetensors::tensor::{TensorInfo, TensorView};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -91,7 +91,7 @@ impl AdapterFile {
 
     fn write_peft_files(&self, folder: &Path, base: &BaseShape, tensors: &[u8]) -> io::Result<()> {
         let stage = |name: &str, bytes: &[u8]| Staged::new(&folder.join(name), |out| io::Write::write_all(out, bytes));
-        let config = serde_json::to_vec_pretty(&Config::describe(self, base.layers))?;
+        let config = serde_json::to_vec_pretty(&Config::describe(self, base))?;
         let manifest = self.manifest.as_ref().map(serde_json::to_vec_pretty).transpose()?;
         let made = !folder.exists();
         fs::create_dir_all(folder)?;
@@ -127,8 +127,8 @@ impl AdapterFile {
         let mut halves = Vec::new();
         for (&target, lora) in &self.tensors {
             base.check_linear(target, lora.inputs, lora.outputs)?;
-            let order = base.row_order(target.linear)?;
-            let b = order.export(lora.b.clone(), lora.rank, base.head_dim);
+            let (order, head_dim) = base.row_order(target)?;
+            let b = order.export(lora.b.clone(), lora.rank, head_dim);
             let name = |half: &str| format!("{WRAPPER}{}.{half}.weight", target.module());
             halves.push((name("lora_A"), [lora.rank, lora.inputs], bytes(&lora.a)));
             halves.push((name("lora_B"), [lora.outputs, lora.rank], bytes(&b)));
@@ -218,17 +218,18 @@ fn read(
     }
     let pairs = pairs(tensors, &config)?;
     let targets: BTreeSet<TargetName> = pairs.keys().copied().collect();
-    if let Some(missing) = config.missing(&targets, base.layers) {
+    let base_layers = base.layers.len();
+    let exists = |target: TargetName| base.linear(target).is_some();
+    if let Some(missing) = config.missing(&targets, base_layers, exists) {
         let layers = targets.last().map_or(0, |last| last.layer.saturating_add(1));
-        if (1..base.layers).contains(&layers) && config.missing(&targets, layers).is_none() {
+        if (1..base_layers).contains(&layers) && config.missing(&targets, layers, exists).is_none() {
             return Err(AdapterProblem::OtherModel(format!(
-                "it targets all layers of a model with {layers} layers, but this model has {}",
-                base.layers
+                "it targets all layers of a model with {layers} layers, but this model has {base_layers}"
             )));
         }
         return Err(not_in_file(missing));
     }
-    let unmatched = unmatched(&config, &pairs, LayerCount::Exact(base.layers))?;
+    let unmatched = unmatched(&config, &pairs, LayerCount::Exact(base_layers))?;
     let tensors = pairs
         .into_iter()
         .map(|(target, pair)| Ok((target, lora(target, pair, tensors, &config, base, mode)?)))
@@ -286,7 +287,7 @@ fn header(config: &[u8], tensors: &impl ReadAt, manifest: Option<&[u8]>) -> Resu
     let target_names: BTreeSet<TargetName> = pairs.keys().copied().collect();
     let layers = target_names.last().map_or(0, |last| last.layer.saturating_add(1));
     // A hostile number of layers is refused below.
-    if let Some(missing) = config.missing(&target_names, layers.min(MAX_LAYERS)) {
+    if let Some(missing) = config.missing(&target_names, layers.min(MAX_LAYERS), |_| true) {
         return Err(not_in_file(missing));
     }
     let unmatched = unmatched(&config, &pairs, LayerCount::AtLeast(layers.min(MAX_LAYERS)))?;
@@ -424,7 +425,8 @@ fn lora(
     };
     let mut lora = mode.checked(target, lora)?;
     if !lora.b.is_empty() {
-        lora.b = base.row_order(target.linear)?.import(lora.b, rank, base.head_dim);
+        let (order, head_dim) = base.row_order(target)?;
+        lora.b = order.import(lora.b, rank, head_dim);
     }
     Ok(lora)
 }

@@ -3,8 +3,9 @@
 use super::error::quotable;
 use super::python_pattern::{PatternProblem, trailing, whole};
 use super::unmatched::{LayerCount, PathEnds, UnmatchedEntries, is_language_model, modules, quoted};
-use super::{AdapterFile, AdapterProblem, LinearName, TargetName};
+use super::{AdapterFile, AdapterProblem, BaseShape, LinearName, TargetName};
 use crate::interrupt;
+use crate::shape::LayerShape;
 use regex::Regex;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -156,9 +157,14 @@ impl Config {
         find(&self.alphas, module).unwrap_or(self.lora_alpha)
     }
 
-    /// Returns a configured target without tensors. Checked only if `target_modules` is a list of
-    /// names that applies to all layers.
-    pub fn missing(&self, tensors: &BTreeSet<TargetName>, layers: usize) -> Option<TargetName> {
+    /// Returns a configured target that exists in the model but has no tensors. Checked only if
+    /// `target_modules` is a list of names that applies to all layers.
+    pub fn missing(
+        &self,
+        tensors: &BTreeSet<TargetName>,
+        layers: usize,
+        exists: impl Fn(TargetName) -> bool,
+    ) -> Option<TargetName> {
         if is_set(&self.exclude_modules) || is_set(&self.layers_to_transform) {
             return None;
         }
@@ -172,7 +178,7 @@ impl Config {
         let linears: Vec<_> = LinearName::ALL.iter().filter(named).collect();
         (0..layers)
             .flat_map(|layer| linears.iter().map(move |&&linear| TargetName { layer, linear }))
-            .find(|target| !tensors.contains(target))
+            .find(|&target| exists(target) && !tensors.contains(&target))
     }
 
     /// The entries that match no module. `targets` are the module paths of the file's tensors.
@@ -254,8 +260,8 @@ impl Config {
         is_set(&self.layers_to_transform)
     }
 
-    /// The configuration for an adapter of a model with `layers` layers.
-    pub fn describe(adapter: &AdapterFile, layers: usize) -> Value {
+    /// The configuration for an adapter of a model of this shape.
+    pub fn describe(adapter: &AdapterFile, base: &BaseShape) -> Value {
         let tensors = &adapter.tensors;
         let rank = most_common(tensors.values().map(|lora| lora.rank)).unwrap_or_default();
         let alpha = most_common(tensors.values().map(|lora| lora.alpha.to_bits())).map_or(0.0, f32::from_bits);
@@ -276,7 +282,7 @@ impl Config {
             "r": rank,
             "lora_alpha": alpha,
             "lora_dropout": 0.0,
-            "target_modules": target_modules(adapter, layers),
+            "target_modules": target_modules(adapter, base),
             "bias": "none",
             "fan_in_fan_out": false,
             "use_rslora": adapter.rslora,
@@ -289,11 +295,12 @@ impl Config {
     }
 }
 
-/// The short names of the linears if every layer has the same targets, else the full name of each
-/// target.
-fn target_modules(adapter: &AdapterFile, layers: usize) -> Vec<String> {
+/// The short names of the linears if each is a target in all layers that have it, else the full
+/// name of each target.
+fn target_modules(adapter: &AdapterFile, base: &BaseShape) -> Vec<String> {
     let linears: BTreeSet<LinearName> = adapter.tensors.keys().map(|target| target.linear).collect();
-    if linears.len() * layers == adapter.tensors.len() {
+    let in_layer = |layer: &LayerShape| layer.linears().filter(|(name, _)| linears.contains(name)).count();
+    if base.layers.iter().map(in_layer).sum::<usize>() == adapter.tensors.len() {
         linears.iter().map(|linear| linear.peft_module().to_owned()).collect()
     } else {
         adapter.tensors.keys().map(|target| target.module()).collect()

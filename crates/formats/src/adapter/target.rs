@@ -1,61 +1,7 @@
 //! Target modules of an adapter, with their names in GGUF and PEFT.
 
+use crate::shape::LinearName;
 use std::fmt;
-
-/// Declares [`LinearName`] and its names from one table.
-macro_rules! linears {
-    ($($variant:ident $gguf:literal $peft:literal, $doc:literal;)*) => {
-        /// A linear of a layer.
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-        pub enum LinearName {
-            $(#[doc = $doc] $variant,)*
-        }
-
-        impl LinearName {
-            /// All linears, in the order a layer applies them.
-            pub const ALL: &'static [Self] = &[$(Self::$variant,)*];
-
-            /// The name in a GGUF: `attn_q`.
-            pub const fn gguf(self) -> &'static str {
-                match self { $(Self::$variant => $gguf,)* }
-            }
-
-            /// The module path within a layer in transformers: `self_attn.q_proj`.
-            pub const fn peft(self) -> &'static str {
-                match self { $(Self::$variant => $peft,)* }
-            }
-        }
-    };
-}
-
-linears! {
-    AttnQ "attn_q" "self_attn.q_proj", "Queries.";
-    AttnK "attn_k" "self_attn.k_proj", "Keys.";
-    AttnV "attn_v" "self_attn.v_proj", "Values.";
-    AttnOutput "attn_output" "self_attn.o_proj", "The attention output projection.";
-    FfnGate "ffn_gate" "mlp.gate_proj", "The feed-forward gate projection.";
-    FfnUp "ffn_up" "mlp.up_proj", "The feed-forward up projection.";
-    FfnDown "ffn_down" "mlp.down_proj", "The feed-forward down projection.";
-}
-
-impl LinearName {
-    /// The linear of this name in a GGUF (`attn_q`) or in transformers (`q_proj`).
-    pub fn named(name: &str) -> Option<Self> {
-        let mut linears = Self::ALL.iter().copied();
-        linears.find(|linear| name == linear.gguf() || name == linear.peft_module())
-    }
-
-    /// The module name in transformers: `q_proj`.
-    pub fn peft_module(self) -> &'static str {
-        self.peft().rsplit('.').next().unwrap_or_default()
-    }
-}
-
-impl fmt::Display for LinearName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.gguf())
-    }
-}
 
 /// One linear of one layer, displayed by its GGUF name: `blk.3.attn_q`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -4,16 +4,23 @@
 //!
 //! The norm weights in the file already include the "1 +" of the reference code.
 
-use super::spec::{DecoderSpec, LayerSpec, NormName, RopeSpec};
+use super::norms::Norms;
+use super::qwen3;
+use super::spec::{DecoderSpec, FeedForwardSpec, LayerSpec, MixerSpec, RopeSpec, full_attention};
 use crate::config::Config;
 use crate::error::LoadError;
 use hearth_formats::gguf::{GgufHeader, Value};
+use hearth_formats::shape::{AttentionShape, LayerShape};
 use hearth_kernels::attention::Heads;
 use hearth_kernels::glu::Activation;
 use hearth_kernels::rope::Pairing;
 
 /// The norms of a layer.
-pub(super) const NORMS: &[NormName] = &NormName::ALL;
+pub(super) const NORMS: Norms = Norms {
+    after_mixer: Some("post_attention_norm"),
+    after_feed_forward: Some("post_ffw_norm"),
+    ..qwen3::NORMS
+};
 
 /// The default of `sliding_window_pattern`: every sixth layer has full attention.
 const DEFAULT_PATTERN: u32 = 6;
@@ -24,50 +31,67 @@ const LOCAL_ROPE_BASE: f32 = 10_000.0;
 const LAYERS_OF_27B: usize = 62;
 
 pub(super) fn describe(gguf: &GgufHeader, config: &Config) -> Result<DecoderSpec, LoadError> {
-    let plain = LayerSpec::plain(config, Pairing::Halves);
-    let scale_dim = match config.n_layers {
-        LAYERS_OF_27B => config.width / config.heads,
-        _ => config.head_dim,
-    };
-    if scale_dim == 0 {
-        return Err(LoadError::bad_value(gguf, "gemma3.attention.head_count", config.heads));
-    }
-    let full = LayerSpec {
-        heads: Heads {
-            scale: (scale_dim as f32).sqrt().recip(),
-            ..plain.heads
-        },
-        norms: NORMS,
-        activation: Activation::GeluTanh,
-        ..plain
-    };
     let window = gguf
         .u32("gemma3.attention.sliding_window")?
         .filter(|window| *window > 0);
-    let local = match window {
-        None => full.clone(),
-        Some(window) => LayerSpec {
-            heads: Heads {
-                window: Some(window as usize),
-                ..full.heads
-            },
-            rope: RopeSpec {
-                base: local_rope_base(gguf)?,
-                scale: 1.0,
-                ..full.rope
-            },
-            ..full.clone()
+    let is_local = match window {
+        None => vec![false; config.n_layers()],
+        Some(_) => local_layers(gguf, config.n_layers())?,
+    };
+    let full_rope = RopeSpec::new(config, Pairing::Halves);
+    let local_rope = match window {
+        None => full_rope,
+        Some(_) => RopeSpec {
+            base: local_rope_base(gguf)?,
+            scale: 1.0,
+            ..full_rope
         },
     };
-    let layer = |is_local| if is_local { local.clone() } else { full.clone() };
-    let is_local = match window {
-        None => vec![false; config.n_layers],
-        Some(_) => local_layers(gguf, config.n_layers)?,
+    let layer = |(shape, is_local): (&LayerShape, bool)| -> Result<_, LoadError> {
+        let attention = |attention| -> Result<_, LoadError> {
+            let full = Heads {
+                scale: score_scale(gguf, config, attention)?,
+                ..full_attention(attention)
+            };
+            let local = Heads {
+                window: window.map(|window| window as usize),
+                ..full
+            };
+            let (heads, rope) = if is_local {
+                (local, local_rope)
+            } else {
+                (full, full_rope)
+            };
+            Ok(MixerSpec::Attention { heads, rope })
+        };
+        Ok(LayerSpec {
+            shape: *shape,
+            mixer: shape.attention().map(attention).transpose()?,
+            feed_forward: FeedForwardSpec::gated(shape, Activation::GeluTanh),
+            norms: NORMS,
+        })
     };
+    let layers = config.layer_shapes.iter().zip(is_local).map(layer);
     Ok(DecoderSpec {
         embedding_scale: (config.width as f32).sqrt(),
-        layers: is_local.into_iter().map(layer).collect(),
+        layers: layers.collect::<Result<_, _>>()?,
     })
+}
+
+/// The scale of attention scores.
+fn score_scale(gguf: &GgufHeader, config: &Config, attention: AttentionShape) -> Result<f32, LoadError> {
+    let scale_dim = match config.n_layers() {
+        LAYERS_OF_27B => config.width / attention.heads,
+        _ => attention.head_dim,
+    };
+    if scale_dim == 0 {
+        return Err(LoadError::bad_value(
+            gguf,
+            "gemma3.attention.head_count",
+            attention.heads,
+        ));
+    }
+    Ok((scale_dim as f32).sqrt().recip())
 }
 
 /// For each layer, whether it has a sliding window. The file has a list of flags, or a period `n`:
@@ -116,7 +140,7 @@ mod tests {
         ];
         let gguf = synthetic::gguf(Architecture::Gemma3, &keys, &[]);
         let spec = describe(&gguf, &Config::from_gguf(&gguf)?)?;
-        Ok(spec.layers[0].heads.scale)
+        Ok(spec.layers[0].heads().expect("attention").scale)
     }
 
     #[test]
@@ -139,7 +163,8 @@ mod tests {
         keys.extend(pattern.map(|pattern| ("attention.sliding_window_pattern", pattern)));
         let gguf = synthetic::gguf(Architecture::Gemma3, &keys, &[]);
         let spec = describe(&gguf, &Config::from_gguf(&gguf)?)?;
-        let symbol = |layer: &LayerSpec| if layer.heads.window.is_some() { 'w' } else { '-' };
+        let has_window = |layer: &LayerSpec| layer.heads().is_some_and(|heads| heads.window.is_some());
+        let symbol = |layer: &LayerSpec| if has_window(layer) { 'w' } else { '-' };
         Ok(spec.layers.iter().map(symbol).collect())
     }
 

@@ -9,11 +9,9 @@ use hearth_formats::gguf::GgufHeader;
 use hearth_kernels::rope::Pairing;
 
 pub(super) fn describe(_: &GgufHeader, config: &Config) -> Result<DecoderSpec, LoadError> {
-    let plain = LayerSpec::plain(config, Pairing::Interleaved);
     let rope = RopeSpec {
         has_factors: true,
-        ..plain.rope
+        ..RopeSpec::new(config, Pairing::Interleaved)
     };
-    let layer = LayerSpec { rope, ..plain };
-    Ok(DecoderSpec::uniform(config, layer))
+    Ok(DecoderSpec::uniform(config, |shape| LayerSpec::plain(shape, rope)))
 }

@@ -2,6 +2,7 @@
 
 use crate::config::Config;
 use hearth_formats::gguf::Value;
+use hearth_formats::shape::{AttentionShape, LayerShape};
 use hearth_formats::shortened;
 
 /// A value with which a key does not change the computation.
@@ -28,17 +29,22 @@ impl Neutral {
         match self {
             Self::Number(number) => value == number,
             Self::Text(_) => false,
-            Self::HeadDim => value == config.head_dim as f64,
+            Self::HeadDim => attention(config).all(|attention| value == attention.head_dim as f64),
             Self::RopeDims => value == config.rope_dims as f64,
             Self::Width => value == config.width as f64,
             Self::WholeContext => value >= config.context_trained as f64,
-            Self::ScoreScale => {
+            Self::ScoreScale => attention(config).all(|attention| {
                 // Gemma 3 27B divides by the root of the second.
-                let widths = [config.head_dim, config.width / config.heads].map(|width| width as f64);
+                let widths = [attention.head_dim, config.width / attention.heads].map(|width| width as f64);
                 widths.iter().any(|width| (value * width.sqrt() - 1.0).abs() < 1e-6)
-            }
+            }),
         }
     }
+}
+
+/// The attention of each layer that has it.
+fn attention(config: &Config) -> impl Iterator<Item = AttentionShape> {
+    config.layer_shapes.iter().filter_map(LayerShape::attention)
 }
 
 /// Whether a value, or each value of a list, is one of `neutral`.

@@ -1,7 +1,9 @@
 //! The computation of a decoder's layers, described as data. An architecture that needs more gets a
-//! field here, which `Layer` reads.
+//! field or a variant here, which `Layer` reads.
 
+use super::norms::Norms;
 use crate::config::Config;
+use hearth_formats::shape::{AttentionShape, LayerShape};
 use hearth_kernels::attention::Heads;
 use hearth_kernels::glu::Activation;
 use hearth_kernels::rope::Pairing;
@@ -15,18 +17,40 @@ pub struct DecoderSpec {
     pub layers: Vec<LayerSpec>,
 }
 
-/// The computation of a layer: attention, then a gated feed-forward. Each has a norm before it and
-/// is added to the residual stream. Biases and scales of weights are applied if the file has them.
+/// The computation of a layer: a mixer, then a feed-forward. Each has a norm before it and is added
+/// to the residual stream. Biases and scales of weights are applied if the file has them.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LayerSpec {
-    /// Heads, their width, the scale of scores and the window.
-    pub heads: Heads,
-    /// RoPE of Q and K.
-    pub rope: RopeSpec,
+    /// The widths, from which the shapes of the linear layers follow.
+    pub shape: LayerShape,
+    /// The mixer; `None` if the shape has none.
+    pub mixer: Option<MixerSpec>,
+    /// The feed-forward; `None` if the shape has none.
+    pub feed_forward: Option<FeedForwardSpec>,
     /// The norms.
-    pub norms: &'static [NormName],
-    /// Activation of the feed-forward.
-    pub activation: Activation,
+    pub norms: Norms,
+}
+
+/// The computation of the part of a layer that combines tokens.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum MixerSpec {
+    /// Attention.
+    Attention {
+        /// Heads, their width, the scale of scores and the window.
+        heads: Heads,
+        /// RoPE of Q and K.
+        rope: RopeSpec,
+    },
+}
+
+/// The computation of the part of a layer that transforms each token.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FeedForwardSpec {
+    /// `down(activation(gate(x)) * up(x))`.
+    Gated {
+        /// The activation.
+        activation: Activation,
+    },
 }
 
 /// RoPE of a layer.
@@ -45,99 +69,81 @@ pub struct RopeSpec {
 }
 
 impl DecoderSpec {
-    /// A decoder with identical layers and unscaled embeddings.
-    pub(super) fn uniform(config: &Config, layer: LayerSpec) -> Self {
+    /// A decoder with unscaled embeddings, whose layers differ in their shapes only.
+    pub(super) fn uniform(config: &Config, layer: impl Fn(LayerShape) -> LayerSpec) -> Self {
         Self {
             embedding_scale: 1.0,
-            layers: vec![layer; config.n_layers],
+            layers: config.layer_shapes.iter().copied().map(layer).collect(),
         }
     }
 
-    /// The number of distinct RoPE tables.
-    pub fn ropes(&self) -> usize {
+    /// The distinct RoPEs.
+    pub fn ropes(&self) -> Vec<RopeSpec> {
         let mut distinct: Vec<RopeSpec> = Vec::new();
-        for layer in &self.layers {
-            if !distinct.contains(&layer.rope) {
-                distinct.push(layer.rope);
+        for rope in self.layers.iter().filter_map(LayerSpec::rope) {
+            if !distinct.contains(&rope) {
+                distinct.push(rope);
             }
         }
-        distinct.len()
+        distinct
     }
 }
 
 impl LayerSpec {
-    /// Llama's layer: norms before attention and feed-forward only, full attention with scores
-    /// scaled by `1 / sqrt(head_dim)`, and SwiGLU.
-    pub(super) fn plain(config: &Config, pairing: Pairing) -> Self {
+    /// Llama's layer: norms before attention and feed-forward only, full attention and SwiGLU.
+    pub(super) fn plain(shape: LayerShape, rope: RopeSpec) -> Self {
+        let attention = |attention| MixerSpec::Attention {
+            heads: full_attention(attention),
+            rope,
+        };
         Self {
-            heads: Heads {
-                heads: config.heads,
-                kv_heads: config.kv_heads,
-                head_dim: config.head_dim,
-                scale: (config.head_dim as f32).sqrt().recip(),
-                window: None,
-            },
-            rope: RopeSpec {
-                pairing,
-                dims: config.rope_dims,
-                base: config.rope_base,
-                scale: config.rope_scale,
-                has_factors: false,
-            },
-            norms: NormName::PLAIN,
-            activation: Activation::Silu,
+            shape,
+            mixer: shape.attention().map(attention),
+            feed_forward: FeedForwardSpec::gated(&shape, Activation::Silu),
+            norms: Norms::PLAIN,
+        }
+    }
+
+    /// The heads of the attention; `None` if the layer has none.
+    pub fn heads(&self) -> Option<&Heads> {
+        let MixerSpec::Attention { heads, .. } = self.mixer.as_ref()?;
+        Some(heads)
+    }
+
+    /// RoPE of Q and K; `None` if the layer has no attention.
+    pub fn rope(&self) -> Option<RopeSpec> {
+        let MixerSpec::Attention { rope, .. } = self.mixer?;
+        Some(rope)
+    }
+}
+
+impl FeedForwardSpec {
+    /// A gated feed-forward, if the shape has one.
+    pub(super) fn gated(shape: &LayerShape, activation: Activation) -> Option<Self> {
+        shape.ffn_width().map(|_| Self::Gated { activation })
+    }
+}
+
+impl RopeSpec {
+    /// RoPE with the model's base and scaling, and without factors.
+    pub(super) fn new(config: &Config, pairing: Pairing) -> Self {
+        Self {
+            pairing,
+            dims: config.rope_dims,
+            base: config.rope_base,
+            scale: config.rope_scale,
+            has_factors: false,
         }
     }
 }
 
-/// A norm of a layer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum NormName {
-    /// Before attention.
-    Attention,
-    /// Before the feed-forward.
-    Ffn,
-    /// Of each head of Q.
-    Q,
-    /// Of each head of K.
-    K,
-    /// Of the output of attention.
-    AfterAttention,
-    /// Of the output of the feed-forward.
-    AfterFfn,
-}
-
-impl NormName {
-    /// All norms.
-    pub const ALL: [Self; 6] = [
-        Self::Attention,
-        Self::Ffn,
-        Self::Q,
-        Self::K,
-        Self::AfterAttention,
-        Self::AfterFfn,
-    ];
-
-    /// The norms of Llama's layer.
-    pub const PLAIN: &[Self] = &[Self::Attention, Self::Ffn];
-
-    /// The name in a GGUF, such as `attn_norm`.
-    pub const fn gguf(self) -> &'static str {
-        match self {
-            Self::Attention => "attn_norm",
-            Self::Ffn => "ffn_norm",
-            Self::Q => "attn_q_norm",
-            Self::K => "attn_k_norm",
-            Self::AfterAttention => "post_attention_norm",
-            Self::AfterFfn => "post_ffw_norm",
-        }
-    }
-
-    /// The length of its weight: the width of a head or of the residual stream.
-    pub const fn length(self, width: usize, head_dim: usize) -> usize {
-        match self {
-            Self::Q | Self::K => head_dim,
-            Self::Attention | Self::Ffn | Self::AfterAttention | Self::AfterFfn => width,
-        }
+/// Full attention with scores scaled by `1 / sqrt(head_dim)`.
+pub(super) fn full_attention(shape: AttentionShape) -> Heads {
+    Heads {
+        heads: shape.heads,
+        kv_heads: shape.kv_heads,
+        head_dim: shape.head_dim,
+        scale: (shape.head_dim as f32).sqrt().recip(),
+        window: None,
     }
 }

@@ -1,10 +1,9 @@
 //! Checks the tensors of a file: some are used, some are skipped, and all others are refused, since
 //! a model that has them computes something else.
 
-use super::spec::DecoderSpec;
+use super::spec::{DecoderSpec, LayerSpec};
 use crate::config::Config;
 use crate::error::LoadError;
-use hearth_formats::adapter::LinearName;
 use hearth_formats::gguf::GgufHeader;
 use hearth_formats::shortened;
 
@@ -37,9 +36,9 @@ pub(super) fn check(gguf: &GgufHeader, config: &Config, spec: &DecoderSpec) -> R
 fn is_known(name: &str, config: &Config, spec: &DecoderSpec) -> bool {
     match layer_and_suffix(name) {
         None => is_known_model_tensor(name, spec),
-        Some((layer, suffix)) if layer < config.n_layers => is_known_layer_tensor(suffix, layer, spec),
+        Some((layer, suffix)) if layer < config.n_layers() => is_known_layer_tensor(suffix, layer, spec),
         // Layers for multi-token prediction are not loaded.
-        Some((layer, _)) => layer < config.n_layers + config.prediction_layers,
+        Some((layer, _)) => layer < config.n_layers() + config.prediction_layers,
     }
 }
 
@@ -56,7 +55,7 @@ fn is_known_model_tensor(name: &str, spec: &DecoderSpec) -> bool {
     MODEL_TENSORS.contains(&name)
         || base.is_some_and(|base| SKIPPED_HEADS.contains(&base))
         || name == "output.input_scale"
-        || name == crate::weights::ROPE_FACTORS && spec.layers.iter().any(|layer| layer.rope.has_factors)
+        || name == crate::weights::ROPE_FACTORS && spec.ropes().iter().any(|rope| rope.has_factors)
 }
 
 fn is_known_layer_tensor(suffix: &str, layer: usize, spec: &DecoderSpec) -> bool {
@@ -66,8 +65,9 @@ fn is_known_layer_tensor(suffix: &str, layer: usize, spec: &DecoderSpec) -> bool
     let Some((name, part)) = suffix.rsplit_once('.') else {
         return false;
     };
-    let is_norm = spec.layers[layer].norms.iter().any(|norm| norm.gguf() == name);
-    let is_linear = LinearName::ALL.iter().any(|linear| linear.gguf() == name);
+    let LayerSpec { shape, norms, .. } = &spec.layers[layer];
+    let is_norm = norms.lengths(shape).iter().any(|(norm, _)| *norm == name);
+    let is_linear = shape.linears().any(|(linear, _)| linear.gguf() == name);
     is_norm && part == "weight" || is_linear && LINEAR_TENSORS.contains(&part)
 }
 
@@ -79,7 +79,7 @@ const MAX_NAME_CHARACTERS: usize = 80;
 
 fn refusal(gguf: &GgufHeader, config: &Config, name: &str) -> LoadError {
     let architecture = config.architecture;
-    let layers = config.n_layers + config.prediction_layers;
+    let layers = config.n_layers() + config.prediction_layers;
     let is_beyond = layer_and_suffix(name).is_some_and(|(layer, _)| layer >= layers);
     let is_vision = VISION_PREFIXES.iter().any(|prefix| name.starts_with(prefix));
     let name = shortened(name, MAX_NAME_CHARACTERS);

@@ -25,8 +25,9 @@ impl LayerGroup {
     /// The groups of a model, in the order of their first layers.
     pub fn from_spec(spec: &DecoderSpec) -> Vec<Self> {
         let mut groups: Vec<Self> = Vec::new();
-        for (layer, spec) in spec.layers.iter().enumerate() {
-            let heads = &spec.heads;
+        let attention = spec.layers.iter().enumerate();
+        let attention = attention.filter_map(|(layer, spec)| Some((layer, spec.heads()?)));
+        for (layer, heads) in attention {
             let has_this_shape = |group: &&mut Self| {
                 (group.kv_heads, group.head_dim, group.window) == (heads.kv_heads, heads.head_dim, heads.window)
             };
@@ -44,7 +45,7 @@ impl LayerGroup {
     }
 
     /// KV heads and their width.
-    pub(super) fn shape(&self) -> [usize; 2] {
+    pub(crate) fn shape(&self) -> [usize; 2] {
         [self.kv_heads, self.head_dim]
     }
 

@@ -60,7 +60,7 @@ fn logits(model: &Arc<Model>) -> Vec<f32> {
 /// Panics if layers are not on the devices of the placement, or the logits differ from `expected`.
 fn check(name: &str, gguf: &Gguf, placement: &Placement, expected: &[f32]) {
     let model = load(gguf, Some(placement.clone()));
-    for layer in 0..model.config().n_layers {
+    for layer in 0..model.config().n_layers() {
         let on_gpu = placement.place(layer) != Place::Cpu;
         assert_eq!(
             *model.decoder().device(layer) != burn::tensor::Device::flex(),
@@ -138,7 +138,10 @@ fn a_prediction_layer_is_counted() {
     let gguf = Gguf::open(&file).expect("the copy opens");
     let llama = Config::from_gguf(&llama).expect("a model");
     let config = Config::from_gguf(&gguf).expect("a model");
-    assert_eq!((config.n_layers, config.layers()), (llama.n_layers - 1, llama.layers()));
+    assert_eq!(
+        (config.n_layers(), config.layers()),
+        (llama.n_layers() - 1, llama.layers())
+    );
     let all_but_one = Placement::offload(config.layers(), config.layers() - 1, &[(0, 1)]);
     assert_eq!(
         (all_but_one.place(0), all_but_one.place(1)),

@@ -2,9 +2,10 @@
 
 use crate::lora::lora;
 use crate::own_process;
-use crate::sample::Sample;
+use crate::sample::{Sample, layer_shape};
 use burn::tensor::Tensor;
 use hearth_formats::Architecture;
+use hearth_formats::shape::{AttentionShape, LayerShape, MixerShape};
 use hearth_kernels::attention::KvFormat;
 use hearth_kernels::{Quant, team};
 use hearth_llm::ops::MatmulPrecision;
@@ -30,14 +31,15 @@ fn set_threads(threads: usize) {
 }
 
 fn model(architecture: Architecture, formats: &'static [Quant]) -> Arc<Model> {
+    // Gemma's sixth layer has full attention.
+    let count = if architecture == Architecture::Gemma3 { 6 } else { 2 };
+    model_with(architecture, vec![layer_shape(256, 512, 4, 2); count], formats)
+}
+
+fn model_with(architecture: Architecture, layers: Vec<LayerShape>, formats: &'static [Quant]) -> Arc<Model> {
     let sample = Sample {
         architecture,
-        // Gemma's sixth layer has full attention.
-        layers: if architecture == Architecture::Gemma3 { 6 } else { 2 },
-        width: 256,
-        ffn_width: 512,
-        heads: 4,
-        kv_heads: 2,
+        layers,
         vocab: VOCAB as usize,
         formats,
     };
@@ -160,8 +162,18 @@ fn sequences_of_a_batch_have_the_bits_they_have_alone() {
     }
     set_threads(1);
     let gemma = model(Architecture::Gemma3, &[Quant::Q8_0, Quant::F16]);
+    let layers = [(512, 4, 2), (256, 2, 1), (768, 2, 2)].map(|(ffn_width, heads, kv_heads)| LayerShape {
+        mixer: Some(MixerShape::Attention(AttentionShape {
+            heads,
+            kv_heads,
+            head_dim: 64,
+        })),
+        ..layer_shape(256, ffn_width, heads, kv_heads)
+    });
+    let varying = model_with(Architecture::Llama, layers.into(), &[Quant::Q8_0, Quant::Q4_K]);
     for (base, format) in [
         (llama(), KvFormat::F16),
+        (varying, KvFormat::F16),
         (llama(), KvFormat::Q8_0),
         (gemma.clone(), KvFormat::Q8_0),
         (gemma, KvFormat::F16),

@@ -4,7 +4,7 @@
 
 use crate::lora::lora;
 use crate::own_process;
-use crate::sample::Sample;
+use crate::sample::{Sample, layer_shape};
 use hearth_formats::Architecture;
 use hearth_kernels::attention::KvFormat;
 use hearth_kernels::{Isa, Quant, team};
@@ -44,11 +44,7 @@ fn model(format: Quant, group: usize) -> Arc<Model> {
     let (width, heads) = if group == 3 { (768, 12) } else { (256, 4) };
     let sample = Sample {
         architecture: Architecture::Llama,
-        layers: 2,
-        width,
-        ffn_width: 512,
-        heads,
-        kv_heads: heads / group,
+        layers: vec![layer_shape(width, 512, heads, heads / group); 2],
         vocab: 331,
         formats: Box::leak(Box::new([format])),
     };

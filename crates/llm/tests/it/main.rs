@@ -5,6 +5,7 @@ mod batch;
 mod batch_invariance;
 mod kv_snapshot;
 mod layer;
+mod layer_sizes;
 mod logits;
 #[path = "../shared/lora.rs"]
 mod lora;

@@ -3,7 +3,6 @@
 //! cases. `crates/train/tests/it/run.rs` compares training.
 
 use crate::nvfp4_pair;
-use hearth_formats::adapter::LinearName;
 use hearth_formats::gguf::{Gguf, GgufWriter, TensorHeader, TensorType};
 use hearth_kernels::MatmulPrecision;
 use hearth_llm::{LoadOptions, LoraPart, Model, Session};
@@ -27,25 +26,21 @@ fn load(gguf: &Gguf) -> Arc<Model> {
 /// The model with an adapter on each linear layer.
 fn adapted(model: &Model) -> Arc<Model> {
     const RANK: usize = 3;
-    let config = model.config();
     let noise = |count: usize, seed: usize| -> Vec<f32> {
         let value = |i: usize| ((i * 37 + seed) % 101) as f32 / 500.0 - 0.1;
         (0..count).map(value).collect()
     };
-    let part = |layer: usize, linear: LinearName| {
-        let [outputs, inputs] = config.linear(linear);
-        LoraPart {
+    let mut parts = Vec::new();
+    for (layer, shape) in model.config().layer_shapes.iter().enumerate() {
+        parts.extend(shape.linears().map(|(linear, [outputs, inputs])| LoraPart {
             layer,
             linear,
             rank: RANK,
             a: noise(RANK * inputs, layer + 1),
             b: noise(outputs * RANK, layer + 2),
             scale: 0.5,
-        }
-    };
-    let parts: Vec<_> = (0..config.n_layers)
-        .flat_map(|layer| LinearName::ALL.iter().map(move |linear| part(layer, *linear)))
-        .collect();
+        }));
+    }
     Arc::new(model.adapted(&parts).expect("they fit"))
 }
 

@@ -1,7 +1,7 @@
 //! Sessions of models with sliding-window layers, whose caches have fewer positions than the
 //! context.
 
-use crate::sample::Sample;
+use crate::sample::{Sample, layer_shape};
 use hearth_formats::Architecture;
 use hearth_formats::gguf::Gguf;
 use hearth_kernels::Quant;
@@ -189,11 +189,7 @@ fn a_windowed_session_is_saved_and_restored() {
 fn wide_model() -> Arc<Model> {
     let sample = Sample {
         architecture: Architecture::Gemma3,
-        layers: 6,
-        width: 64,
-        ffn_width: 64,
-        heads: 2,
-        kv_heads: 1,
+        layers: vec![layer_shape(64, 64, 2, 1); 6],
         vocab: 300,
         formats: &[Quant::Q8_0],
     };

@@ -1,6 +1,5 @@
 //! LoRA adapters for tests.
 
-use hearth_formats::adapter::LinearName;
 use hearth_llm::{LoraPart, Model};
 
 /// An adapter of this rank on every linear layer.
@@ -11,9 +10,8 @@ pub fn lora(model: &Model, rank: usize, scale: f32) -> Vec<LoraPart> {
             .collect()
     };
     let mut parts = Vec::new();
-    for linear in LinearName::ALL.iter().copied() {
-        let [outputs, inputs] = model.config().linear(linear);
-        parts.extend((0..model.config().n_layers).map(|layer| LoraPart {
+    for (layer, shape) in model.config().layer_shapes.iter().enumerate() {
+        parts.extend(shape.linears().map(|(linear, [outputs, inputs])| LoraPart {
             layer,
             linear,
             rank,

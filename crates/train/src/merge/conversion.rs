@@ -2,8 +2,9 @@
 
 use super::{MergeError, quant_of, type_of};
 use hearth_formats::Architecture;
-use hearth_formats::adapter::{AdapterFile, LinearName, LoraTensors, TargetName};
+use hearth_formats::adapter::{AdapterFile, LoraTensors, TargetName};
 use hearth_formats::gguf::{Gguf, Tensor, TensorHeader, TensorInfo, TensorType};
+use hearth_formats::shape::LayerPart;
 use hearth_kernels::blocks::BlockError;
 use hearth_kernels::{Quant, team};
 use std::sync::Mutex;
@@ -182,9 +183,9 @@ fn supports_scale(base: &Gguf, weight: &str) -> Result<bool, MergeError> {
     let Some(target) = TargetName::from_weight(weight) else {
         return Ok(false);
     };
-    Ok(match target.linear {
-        LinearName::AttnQ | LinearName::AttnK | LinearName::AttnV | LinearName::AttnOutput => true,
-        LinearName::FfnGate | LinearName::FfnUp | LinearName::FfnDown => {
+    Ok(match target.linear.part() {
+        LayerPart::Mixer => true,
+        LayerPart::FeedForward => {
             Architecture::named(base.architecture()?).is_some_and(Architecture::has_ffn_scales)
                 && base.info(&format!("{target}.bias")).is_none()
         }

@@ -23,6 +23,13 @@ pub fn shape(name: &str) -> BaseShape {
     BaseShape::from_gguf(&model(name)).unwrap_or_else(|error| panic!("{error}"))
 }
 
+/// The shape of a tiny model with this number of layers.
+pub fn shape_with_layers(name: &str, layers: usize) -> BaseShape {
+    let mut shape = shape(name);
+    shape.layers.resize(layers, shape.layers[0]);
+    shape
+}
+
 /// The reference values of an adapter, computed by PEFT.
 pub fn known(name: &str) -> Value {
     serde_json::from_slice(&fs::read(path(&format!("adapters/{name}.json"))).unwrap()).unwrap()

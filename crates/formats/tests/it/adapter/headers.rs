@@ -1,8 +1,9 @@
 //! Headers of adapters, and which models they fit by them.
 
-use crate::adapter::fixtures::{adapter, model, path, shape, with_manifest};
+use crate::adapter::fixtures::{adapter, model, path, shape, shape_with_layers, with_manifest};
 use crate::adapter::hostile::{LLAMA, corrupt};
 use hearth_formats::adapter::{AdapterError, AdapterHeader, BaseShape, Mismatch};
+use hearth_formats::shape::FeedForwardShape;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use std::fs::{self, File};
@@ -35,10 +36,7 @@ fn sizes_decide_which_model_an_adapter_fits() {
     for name in ["llama", "llama.gguf"] {
         let header = header(name);
         assert_eq!(header.fits(&shape("llama")), Ok(()), "{name}");
-        let more_layers = BaseShape {
-            layers: 9,
-            ..shape("llama")
-        };
+        let more_layers = shape_with_layers("llama", 9);
         assert!(
             !header.is_whole
                 || header.fits(&more_layers)
@@ -47,20 +45,17 @@ fn sizes_decide_which_model_an_adapter_fits() {
                         model: 9
                     })
         );
-        let fewer_layers = BaseShape {
-            layers: 1,
-            ..shape("llama")
-        };
+        let fewer_layers = shape_with_layers("llama", 1);
         assert!(
             matches!(header.fits(&fewer_layers), Err(Mismatch::Layers { model: 1, .. })),
             "{name}"
         );
         assert!(header.fits(&shape("llama3")).is_err(), "{name}");
-        let wide = BaseShape {
-            ffn_width: 7,
-            width: 30,
-            ..shape("llama")
-        };
+        let mut wide = shape("llama");
+        for layer in &mut wide.layers {
+            layer.width = 30;
+            layer.feed_forward = Some(FeedForwardShape::Gated { width: 7 });
+        }
         assert!(matches!(header.fits(&wide), Err(Mismatch::Linear { .. })), "{name}");
     }
     // PEFT names no architecture; a GGUF does.

@@ -1,7 +1,7 @@
 //! Malformed and unsupported adapters: each is refused with one sentence that names the cause.
 
-use crate::adapter::fixtures::{path, shape};
-use hearth_formats::adapter::{AdapterFile, AdapterProblem, BaseShape, LoraTensors};
+use crate::adapter::fixtures::{path, shape, shape_with_layers};
+use hearth_formats::adapter::{AdapterFile, AdapterProblem, LoraTensors};
 use hearth_formats::gguf::{Gguf, GgufWriter, Metadata, TensorHeader, TensorType};
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -329,10 +329,7 @@ fn missing_files_of_a_folder_are_named() {
 
 #[test]
 fn a_configured_target_without_tensors_is_refused() {
-    let base = BaseShape {
-        layers: 3,
-        ..shape("llama")
-    };
+    let base = shape_with_layers("llama", 3);
     let read = |tensors: &[u8]| {
         let config = br#"{"peft_type":"LORA","r":4,"lora_alpha":8,"target_modules":["q_proj"]}"#;
         let refused = AdapterFile::from_peft(config, tensors, None, &base);

@@ -1,0 +1,70 @@
+//! Attention.
+
+use super::weights::LayerWeights;
+use crate::arch::RopeSpec;
+use crate::batch::Batch;
+use crate::error::LoadError;
+use crate::ops::{
+    AttentionSpec, Linear, Linears, MatmulPrecision, Norm, OptionalNorm, attend, linear_add, norm_linears,
+};
+use burn::backend::Dispatch;
+use burn::tensor::Tensor;
+use hearth_formats::shape::LinearName;
+use hearth_kernels::attention::Heads;
+use std::sync::Arc;
+
+/// The weights of attention.
+#[derive(Clone)]
+pub(super) struct Attention {
+    norm: Norm<Dispatch>,
+    qkv: Linears<Dispatch>,
+    q_norm: OptionalNorm<Dispatch>,
+    k_norm: OptionalNorm<Dispatch>,
+    spec: Arc<AttentionSpec>,
+    output: Linear<Dispatch>,
+    output_norm: OptionalNorm<Dispatch>,
+}
+
+impl Attention {
+    pub fn load(heads: Heads, rope: RopeSpec, weights: &mut LayerWeights) -> Result<Self, LoadError> {
+        let (norms, width) = (weights.spec.norms, weights.spec.shape.width);
+        Ok(Self {
+            spec: Arc::new(AttentionSpec {
+                heads,
+                rope: weights.rope(rope)?,
+            }),
+            norm: weights.norm(norms.before_mixer, width)?,
+            qkv: Linears::Three(
+                weights.linear(LinearName::AttnQ)?,
+                weights.linear(LinearName::AttnK)?,
+                weights.linear(LinearName::AttnV)?,
+            ),
+            q_norm: weights.optional_norm(norms.queries, heads.head_dim)?,
+            k_norm: weights.optional_norm(norms.keys, heads.head_dim)?,
+            output: weights.linear(LinearName::AttnOutput)?,
+            output_norm: weights.optional_norm(norms.after_mixer, width)?,
+        })
+    }
+
+    /// Q, K and V of `x [T, D]`, concatenated per row.
+    pub fn inputs(&self, x: Tensor<2>, precision: MatmulPrecision) -> Tensor<2> {
+        norm_linears(x, &self.norm, &self.qkv, precision)
+    }
+
+    pub fn mix(&self, qkv: Tensor<2>, index: usize, batch: &Arc<Batch>) -> Tensor<2> {
+        attend(qkv, &self.q_norm, &self.k_norm, &self.spec, batch, index)
+    }
+
+    pub fn add_output(&self, x: Tensor<2>, context: Tensor<2>, precision: MatmulPrecision) -> Tensor<2> {
+        linear_add(x, context, &self.output, &self.output_norm, precision)
+    }
+
+    pub fn linears_mut(&mut self) -> Vec<(LinearName, &mut Linear<Dispatch>)> {
+        let mut linears = Vec::new();
+        if let Linears::Three(q, k, v) = &mut self.qkv {
+            linears.extend([(LinearName::AttnQ, q), (LinearName::AttnK, k), (LinearName::AttnV, v)]);
+        }
+        linears.push((LinearName::AttnOutput, &mut self.output));
+        linears
+    }
+}
