@@ -14,8 +14,28 @@ pub struct Heads {
     pub head_dim: usize,
     /// Multiplies the scores; usually `1 / sqrt(head_dim)`.
     pub scale: f32,
+    /// Softcap of the scaled scores, before the mask: `cap * tanh(score / cap)`.
+    pub softcap: Option<f32>,
     /// Sliding window in tokens, the token itself included; `None` means full causal attention.
     pub window: Option<usize>,
+}
+
+/// The temperature of attention by position: Q at position `p` is multiplied by
+/// `1 + scale * ln(1 + floor(p / length))` after RoPE. It is 1 before `length`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Temperature {
+    /// Factor of the logarithm.
+    pub scale: f32,
+    /// Positions per step; at least 1.
+    pub length: u32,
+}
+
+impl Temperature {
+    /// The factor of Q at a position.
+    pub fn at(self, position: u32) -> f32 {
+        let steps = position / self.length.max(1);
+        1.0 + self.scale * (1.0 + steps as f32).ln()
+    }
 }
 
 impl Heads {

@@ -19,7 +19,7 @@ mod tiles;
 
 pub use backward::attend_batch_backward;
 pub use forward::{CachedRows, attend, attend_batch, attend_batch_both_ways, attend_batch_with_lse};
-pub use heads::Heads;
+pub use heads::{Heads, Temperature};
 #[cfg(feature = "gpu")]
 pub(crate) use kv::{BLOCK, q8_0_gpu_words};
 pub use kv::{KvFormat, KvLayer};

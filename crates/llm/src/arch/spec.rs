@@ -4,7 +4,7 @@
 use super::norms::Norms;
 use crate::config::Config;
 use hearth_formats::shape::{AttentionShape, LayerShape};
-use hearth_kernels::attention::Heads;
+use hearth_kernels::attention::{Heads, Temperature};
 use hearth_kernels::glu::Activation;
 use hearth_kernels::rope::Pairing;
 
@@ -13,12 +13,16 @@ use hearth_kernels::rope::Pairing;
 pub struct DecoderSpec {
     /// Factor of the token embeddings.
     pub embedding_scale: f32,
+    /// Factor of the logits.
+    pub logit_scale: f32,
+    /// Softcap of the scaled logits: `cap * tanh(logit / cap)`.
+    pub logit_softcap: Option<f32>,
     /// The transformer layers.
     pub layers: Vec<LayerSpec>,
 }
 
-/// The computation of a layer: a mixer, then a feed-forward. Each has a norm before it and is added
-/// to the residual stream. Biases and scales of weights are applied if the file has them.
+/// The computation of a layer: a mixer, then a feed-forward. Each may have a norm before and after
+/// it, and is added to the residual stream. Biases and scales of weights are applied if the file has them.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LayerSpec {
     /// The widths, from which the shapes of the linear layers follow.
@@ -29,6 +33,8 @@ pub struct LayerSpec {
     pub feed_forward: Option<FeedForwardSpec>,
     /// The norms.
     pub norms: Norms,
+    /// Factor of the outputs of mixer and feed-forward, which are added to the residual stream.
+    pub residual_scale: f32,
 }
 
 /// The computation of the part of a layer that combines tokens.
@@ -36,10 +42,12 @@ pub struct LayerSpec {
 pub enum MixerSpec {
     /// Attention.
     Attention {
-        /// Heads, their width, the scale of scores and the window.
+        /// Heads, their width, the scale and softcap of scores, and the window.
         heads: Heads,
-        /// RoPE of Q and K.
-        rope: RopeSpec,
+        /// RoPE of Q and K; `None` if they have no positions (NoPE).
+        rope: Option<RopeSpec>,
+        /// The temperature of Q by position.
+        temperature: Option<Temperature>,
     },
 }
 
@@ -62,10 +70,51 @@ pub struct RopeSpec {
     pub dims: usize,
     /// Base frequency (theta).
     pub base: f32,
-    /// Linear scaling: positions are divided by this.
-    pub scale: f32,
-    /// Whether the frequencies are divided by the file's `rope_freqs.weight`, if it has them.
-    pub has_factors: bool,
+    /// The change of the frequencies for a longer context than that of the first training.
+    pub scaling: RopeScaling,
+    /// The divisors of the frequencies, which are tensors of the file.
+    pub factors: RopeFactors,
+    /// Factor of sines and cosines, so of Q and K, besides that of [`RopeScaling`].
+    pub magnitude: f32,
+}
+
+/// A change of RoPE's frequencies.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum RopeScaling {
+    /// Positions are divided by this factor; 1 means no scaling.
+    Linear(f32),
+    /// YaRN. <https://arxiv.org/abs/2309.00071>
+    Yarn(Yarn),
+}
+
+/// The parameters of YaRN: it divides low frequencies, retains high ones, and interpolates between.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Yarn {
+    /// Divisor of the low frequencies.
+    pub factor: f32,
+    /// Context length before the extension, in tokens.
+    pub original_context: u32,
+    /// Rotations in the original context, above which a frequency is retained.
+    pub beta_fast: f32,
+    /// Rotations in the original context, below which a frequency is divided.
+    pub beta_slow: f32,
+    /// Factor of sines and cosines.
+    pub magnitude: f32,
+}
+
+/// Tensors that divide RoPE's frequencies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RopeFactors {
+    /// None, even if the file has them.
+    None,
+    /// `rope_freqs.weight` if the file has it, as Llama 3.1.
+    Optional,
+    /// LongRoPE: `rope_factors_short.weight` for a context up to this number of tokens, otherwise
+    /// `rope_factors_long.weight`, if the file has them.
+    Long {
+        /// Context length before the extension, in tokens.
+        original_context: u32,
+    },
 }
 
 impl DecoderSpec {
@@ -73,6 +122,8 @@ impl DecoderSpec {
     pub(super) fn uniform(config: &Config, layer: impl Fn(LayerShape) -> LayerSpec) -> Self {
         Self {
             embedding_scale: 1.0,
+            logit_scale: 1.0,
+            logit_softcap: None,
             layers: config.layer_shapes.iter().copied().map(layer).collect(),
         }
     }
@@ -94,13 +145,15 @@ impl LayerSpec {
     pub(super) fn plain(shape: LayerShape, rope: RopeSpec) -> Self {
         let attention = |attention| MixerSpec::Attention {
             heads: full_attention(attention),
-            rope,
+            rope: Some(rope),
+            temperature: None,
         };
         Self {
             shape,
             mixer: shape.attention().map(attention),
             feed_forward: FeedForwardSpec::gated(&shape, Activation::Silu),
             norms: Norms::PLAIN,
+            residual_scale: 1.0,
         }
     }
 
@@ -110,10 +163,10 @@ impl LayerSpec {
         Some(heads)
     }
 
-    /// RoPE of Q and K; `None` if the layer has no attention.
+    /// RoPE of Q and K; `None` if the layer has none.
     pub fn rope(&self) -> Option<RopeSpec> {
         let MixerSpec::Attention { rope, .. } = self.mixer?;
-        Some(rope)
+        rope
     }
 }
 
@@ -131,8 +184,9 @@ impl RopeSpec {
             pairing,
             dims: config.rope_dims,
             base: config.rope_base,
-            scale: config.rope_scale,
-            has_factors: false,
+            scaling: config.rope_scaling,
+            factors: RopeFactors::None,
+            magnitude: 1.0,
         }
     }
 }
@@ -144,6 +198,7 @@ pub(super) fn full_attention(shape: AttentionShape) -> Heads {
         kv_heads: shape.kv_heads,
         head_dim: shape.head_dim,
         scale: (shape.head_dim as f32).sqrt().recip(),
+        softcap: None,
         window: None,
     }
 }
