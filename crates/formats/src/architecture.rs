@@ -41,6 +41,12 @@ architectures! {
     Qwen2 "qwen2" Same false;
     Qwen3 "qwen3" Same true;
     Gemma3 "gemma3" Same false;
+    Mistral3 "mistral3" Interleaved true;
+    Phi3 "phi3" Same false;
+    Granite "granite" Interleaved false;
+    SmolLm3 "smollm3" Interleaved false;
+    Gemma2 "gemma2" Same false;
+    Olmo2 "olmo2" Same false;
 }
 
 impl Architecture {

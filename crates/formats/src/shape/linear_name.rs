@@ -59,6 +59,13 @@ impl LinearName {
         linears.find(|linear| name == linear.gguf() || name == linear.peft_module())
     }
 
+    /// A list of this linear alone.
+    pub fn as_slice(self) -> &'static [Self] {
+        // The table is in the order of the variants.
+        let index = self as usize;
+        &Self::ALL[index..=index]
+    }
+
     /// The module name in transformers: `q_proj`.
     pub fn peft_module(self) -> &'static str {
         self.peft().rsplit('.').next().unwrap_or_default()

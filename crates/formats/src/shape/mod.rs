@@ -1,12 +1,16 @@
 //! The shape of a model, from the metadata of its file. Loading, plans and adapters use it, so that
 //! a file has the same shape for all of them.
 
+mod fused;
 mod keys;
 mod layer;
 mod linear_name;
+mod module;
 
+pub use fused::FusedLinear;
 pub use layer::{AttentionShape, FeedForwardShape, LayerShape, MixerShape};
 pub use linear_name::{LayerPart, LinearName};
+pub use module::Module;
 
 use crate::Architecture;
 use crate::gguf::{GgufError, GgufHeader};

@@ -181,12 +181,15 @@ fn shapes_are_those_of_the_weights() {
         let shape = ModelShape::from_gguf(&gguf, *architecture).expect("a shape");
         for (index, layer) in shape.layers.iter().enumerate() {
             for (name, [outputs, inputs]) in layer.linears() {
-                let weight = gguf.info(&format!("blk.{index}.{name}.weight")).expect("the weight");
-                assert_eq!(
-                    weight.shape,
-                    [inputs as u64, outputs as u64],
-                    "{architecture} {index} {name}"
-                );
+                let fused = architecture.fused_in(&gguf, index, name);
+                let tensor = fused.map_or(name.gguf(), FusedLinear::gguf);
+                let shape = match fused {
+                    Some(fused) => fused.shape(layer).expect("all parts"),
+                    None => [outputs, inputs],
+                };
+                let weight = gguf.info(&format!("blk.{index}.{tensor}.weight")).expect("the weight");
+                let expected = [shape[1] as u64, shape[0] as u64];
+                assert_eq!(weight.shape, expected, "{architecture} {index} {name}");
             }
         }
         let embedding = gguf.info("token_embd.weight").expect("the embedding");
