@@ -41,7 +41,7 @@ fn write_adapter(folder: &Path, base: &Gguf, seed: u64) -> (PathBuf, String) {
         ..AdapterFile::open(&fixture("adapters/llama"), &shape).expect("an adapter")
     };
     let path = folder.join(format!("adapter-{seed}.gguf"));
-    adapter.write_gguf(&path).expect("a file");
+    adapter.write_gguf(&path, &shape).expect("a file");
     (path, id)
 }
 

@@ -42,10 +42,10 @@ pub fn export(
     step(0.05, Stage::Writing)?;
     match &request.format {
         ExportFormat::Peft => write_folder(&adapter, &request.out, &base)?,
-        ExportFormat::GgufLora => {
-            durable::replace_file(&request.out, |staged| Ok::<_, WriteError>(adapter.write_gguf(staged)?))
-                .map_err(|error| error.at(&request.out))?
-        }
+        ExportFormat::GgufLora => durable::replace_file(&request.out, |staged| {
+            Ok::<_, WriteError>(adapter.write_gguf(staged, &base)?)
+        })
+        .map_err(|error| error.at(&request.out))?,
         ExportFormat::Gguf { kind } => {
             let recipe = quant_recipe(kind.as_deref())?;
             merge(

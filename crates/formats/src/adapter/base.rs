@@ -2,10 +2,10 @@
 
 use super::base_record::{BaseRecord, FFN_WIDTH, HEAD_DIM, HEADS, KV_HEADS, LayerSize};
 use super::error::quotable;
-use super::{AdapterError, AdapterProblem, LinearName, RowOrder, TargetName};
+use super::{AdapterError, AdapterProblem, LinearName, ModuleName, RowOrder, TargetName};
 use crate::Architecture;
-use crate::gguf::GgufHeader;
-use crate::shape::{LayerShape, ModelShape};
+use crate::gguf::{GgufHeader, TensorInfo};
+use crate::shape::{FusedLinear, LayerShape, ModelShape, Module};
 use serde::{Deserialize, Serialize};
 
 /// The architecture and shape of a model.
@@ -54,14 +54,16 @@ impl BaseShape {
         self.layers.get(target.layer)?.linear(target.linear)
     }
 
-    /// Refuses a target that this model does not have or whose shape does not match.
-    pub(super) fn check_linear(&self, target: TargetName, inputs: usize, outputs: usize) -> Result<(), AdapterProblem> {
-        let Some([own_outputs, own_inputs]) = self.linear(target) else {
-            return Err(AdapterProblem::OtherModel(self.no_such_target(target)));
+    /// Refuses a module that this model does not have or whose shape does not match. Fused linears
+    /// may be separate in this model.
+    pub(super) fn check_module(&self, name: ModuleName, inputs: usize, outputs: usize) -> Result<(), AdapterProblem> {
+        let shape = self.layers.get(name.layer).and_then(|layer| name.module.shape(layer));
+        let Some([own_outputs, own_inputs]) = shape else {
+            return Err(AdapterProblem::OtherModel(self.no_such_target(name)));
         };
         if (outputs, inputs) != (own_outputs, own_inputs) {
             return Err(AdapterProblem::OtherModel(format!(
-                "its matrices for {target} are for {inputs} x {outputs}, but this model's weight is {own_inputs} x \
+                "its matrices for {name} are for {inputs} x {outputs}, but this model's weight is {own_inputs} x \
                  {own_outputs}"
             )));
         }
@@ -69,13 +71,48 @@ impl BaseShape {
     }
 
     /// Returns that this model does not have a target, as the end of a sentence.
-    pub(super) fn no_such_target(&self, target: TargetName) -> String {
-        let layers = self.layers.len();
-        if target.layer >= layers {
-            format!("it targets {target}, but this model has {layers} layers")
+    pub(super) fn no_such_target(&self, target: impl Into<ModuleName>) -> String {
+        let (name, layers) = (target.into(), self.layers.len());
+        if name.layer >= layers {
+            format!("it targets {name}, but this model has {layers} layers")
         } else {
-            format!("it targets {target}, which this model does not have")
+            format!("it targets {name}, which this model does not have")
         }
+    }
+
+    /// The architecture; an error if its adapters are not supported.
+    pub(super) fn known_architecture(&self) -> Result<Architecture, AdapterProblem> {
+        supported(&self.architecture)
+    }
+
+    /// The linears that transformers fuses.
+    pub(super) fn fused_linears(&self) -> &'static [FusedLinear] {
+        let architecture = Architecture::named(&self.architecture);
+        architecture.map(Architecture::fused_linears).unwrap_or_default()
+    }
+
+    /// Whether transformers has this module in the model.
+    pub(super) fn has_module(&self, name: ModuleName) -> bool {
+        let layer = self.layers.get(name.layer);
+        name.module.is_with(self.fused_linears()) && layer.and_then(|layer| name.module.shape(layer)).is_some()
+    }
+
+    /// The dimensions of a target's weight in a file of this model, row length first. If the file
+    /// has it in a fused weight, the dimensions of its rows, provided that the fused weight has the
+    /// right dimensions. `None` if the file has no such weight.
+    pub(super) fn weight_shape(&self, gguf: &GgufHeader, target: TargetName) -> Option<Vec<u64>> {
+        let architecture = Architecture::named(&self.architecture)?;
+        let fused = architecture.fused_in(gguf, target.layer, target.linear);
+        let module = fused.map_or(Module::Linear(target.linear), Module::Fused);
+        let layer = target.layer;
+        let TensorInfo { shape, .. } = gguf.info(&ModuleName { layer, module }.weight())?;
+        let layer = self.layers.get(layer)?;
+        let [outputs, inputs] = module.shape(layer)?;
+        if fused.is_some() && *shape == [inputs as u64, outputs as u64] {
+            let rows = module.rows(layer, target.linear)?;
+            return Some(vec![inputs as u64, rows.len() as u64]);
+        }
+        Some(shape.clone())
     }
 
     /// Returns why an adapter for `architecture` does not belong to this model; `None` if it may.
@@ -128,7 +165,7 @@ impl BaseShape {
         let attention = self.layers.get(target.layer).and_then(LayerShape::attention);
         match (target.linear, attention) {
             (LinearName::AttnQ | LinearName::AttnK, Some(attention)) => {
-                Ok((supported(&self.architecture)?.row_order(), attention.head_dim))
+                Ok((self.known_architecture()?.row_order(), attention.head_dim))
             }
             _ => Ok((RowOrder::Same, 1)),
         }

@@ -1,6 +1,6 @@
 //! Errors of adapters.
 
-use super::TargetName;
+use super::ModuleName;
 use crate::Architecture;
 use crate::gguf::{GgufError, GgufProblem};
 use crate::shortened::shortened;
@@ -80,7 +80,7 @@ pub enum AdapterProblem {
     #[error("its data for {target} is corrupt: {why}. Download the adapter again.")]
     Target {
         /// The target.
-        target: TargetName,
+        target: ModuleName,
         /// The reason.
         why: String,
     },
@@ -90,9 +90,9 @@ pub enum AdapterProblem {
 }
 
 impl AdapterProblem {
-    pub(super) fn target(target: TargetName, why: impl Into<String>) -> Self {
+    pub(super) fn target(target: impl Into<ModuleName>, why: impl Into<String>) -> Self {
         Self::Target {
-            target,
+            target: target.into(),
             why: why.into(),
         }
     }

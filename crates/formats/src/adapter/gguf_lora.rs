@@ -1,13 +1,16 @@
 //! LoRA adapters as GGUF files, compatible with llama.cpp.
 
 use super::error::quotable;
+use super::modules::{self, Modules};
 use super::values::{Float, ReadMode, floats};
 use super::{
-    AdapterError, AdapterFile, AdapterHeader, AdapterManifest, AdapterProblem, BaseShape, LoraTensors, TargetName,
-    TargetShape,
+    AdapterError, AdapterFile, AdapterHeader, AdapterManifest, AdapterProblem, BaseShape, LoraTensors, ModuleName,
+    TargetName, TargetShape,
 };
+use crate::Architecture;
 use crate::durable::write_file;
 use crate::gguf::{GgufError, GgufHeader, GgufWriter, Metadata, TensorData, TensorHeader, TensorInfo, TensorType};
+use crate::shape::Module;
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -17,7 +20,7 @@ const MANIFEST_KEY: &str = "hearth.manifest";
 /// The manifest's key in files of earlier versions.
 const OLD_MANIFEST_KEY: &str = "hearth.passport";
 
-/// The tensors of a target.
+/// The tensors of a module.
 #[derive(Default)]
 struct Pair<'a> {
     a: Option<&'a TensorInfo>,
@@ -25,31 +28,34 @@ struct Pair<'a> {
 }
 
 impl AdapterFile {
-    /// Reads an adapter from a GGUF file.
+    /// Reads an adapter from a GGUF file without its base model.
     ///
     /// # Errors
-    /// If it is a model instead of an adapter, is corrupt, or is unsupported.
+    /// If it is a model instead of an adapter, is corrupt, or is unsupported. Also if it targets
+    /// fused linears, whose rows follow from the base model.
     pub fn from_gguf(gguf: &impl TensorData) -> Result<Self, AdapterError> {
         read(gguf, None, ReadMode::Load).map_err(|problem| AdapterError::new(gguf.path(), problem))
     }
 
-    /// Writes a GGUF file in F32. llama.cpp has one alpha for all targets and divides it by each
-    /// rank, so B is rescaled for targets with another scale.
+    /// Writes a GGUF file in F32 for a model of this shape. llama.cpp has one alpha for all targets
+    /// and divides it by each rank, so B is rescaled for targets with another scale. Linears are
+    /// fused as in the files that llama.cpp converts: not as in a file with fused queries, keys and
+    /// values of an architecture in which transformers has them separate.
     ///
     /// # Errors
-    /// If the adapter is invalid or the file cannot be written; an existing file is then unchanged.
-    pub fn write_gguf(&self, path: &Path) -> Result<(), AdapterError> {
+    /// If the adapter is invalid or for another model, or the file cannot be written; an existing
+    /// file is then unchanged.
+    pub fn write_gguf(&self, path: &Path, base: &BaseShape) -> Result<(), AdapterError> {
         self.check()
-            .and_then(|()| self.write_gguf_tensors(path))
+            .and_then(|()| self.write_gguf_tensors(path, &self.by_module(base)?))
             .map_err(|problem| AdapterError::new(path, problem))
     }
 
-    fn write_gguf_tensors(&self, path: &Path) -> Result<(), AdapterProblem> {
+    fn write_gguf_tensors(&self, path: &Path, modules: &Modules) -> Result<(), AdapterProblem> {
         // In a GGUF an alpha of 0 means a scale of 1.
-        let alpha = self
-            .tensors
-            .iter()
-            .map(|(&target, lora)| self.scale(target).unwrap_or_default() * lora.rank as f32)
+        let alpha = modules
+            .values()
+            .map(|lora| lora.scale(self.rslora) * lora.rank as f32)
             .find(|&alpha| alpha != 0.0)
             .unwrap_or(1.0);
         let mut metadata: Metadata = [
@@ -69,25 +75,24 @@ impl AdapterFile {
             let text = serde_json::to_string(manifest).map_err(|error| AdapterProblem::Write(error.into()))?;
             metadata.insert(MANIFEST_KEY, text);
         }
-        let header = |target: TargetName, half: &str, shape: [usize; 2]| TensorHeader {
-            name: format!("{}.{half}", target.weight()),
+        let header = |name: ModuleName, half: &str, shape: [usize; 2]| TensorHeader {
+            name: format!("{}.{half}", name.weight()),
             shape: shape.map(|n| n as u64).to_vec(),
             kind: TensorType::F32,
         };
-        let table: Vec<_> = self
-            .tensors
+        let table: Vec<_> = modules
             .iter()
-            .flat_map(|(&target, lora)| {
+            .flat_map(|(&name, lora)| {
                 [
-                    header(target, "lora_a", [lora.inputs, lora.rank]),
-                    header(target, "lora_b", [lora.rank, lora.outputs]),
+                    header(name, "lora_a", [lora.inputs, lora.rank]),
+                    header(name, "lora_b", [lora.rank, lora.outputs]),
                 ]
             })
             .collect();
         write_file(path, |out| {
             let mut writer = GgufWriter::begin(out, &metadata, &table).map_err(writing)?;
-            for (&target, lora) in &self.tensors {
-                let b_scale = self.scale(target).unwrap_or_default() * lora.rank as f32 / alpha;
+            for lora in modules.values() {
+                let b_scale = lora.scale(self.rslora) * lora.rank as f32 / alpha;
                 writer.tensor(&bytes(&lora.a, 1.0)).map_err(writing)?;
                 writer.tensor(&bytes(&lora.b, b_scale)).map_err(writing)?;
             }
@@ -121,11 +126,22 @@ pub(super) fn read(
         return Err(AdapterProblem::OtherModel(mismatch));
     }
     let alpha = gguf.f32("adapter.lora.alpha")?.unwrap_or(0.0);
-    let pairs = pairs(gguf)?;
-    let tensors = pairs
-        .into_iter()
-        .map(|(target, pair)| Ok((target, lora(gguf, target, &pair, alpha, base, mode)?)))
-        .collect::<Result<_, AdapterProblem>>()?;
+    let mut tensors = BTreeMap::new();
+    for (name, pair) in pairs(gguf)? {
+        let lora = lora(gguf, name, &pair, alpha, base, mode)?;
+        match (name.module, base) {
+            (_, Some(base)) => modules::add(&mut tensors, name, lora, base)?,
+            (Module::Linear(linear), None) => {
+                let layer = name.layer;
+                modules::add_linear(&mut tensors, TargetName { layer, linear }, lora)?;
+            }
+            (Module::Fused(_), None) => {
+                return Err(AdapterProblem::Unsupported(format!(
+                    "This adapter targets {name}, which cannot be read without its base model."
+                )));
+            }
+        }
+    }
     let adapter = AdapterFile {
         path: gguf.path().to_owned(),
         architecture,
@@ -144,7 +160,7 @@ pub(super) fn read_header(gguf: &GgufHeader) -> Result<AdapterHeader, AdapterPro
     check_kind(gguf)?;
     let targets = pairs(gguf)?
         .iter()
-        .map(|(&target, pair)| Ok((target, shape(target, pair)?.0)))
+        .map(|(&name, pair)| Ok((name, shape(name, pair)?.0)))
         .collect::<Result<Vec<_>, AdapterProblem>>()?;
     let base = |field: &str| gguf.str(&format!("general.base_model.0.{field}")).ok().flatten();
     let full_name = base("name").map(|name| match base("organization") {
@@ -187,18 +203,19 @@ fn check_kind(gguf: &GgufHeader) -> Result<(), AdapterProblem> {
     }
 }
 
-/// The targets of the file and their tensors.
-fn pairs(gguf: &GgufHeader) -> Result<BTreeMap<TargetName, Pair<'_>>, AdapterProblem> {
-    let mut pairs: BTreeMap<TargetName, Pair> = BTreeMap::new();
+/// The modules of the file and their tensors.
+fn pairs(gguf: &GgufHeader) -> Result<BTreeMap<ModuleName, Pair<'_>>, AdapterProblem> {
+    let architecture = Architecture::named(gguf.architecture()?);
+    let mut pairs: BTreeMap<ModuleName, Pair> = BTreeMap::new();
     for info in gguf.tensors() {
         let (weight, half) = info.name.rsplit_once('.').unwrap_or((&info.name, ""));
-        let Some(target) = TargetName::from_weight(weight) else {
+        let Some(name) = ModuleName::from_weight(weight, architecture) else {
             return Err(AdapterProblem::Unsupported(format!(
                 "This adapter targets '{}'.",
                 quotable(weight)
             )));
         };
-        let pair = pairs.entry(target).or_default();
+        let pair = pairs.entry(name).or_default();
         match half {
             "lora_a" => pair.a = Some(info),
             "lora_b" => pair.b = Some(info),
@@ -222,8 +239,8 @@ fn manifest(gguf: &GgufHeader) -> Result<Option<AdapterManifest>, AdapterProblem
     parsed.map_err(|error| AdapterProblem::corrupt("manifest", error))
 }
 
-/// The shape of a target, and the float types of its matrices.
-fn shape(target: TargetName, pair: &Pair) -> Result<(TargetShape, Float, Float), AdapterProblem> {
+/// The shape of a module, and the float types of its matrices.
+fn shape(target: ModuleName, pair: &Pair) -> Result<(TargetShape, Float, Float), AdapterProblem> {
     let half = |info: Option<&'_ TensorInfo>, name: &str| {
         let info = info.ok_or_else(|| AdapterProblem::target(target, format!("its {name} is missing")))?;
         let [row, rows] = *info.shape.as_slice() else {
@@ -261,7 +278,7 @@ fn shape(target: TargetName, pair: &Pair) -> Result<(TargetShape, Float, Float),
 
 fn lora(
     gguf: &impl TensorData,
-    target: TargetName,
+    target: ModuleName,
     pair: &Pair,
     alpha: f32,
     base: Option<&BaseShape>,
@@ -269,7 +286,7 @@ fn lora(
 ) -> Result<LoraTensors, AdapterProblem> {
     let (TargetShape { rank, inputs, outputs }, float_a, float_b) = shape(target, pair)?;
     if let Some(base) = base {
-        base.check_linear(target, inputs, outputs)?;
+        base.check_module(target, inputs, outputs)?;
     }
     let read = |info: Option<&TensorInfo>, float: Float| match info {
         Some(info) => floats(float, info.byte_len, |start, len| {

@@ -1,11 +1,10 @@
 //! The headers of an adapter: its targets and its base model. No matrix is read.
 
 use super::{
-    AdapterError, AdapterManifest, AdapterProblem, BaseId, BaseShape, LinearName, TargetName, UnmatchedEntries,
-    gguf_lora, peft,
+    AdapterError, AdapterManifest, AdapterProblem, BaseId, BaseShape, ModuleName, UnmatchedEntries, gguf_lora, peft,
 };
 use crate::gguf::GgufFile;
-use crate::shape::{LayerShape, MAX_LAYERS};
+use crate::shape::{LayerShape, MAX_LAYERS, Module};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -50,7 +49,7 @@ pub struct AdapterHeader {
     pub layers: usize,
     /// Whether each of its linears is a target in each of these layers.
     pub is_whole: bool,
-    /// Its linears; each has the same sizes in all layers.
+    /// Its linears, or fused ones; each has the same sizes in all layers.
     pub linears: Vec<LinearShape>,
     /// Entries of its PEFT configuration that match no module, so that they have no effect.
     pub unmatched: Vec<UnmatchedEntries>,
@@ -59,7 +58,7 @@ pub struct AdapterHeader {
 /// The sizes of a linear that an adapter targets.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LinearShape {
-    /// Name in a GGUF: `attn_q`.
+    /// [`Module::name`]: `attn_q`, `attn_qkv`.
     pub name: String,
     /// Greatest rank.
     pub rank: usize,
@@ -86,7 +85,7 @@ pub enum Mismatch {
     },
     /// A linear of its base model has other sizes.
     Linear {
-        /// Name in a GGUF: `attn_q`.
+        /// [`LinearShape::name`]: `attn_q`.
         name: String,
         /// Input and output features of the adapter's.
         adapter: (usize, usize),
@@ -115,13 +114,13 @@ impl AdapterHeader {
         architecture: Option<String>,
         names: Vec<String>,
         manifest: Option<AdapterManifest>,
-        targets: &[(TargetName, TargetShape)],
+        targets: &[(ModuleName, TargetShape)],
     ) -> Result<Self, AdapterProblem> {
-        let mut linears: BTreeMap<LinearName, TargetShape> = BTreeMap::new();
+        let mut linears: BTreeMap<Module, TargetShape> = BTreeMap::new();
         let mut covered = BTreeSet::new();
         for &(target, shape) in targets {
             covered.insert(target.layer);
-            let first = linears.entry(target.linear).or_insert(shape);
+            let first = linears.entry(target.module).or_insert(shape);
             if (first.inputs, first.outputs) != (shape.inputs, shape.outputs) {
                 return Err(AdapterProblem::Unsupported(format!(
                     "This adapter's target {target} has another size than the same target of other layers."
@@ -158,8 +157,8 @@ impl AdapterHeader {
             is_whole: linears.len().checked_mul(layers) == Some(targets.len()),
             linears: linears
                 .into_iter()
-                .map(|(linear, shape)| LinearShape {
-                    name: linear.gguf().to_owned(),
+                .map(|(module, shape)| LinearShape {
+                    name: module.name().to_owned(),
                     rank: shape.rank,
                     inputs: shape.inputs,
                     outputs: shape.outputs,
@@ -188,10 +187,15 @@ impl AdapterHeader {
             });
         }
         for target in &self.linears {
-            let Some(linear) = LinearName::named(&target.name) else {
+            let Some(module) = Module::named(&target.name) else {
                 continue;
             };
-            let sizes = |layer: &LayerShape| layer.linear(linear).map(|[outputs, inputs]| (inputs, outputs));
+            // Without an architecture, the names are from transformers.
+            let exists = self.architecture.is_some() || module.is_with(model.fused_linears());
+            let sizes = |layer: &LayerShape| {
+                let [outputs, inputs] = module.shape(layer).filter(|_| exists)?;
+                Some((inputs, outputs))
+            };
             let mut model_sizes = model.layers[..self.layers].iter().filter_map(sizes);
             let adapter_sizes = (target.inputs, target.outputs);
             // The targeted layers are not recorded, so one of the same sizes is enough.
@@ -250,6 +254,7 @@ fn repository(name: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::shape::LinearName;
 
     #[test]
     fn repositories_are_distinguished_from_paths() {
@@ -273,16 +278,16 @@ mod tests {
 
     #[test]
     fn sizes_that_differ_between_layers_are_refused() {
-        let target = |layer| TargetName {
+        let target = |layer| ModuleName {
             layer,
-            linear: LinearName::AttnQ,
+            module: Module::Linear(LinearName::AttnQ),
         };
         let shape = |inputs| TargetShape {
             rank: 1,
             inputs,
             outputs: 4,
         };
-        let header = |targets: &[(TargetName, TargetShape)]| AdapterHeader::new(None, Vec::new(), None, targets);
+        let header = |targets: &[(ModuleName, TargetShape)]| AdapterHeader::new(None, Vec::new(), None, targets);
         assert!(header(&[]).is_err());
         assert!(header(&[(target(0), shape(4)), (target(1), shape(8))]).is_err());
         let all_layers = header(&[(target(0), shape(4)), (target(1), shape(4))]).expect("a header");

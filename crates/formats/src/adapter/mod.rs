@@ -10,6 +10,7 @@ mod gguf_lora;
 mod header;
 mod manifest;
 mod modelfile;
+mod modules;
 mod peft;
 mod peft_config;
 mod python_pattern;
@@ -29,10 +30,12 @@ pub use modelfile::modelfile;
 pub use peft::{MANIFEST as PEFT_MANIFEST, TENSORS as PEFT_TENSORS};
 pub use peft_config::{CONFIG as PEFT_CONFIG, MAX_CONFIG_BYTES as MAX_PEFT_CONFIG_BYTES};
 pub use row_order::RowOrder;
-pub use target::TargetName;
+pub use target::{ModuleName, TargetName};
 pub use unmatched::UnmatchedEntries;
 
+use crate::Architecture;
 use crate::gguf::{GgufFile, TensorData};
+use crate::shape::Module;
 use header::TargetShape;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -90,20 +93,27 @@ pub enum Fit {
 }
 
 impl LoraTensors {
+    /// The scale of the product, with `rslora` as in [`AdapterFile`].
+    fn scale(&self, rslora: bool) -> f32 {
+        let rank = self.rank as f32;
+        self.alpha / if rslora { rank.sqrt() } else { rank }
+    }
+
     /// Returns why the shape is invalid, without reading any values.
     fn shape_problem(rank: usize, inputs: usize, outputs: usize) -> Option<String> {
         (rank == 0 || rank > inputs.min(outputs))
             .then(|| format!("its rank is {rank}, but the layer is {outputs} x {inputs}"))
     }
 
-    /// Returns why the matrices are invalid: lengths that do not match the shape, a rank of zero or
-    /// larger than the linear, or NaN or infinite values.
-    fn problem(&self) -> Option<String> {
+    /// Returns why the matrices are invalid: lengths that do not match the shape, a rank of zero,
+    /// or NaN or infinite values; if `limits_rank`, also a rank larger than the linear.
+    fn problem(&self, limits_rank: bool) -> Option<String> {
         let Self {
             rank, inputs, outputs, ..
         } = *self;
-        if let Some(problem) = Self::shape_problem(rank, inputs, outputs) {
-            return Some(problem);
+        let most = if limits_rank { outputs } else { usize::MAX };
+        if rank == 0 || rank > most.min(inputs) {
+            return Self::shape_problem(rank, inputs, outputs);
         }
         if rank.checked_mul(inputs) != Some(self.a.len()) || rank.checked_mul(outputs) != Some(self.b.len()) {
             return Some("the lengths of its matrices do not match its shape".to_owned());
@@ -151,8 +161,7 @@ impl AdapterFile {
     /// The scale of a target's LoRA product; `None` if the adapter does not target it.
     pub fn scale(&self, target: TargetName) -> Option<f32> {
         let lora = self.tensors.get(&target)?;
-        let rank = lora.rank as f32;
-        Some(lora.alpha / if self.rslora { rank.sqrt() } else { rank })
+        Some(lora.scale(self.rslora))
     }
 
     /// Checks that the adapter belongs to this model and returns how well it fits.
@@ -177,9 +186,8 @@ impl AdapterFile {
             if target.layer >= base.layers.len() {
                 return refuse(base.no_such_target(*target));
             }
-            let shape = gguf.info(&target.weight()).map(|info| info.shape.as_slice());
-            match shape {
-                Some(&[inputs, outputs]) if (inputs, outputs) == (lora.inputs as u64, lora.outputs as u64) => {}
+            match base.weight_shape(gguf, *target) {
+                Some(shape) if shape == [lora.inputs as u64, lora.outputs as u64] => {}
                 Some(shape) => {
                     return refuse(format!(
                         "its matrices for {target} are for {} x {}, but this model's weight is {}",
@@ -213,8 +221,12 @@ impl AdapterFile {
     /// Validates the adapter before it is written: at least one target, and valid values for each.
     fn check(&self) -> Result<(), AdapterProblem> {
         self.check_not_empty()?;
+        let architecture = Architecture::named(&self.architecture);
         for (&target, lora) in &self.tensors {
-            if let Some(problem) = lora.problem() {
+            let module = architecture.map(|architecture| architecture.module_with(target.linear));
+            // The rank of fused linears is limited by the rows of all of them, when it is written.
+            let is_part = matches!(module, Some(Module::Fused(_)));
+            if let Some(problem) = lora.problem(!is_part) {
                 return Err(AdapterProblem::target(target, problem));
             }
         }

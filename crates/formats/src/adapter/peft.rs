@@ -2,19 +2,21 @@
 //! `adapter_model.safetensors`.
 
 use super::error::quotable;
+use super::modules::{self, Modules};
 use super::peft_config::{CONFIG, Config, MAX_CONFIG_BYTES};
 use super::safetensors_file::{FileBytes, ReadAt, Table};
 use super::unmatched::LayerCount;
 use super::values::{Float, ReadMode, floats};
 use super::{
-    AdapterError, AdapterFile, AdapterHeader, AdapterManifest, AdapterProblem, BaseShape, LoraTensors, TargetName,
-    TargetShape, UnmatchedEntries,
+    AdapterError, AdapterFile, AdapterHeader, AdapterManifest, AdapterProblem, BaseShape, LoraTensors, ModuleName,
+    TargetName, TargetShape, UnmatchedEntries,
 };
 use crate::durable::Staged;
 use crate::regular::read_regular;
-use crate::shape::MAX_LAYERS;
+use crate::shape::{FusedLinear, MAX_LAYERS, Module};
 use safetensors::Dtype;
 use safetensors::tensor::{TensorInfo, TensorView};
+use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::Path;
 use std::{fs, io};
@@ -34,7 +36,7 @@ const MAX_MANIFEST_BYTES: u64 = 4 << 20;
 /// Prefix of every module path in PEFT.
 const WRAPPER: &str = "base_model.model.";
 
-/// One matrix of a target, and the location of its values.
+/// One matrix of a module, and the location of its values.
 struct Half {
     rows: usize,
     row: usize,
@@ -43,10 +45,10 @@ struct Half {
     len: usize,
 }
 
-/// The matrices of a target that were found.
+/// The matrices of a module that were found.
 #[derive(Default)]
 struct Pair {
-    /// Module path, matched by the patterns of the configuration.
+    /// Its path, matched by the patterns of the configuration.
     module: String,
     a: Option<Half>,
     b: Option<Half>,
@@ -84,14 +86,16 @@ impl AdapterFile {
     pub fn write_peft(&self, folder: &Path, base: &BaseShape) -> Result<(), AdapterError> {
         let fail = |problem| AdapterError::new(folder, problem);
         self.check().map_err(fail)?;
-        let tensors = self.safetensors(base).map_err(fail)?;
-        self.write_peft_files(folder, base, &tensors)
+        let modules = self.by_module(base).map_err(fail)?;
+        let config = Config::describe(self, &modules, base);
+        let tensors = safetensors(&modules, base).map_err(fail)?;
+        self.write_peft_files(folder, &config, &tensors)
             .map_err(|error| fail(AdapterProblem::Write(error)))
     }
 
-    fn write_peft_files(&self, folder: &Path, base: &BaseShape, tensors: &[u8]) -> io::Result<()> {
+    fn write_peft_files(&self, folder: &Path, config: &Value, tensors: &[u8]) -> io::Result<()> {
         let stage = |name: &str, bytes: &[u8]| Staged::new(&folder.join(name), |out| io::Write::write_all(out, bytes));
-        let config = serde_json::to_vec_pretty(&Config::describe(self, base))?;
+        let config = serde_json::to_vec_pretty(config)?;
         let manifest = self.manifest.as_ref().map(serde_json::to_vec_pretty).transpose()?;
         let made = !folder.exists();
         fs::create_dir_all(folder)?;
@@ -117,32 +121,41 @@ impl AdapterFile {
         }
         config.commit()
     }
+}
 
-    /// The tensors in F32 under PEFT's names, in transformers row order.
-    fn safetensors(&self, base: &BaseShape) -> Result<Vec<u8>, AdapterProblem> {
-        if let Some(mismatch) = base.architecture_mismatch(&self.architecture) {
-            return Err(AdapterProblem::OtherModel(mismatch));
-        }
-        let bytes = |values: &[f32]| -> Vec<u8> { values.iter().flat_map(|value| value.to_le_bytes()).collect() };
-        let mut halves = Vec::new();
-        for (&target, lora) in &self.tensors {
-            base.check_linear(target, lora.inputs, lora.outputs)?;
-            let (order, head_dim) = base.row_order(target)?;
-            let b = order.export(lora.b.clone(), lora.rank, head_dim);
-            let name = |half: &str| format!("{WRAPPER}{}.{half}.weight", target.module());
-            halves.push((name("lora_A"), [lora.rank, lora.inputs], bytes(&lora.a)));
-            halves.push((name("lora_B"), [lora.outputs, lora.rank], bytes(&b)));
-        }
-        let invalid = |error: safetensors::SafeTensorError| AdapterProblem::corrupt(TENSORS, error);
-        let views = halves
-            .iter()
-            .map(|(name, shape, bytes)| Ok((name, TensorView::new(Dtype::F32, shape.to_vec(), bytes)?)))
-            .collect::<Result<Vec<_>, _>>()
-            .map_err(invalid)?;
-        // transformers requires this metadata entry.
-        let about = HashMap::from([("format".to_owned(), "pt".to_owned())]);
-        safetensors::serialize(views, Some(about)).map_err(invalid)
+/// The tensors in F32 under PEFT's names, in transformers row order.
+fn safetensors(modules: &Modules, base: &BaseShape) -> Result<Vec<u8>, AdapterProblem> {
+    let bytes = |values: &[f32]| -> Vec<u8> { values.iter().flat_map(|value| value.to_le_bytes()).collect() };
+    let mut halves = Vec::new();
+    for (&name, lora) in modules {
+        let b = in_transformers_order(name, lora, base)?;
+        let half_name = |half: &str| format!("{WRAPPER}{}.{half}.weight", name.path());
+        halves.push((half_name("lora_A"), [lora.rank, lora.inputs], bytes(&lora.a)));
+        halves.push((half_name("lora_B"), [lora.outputs, lora.rank], bytes(&b)));
     }
+    let invalid = |error: safetensors::SafeTensorError| AdapterProblem::corrupt(TENSORS, error);
+    let views = halves
+        .iter()
+        .map(|(name, shape, bytes)| Ok((name, TensorView::new(Dtype::F32, shape.to_vec(), bytes)?)))
+        .collect::<Result<Vec<_>, _>>()
+        .map_err(invalid)?;
+    // transformers requires this metadata entry.
+    let about = HashMap::from([("format".to_owned(), "pt".to_owned())]);
+    safetensors::serialize(views, Some(about)).map_err(invalid)
+}
+
+/// B of a module with the rows of each linear in transformers order.
+fn in_transformers_order(name: ModuleName, lora: &LoraTensors, base: &BaseShape) -> Result<Vec<f32>, AdapterProblem> {
+    let mut b = Vec::with_capacity(lora.b.len());
+    for target in name.targets() {
+        let shape = base.layers.get(name.layer);
+        let rows = shape.and_then(|shape| name.module.rows(shape, target.linear));
+        let rows = rows.ok_or_else(|| AdapterProblem::OtherModel(base.no_such_target(name)))?;
+        let (order, head_dim) = base.row_order(target)?;
+        let part = lora.b[rows.start * lora.rank..rows.end * lora.rank].to_vec();
+        b.extend(order.export(part, lora.rank, head_dim));
+    }
+    Ok(b)
 }
 
 /// Reads a folder; see [`AdapterFile::read_peft`].
@@ -217,9 +230,9 @@ fn read(
         return Err(AdapterProblem::OtherModel(mismatch));
     }
     let pairs = pairs(tensors, &config)?;
-    let targets: BTreeSet<TargetName> = pairs.keys().copied().collect();
+    let targets: BTreeSet<ModuleName> = pairs.keys().copied().collect();
     let base_layers = base.layers.len();
-    let exists = |target: TargetName| base.linear(target).is_some();
+    let exists = |name: ModuleName| base.has_module(name);
     if let Some(missing) = config.missing(&targets, base_layers, exists) {
         let layers = targets.last().map_or(0, |last| last.layer.saturating_add(1));
         if (1..base_layers).contains(&layers) && config.missing(&targets, layers, exists).is_none() {
@@ -229,17 +242,21 @@ fn read(
         }
         return Err(not_in_file(missing));
     }
-    let unmatched = unmatched(&config, &pairs, LayerCount::Exact(base_layers))?;
-    let tensors = pairs
-        .into_iter()
-        .map(|(target, pair)| Ok((target, lora(target, pair, tensors, &config, base, mode)?)))
-        .collect::<Result<_, AdapterProblem>>()?;
+    let unmatched = unmatched(&config, &pairs, base.fused_linears(), LayerCount::Exact(base_layers))?;
+    let mut loras = BTreeMap::new();
+    for (name, pair) in pairs {
+        let lora = lora(name, &pair, tensors, &config, base, mode)?;
+        modules::add(&mut loras, name, lora, base)?;
+    }
+    for (&target, lora) in &mut loras {
+        to_gguf_order(target, lora, base)?;
+    }
     let adapter = AdapterFile {
         path: Default::default(),
         architecture: base.architecture.clone(),
         base_name: config.base_model_name_or_path,
         rslora: config.use_rslora,
-        tensors,
+        tensors: loras,
         manifest,
         unmatched,
     };
@@ -250,20 +267,21 @@ fn read(
 /// The entries of the configuration that match no module.
 fn unmatched(
     config: &Config,
-    pairs: &BTreeMap<TargetName, Pair>,
+    pairs: &BTreeMap<ModuleName, Pair>,
+    fused: &[FusedLinear],
     layers: LayerCount,
 ) -> Result<Vec<UnmatchedEntries>, AdapterProblem> {
     let modules: Vec<&str> = pairs.values().map(|pair| pair.module.as_str()).collect();
-    config.unmatched(&modules, layers)
+    config.unmatched(&modules, fused, layers)
 }
 
-/// The targets of the file and the locations of their matrices; reads its header only.
-fn pairs(tensors: &impl ReadAt, config: &Config) -> Result<BTreeMap<TargetName, Pair>, AdapterProblem> {
-    let mut pairs: BTreeMap<TargetName, Pair> = BTreeMap::new();
+/// The modules of the file and the locations of their matrices; reads its header only.
+fn pairs(tensors: &impl ReadAt, config: &Config) -> Result<BTreeMap<ModuleName, Pair>, AdapterProblem> {
+    let mut pairs: BTreeMap<ModuleName, Pair> = BTreeMap::new();
     let table = Table::read(tensors, TENSORS)?;
     for (name, info) in table.tensors() {
         let (module, is_a) = module(&name).map_err(|problem| config.saved(&name).unwrap_or(problem))?;
-        let target = TargetName::from_module(module).ok_or_else(|| unsupported_target(module))?;
+        let target = ModuleName::from_path(module).ok_or_else(|| unsupported_target(module))?;
         let pair = pairs.entry(target).or_default();
         module.clone_into(&mut pair.module);
         let half = if is_a { &mut pair.a } else { &mut pair.b };
@@ -284,16 +302,20 @@ fn header(config: &[u8], tensors: &impl ReadAt, manifest: Option<&[u8]>) -> Resu
     let config = Config::parse(config)?;
     let manifest = parse_manifest(manifest)?;
     let pairs = pairs(tensors, &config)?;
-    let target_names: BTreeSet<TargetName> = pairs.keys().copied().collect();
-    let layers = target_names.last().map_or(0, |last| last.layer.saturating_add(1));
+    let names: BTreeSet<ModuleName> = pairs.keys().copied().collect();
+    let layers = names.last().map_or(0, |last| last.layer.saturating_add(1));
+    // The architecture is not known, but a fused target shows that it fuses these linears.
+    let is_target = |fused: &FusedLinear| names.iter().any(|name| name.module == Module::Fused(*fused));
+    let fused: Vec<FusedLinear> = FusedLinear::ALL.iter().copied().filter(is_target).collect();
+    let exists = |name: ModuleName| name.module.is_with(&fused);
     // A hostile number of layers is refused below.
-    if let Some(missing) = config.missing(&target_names, layers.min(MAX_LAYERS), |_| true) {
+    if let Some(missing) = config.missing(&names, layers.min(MAX_LAYERS), exists) {
         return Err(not_in_file(missing));
     }
-    let unmatched = unmatched(&config, &pairs, LayerCount::AtLeast(layers.min(MAX_LAYERS)))?;
+    let unmatched = unmatched(&config, &pairs, &fused, LayerCount::AtLeast(layers.min(MAX_LAYERS)))?;
     let targets = pairs
         .iter()
-        .map(|(&target, pair)| Ok((target, shape(target, pair, &config)?)))
+        .map(|(&name, pair)| Ok((name, shape(name, pair, &config)?)))
         .collect::<Result<Vec<_>, AdapterProblem>>()?;
     let architecture = manifest
         .as_ref()
@@ -316,7 +338,7 @@ fn parse_manifest(manifest: Option<&[u8]>) -> Result<Option<AdapterManifest>, Ad
     parsed.map_err(|error| AdapterProblem::corrupt(MANIFEST, error))
 }
 
-fn not_in_file(target: TargetName) -> AdapterProblem {
+fn not_in_file(target: ModuleName) -> AdapterProblem {
     AdapterProblem::target(
         target,
         format!("{CONFIG} lists it as a target, but {TENSORS} has no tensors for it"),
@@ -375,15 +397,15 @@ fn matrix(name: &str, info: &TensorInfo, table: &Table) -> Result<Half, AdapterP
     })
 }
 
-/// Both matrices of a target.
-fn halves(target: TargetName, pair: &Pair) -> Result<(&Half, &Half), AdapterProblem> {
+/// Both matrices of a module.
+fn halves(target: ModuleName, pair: &Pair) -> Result<(&Half, &Half), AdapterProblem> {
     let missing = |name: &str| AdapterProblem::target(target, format!("its {name} is missing"));
     let a = pair.a.as_ref().ok_or_else(|| missing("lora_A"))?;
     Ok((a, pair.b.as_ref().ok_or_else(|| missing("lora_B"))?))
 }
 
-/// The shape of a target, checked against the configuration.
-fn shape(target: TargetName, pair: &Pair, config: &Config) -> Result<TargetShape, AdapterProblem> {
+/// The shape of a module, checked against the configuration.
+fn shape(target: ModuleName, pair: &Pair, config: &Config) -> Result<TargetShape, AdapterProblem> {
     let (a, b) = halves(target, pair)?;
     let (rank, inputs, outputs, rank_b) = (a.rows, a.row, b.rows, b.row);
     let configured = config.rank(&pair.module);
@@ -399,18 +421,22 @@ fn shape(target: TargetName, pair: &Pair, config: &Config) -> Result<TargetShape
     }
 }
 
+/// The matrices of a module, with the rows of B in transformers order.
 fn lora(
-    target: TargetName,
-    pair: Pair,
+    target: ModuleName,
+    pair: &Pair,
     file: &impl ReadAt,
     config: &Config,
     base: &BaseShape,
     mode: ReadMode,
 ) -> Result<LoraTensors, AdapterProblem> {
-    let (a, b) = halves(target, &pair)?;
-    let TargetShape { rank, inputs, outputs } = shape(target, &pair, config)?;
+    let (a, b) = halves(target, pair)?;
+    let TargetShape { rank, inputs, outputs } = shape(target, pair, config)?;
+    if !base.has_module(target) {
+        return Err(AdapterProblem::OtherModel(base.no_such_target(target)));
+    }
     // Rows can be reordered only if their count matches the model.
-    base.check_linear(target, inputs, outputs)?;
+    base.check_module(target, inputs, outputs)?;
     let values = |half: &Half| {
         let read = |start: usize, len: usize| file.read(half.start + start as u64, len);
         floats(half.float, half.len, read).map_err(|error| AdapterProblem::Read(named(TENSORS, error)))
@@ -423,10 +449,14 @@ fn lora(
         outputs,
         alpha: config.alpha(&pair.module),
     };
-    let mut lora = mode.checked(target, lora)?;
+    mode.checked(target, lora)
+}
+
+/// Reorders the rows of a linear's B from transformers order to GGUF order.
+fn to_gguf_order(target: TargetName, lora: &mut LoraTensors, base: &BaseShape) -> Result<(), AdapterProblem> {
     if !lora.b.is_empty() {
         let (order, head_dim) = base.row_order(target)?;
-        lora.b = order.import(lora.b, rank, head_dim);
+        lora.b = order.import(std::mem::take(&mut lora.b), lora.rank, head_dim);
     }
-    Ok(lora)
+    Ok(())
 }

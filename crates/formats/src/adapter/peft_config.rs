@@ -1,11 +1,12 @@
 //! PEFT's `adapter_config.json`: the supported settings, and those that are refused.
 
 use super::error::quotable;
+use super::modules::Modules;
 use super::python_pattern::{PatternProblem, trailing, whole};
 use super::unmatched::{LayerCount, PathEnds, UnmatchedEntries, is_language_model, modules, quoted};
-use super::{AdapterFile, AdapterProblem, BaseShape, LinearName, TargetName};
+use super::{AdapterFile, AdapterProblem, BaseShape, ModuleName};
 use crate::interrupt;
-use crate::shape::LayerShape;
+use crate::shape::{FusedLinear, LayerShape, Module};
 use regex::Regex;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -161,10 +162,10 @@ impl Config {
     /// `target_modules` is a list of names that applies to all layers.
     pub fn missing(
         &self,
-        tensors: &BTreeSet<TargetName>,
+        tensors: &BTreeSet<ModuleName>,
         layers: usize,
-        exists: impl Fn(TargetName) -> bool,
-    ) -> Option<TargetName> {
+        exists: impl Fn(ModuleName) -> bool,
+    ) -> Option<ModuleName> {
         if is_set(&self.exclude_modules) || is_set(&self.layers_to_transform) {
             return None;
         }
@@ -174,22 +175,29 @@ impl Config {
             .iter()
             .filter_map(Value::as_str)
             .collect();
-        let named = |linear: &&LinearName| names.contains(&linear.peft_module()) || names.contains(&linear.peft());
-        let linears: Vec<_> = LinearName::ALL.iter().filter(named).collect();
+        let is_named = |module: &Module| names.contains(&module.peft_module()) || names.contains(&module.peft());
+        let modules: Vec<Module> = Module::all().filter(is_named).collect();
         (0..layers)
-            .flat_map(|layer| linears.iter().map(move |&&linear| TargetName { layer, linear }))
+            .flat_map(|layer| modules.iter().map(move |&module| ModuleName { layer, module }))
             .find(|&target| exists(target) && !tensors.contains(&target))
     }
 
-    /// The entries that match no module. `targets` are the module paths of the file's tensors.
+    /// The entries that match no module. `targets` are the module paths of the file's tensors, and
+    /// `fused` are the linears that the model fuses.
     ///
     /// # Errors
     /// `modules_to_save` names a module of the model: its weights would have to be replaced.
-    pub fn unmatched(&self, targets: &[&str], layers: LayerCount) -> Result<Vec<UnmatchedEntries>, AdapterProblem> {
+    pub fn unmatched(
+        &self,
+        targets: &[&str],
+        fused: &[FusedLinear],
+        layers: LayerCount,
+    ) -> Result<Vec<UnmatchedEntries>, AdapterProblem> {
         let is_any_set = [&self.target_modules, &self.exclude_modules, &self.modules_to_save].map(is_set);
         let paths = if is_any_set.contains(&true) {
-            let linears: Vec<&str> = LinearName::ALL.iter().map(|linear| linear.peft()).collect();
-            modules(targets.first().copied().unwrap_or_default(), &linears, layers.known())
+            let in_layer = Module::all().filter(|module| module.is_with(fused));
+            let in_layer: Vec<&str> = in_layer.map(Module::peft).collect();
+            modules(targets.first().copied().unwrap_or_default(), &in_layer, layers.known())
         } else {
             Vec::new()
         };
@@ -260,20 +268,19 @@ impl Config {
         is_set(&self.layers_to_transform)
     }
 
-    /// The configuration for an adapter of a model of this shape.
-    pub fn describe(adapter: &AdapterFile, base: &BaseShape) -> Value {
-        let tensors = &adapter.tensors;
-        let rank = most_common(tensors.values().map(|lora| lora.rank)).unwrap_or_default();
-        let alpha = most_common(tensors.values().map(|lora| lora.alpha.to_bits())).map_or(0.0, f32::from_bits);
-        let ranks: Map<_, _> = tensors
+    /// The configuration for an adapter with these modules of a model of this shape.
+    pub fn describe(adapter: &AdapterFile, modules: &Modules, base: &BaseShape) -> Value {
+        let rank = most_common(modules.values().map(|lora| lora.rank)).unwrap_or_default();
+        let alpha = most_common(modules.values().map(|lora| lora.alpha.to_bits())).map_or(0.0, f32::from_bits);
+        let ranks: Map<_, _> = modules
             .iter()
             .filter(|(_, lora)| lora.rank != rank)
-            .map(|(target, lora)| (target.module(), json!(lora.rank)))
+            .map(|(name, lora)| (name.path(), json!(lora.rank)))
             .collect();
-        let alphas: Map<_, _> = tensors
+        let alphas: Map<_, _> = modules
             .iter()
             .filter(|(_, lora)| lora.alpha.to_bits() != alpha.to_bits())
-            .map(|(target, lora)| (target.module(), json!(lora.alpha)))
+            .map(|(name, lora)| (name.path(), json!(lora.alpha)))
             .collect();
         json!({
             "peft_type": "LORA",
@@ -282,7 +289,7 @@ impl Config {
             "r": rank,
             "lora_alpha": alpha,
             "lora_dropout": 0.0,
-            "target_modules": target_modules(adapter, base),
+            "target_modules": target_modules(modules, base),
             "bias": "none",
             "fan_in_fan_out": false,
             "use_rslora": adapter.rslora,
@@ -295,15 +302,15 @@ impl Config {
     }
 }
 
-/// The short names of the linears if each is a target in all layers that have it, else the full
-/// name of each target.
-fn target_modules(adapter: &AdapterFile, base: &BaseShape) -> Vec<String> {
-    let linears: BTreeSet<LinearName> = adapter.tensors.keys().map(|target| target.linear).collect();
-    let in_layer = |layer: &LayerShape| layer.linears().filter(|(name, _)| linears.contains(name)).count();
-    if base.layers.iter().map(in_layer).sum::<usize>() == adapter.tensors.len() {
-        linears.iter().map(|linear| linear.peft_module().to_owned()).collect()
+/// The short names of the modules if each is a target in all layers that have it, else the path of
+/// each target.
+fn target_modules(targets: &Modules, base: &BaseShape) -> Vec<String> {
+    let modules: BTreeSet<Module> = targets.keys().map(|name| name.module).collect();
+    let in_layer = |layer: &LayerShape| modules.iter().filter(|module| module.shape(layer).is_some()).count();
+    if base.layers.iter().map(in_layer).sum::<usize>() == targets.len() {
+        modules.iter().map(|module| module.peft_module().to_owned()).collect()
     } else {
-        adapter.tensors.keys().map(|target| target.module()).collect()
+        targets.keys().map(|name| name.path()).collect()
     }
 }
 

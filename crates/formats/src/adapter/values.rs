@@ -1,6 +1,6 @@
 //! Reads the values of an adapter in buffers of bounded size and checks them.
 
-use super::{AdapterProblem, LoraTensors, TargetName};
+use super::{AdapterProblem, LoraTensors, ModuleName};
 use half::{bf16, f16};
 use std::borrow::Cow;
 
@@ -14,10 +14,10 @@ pub(super) enum ReadMode {
 }
 
 impl ReadMode {
-    /// Refuses a target with invalid values. With [`ReadMode::Check`] the returned matrices are
+    /// Refuses a module with invalid values. With [`ReadMode::Check`] the returned matrices are
     /// empty.
-    pub fn checked(self, target: TargetName, mut lora: LoraTensors) -> Result<LoraTensors, AdapterProblem> {
-        if let Some(problem) = lora.problem() {
+    pub fn checked(self, target: ModuleName, mut lora: LoraTensors) -> Result<LoraTensors, AdapterProblem> {
+        if let Some(problem) = lora.problem(true) {
             return Err(AdapterProblem::target(target, problem));
         }
         if self == Self::Check {

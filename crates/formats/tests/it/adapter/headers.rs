@@ -76,7 +76,7 @@ fn the_base_that_hearth_records_is_read_from_both_formats() {
     let adapter = with_manifest("llama", &base);
     let (peft, gguf) = (folder.path().join("peft"), folder.path().join("a.gguf"));
     adapter.write_peft(&peft, &shape("llama")).unwrap();
-    adapter.write_gguf(&gguf).unwrap();
+    adapter.write_gguf(&gguf, &shape("llama")).unwrap();
     for path in [peft, gguf] {
         let header = AdapterHeader::open(&path).unwrap();
         assert_eq!(
@@ -98,7 +98,7 @@ fn the_name_of_the_base_is_data() {
     let mut named = adapter("llama.gguf");
     named.base_name = Some("Llama\u{7} 3.2".to_owned());
     let gguf = folder.path().join("a.gguf");
-    named.write_gguf(&gguf).unwrap();
+    named.write_gguf(&gguf, &shape("llama")).unwrap();
     let header = AdapterHeader::open(&gguf).unwrap();
     assert_eq!(
         (header.base_name.as_deref(), header.is_repository),
@@ -297,7 +297,7 @@ proptest! {
         check(AdapterHeader::open(&gguf))?;
         let mut named = adapter("llama.gguf");
         named.base_name = Some(name);
-        named.write_gguf(&gguf).unwrap();
+        named.write_gguf(&gguf, &shape("llama")).unwrap();
         let header = AdapterHeader::open(&gguf);
         prop_assert!(header.is_ok(), "{header:?}");
         check(header)?;

@@ -3,6 +3,7 @@
 
 mod fits;
 mod fixtures;
+mod fused;
 mod headers;
 mod hostile;
 mod modelfiles;

@@ -101,7 +101,7 @@ fn gguf_round_trip_preserves_the_manifest_and_scales_b_for_targets_with_other_al
         let base = known(name)["base"].as_str().unwrap().to_owned();
         let adapter = with_manifest(name, &model(&base));
         let file = out.join(format!("{name}.gguf"));
-        adapter.write_gguf(&file).unwrap();
+        adapter.write_gguf(&file, &shape(&base)).unwrap();
         let read = AdapterFile::open(&file, &shape(&base)).unwrap();
         assert_eq!(
             (&read.manifest, &read.base_name),
@@ -204,7 +204,10 @@ fn a_failed_write_leaves_the_existing_file_unchanged() {
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
 
     // If the path is a folder, nothing is written.
-    let message = adapter("llama").write_gguf(folder.path()).unwrap_err().to_string();
+    let message = adapter("llama")
+        .write_gguf(folder.path(), &shape("llama"))
+        .unwrap_err()
+        .to_string();
     assert!(message.contains("cannot be written"), "{message}");
     let within = file.join("adapter");
     let message = adapter("llama")
@@ -226,7 +229,7 @@ fn manifests_of_earlier_versions_are_read() {
 
     let out = tempfile::tempdir().unwrap();
     let file = out.path().join("adapter.gguf");
-    adapter.write_gguf(&file).unwrap();
+    adapter.write_gguf(&file, &shape("llama")).unwrap();
     let mut bytes = fs::read(&file).unwrap();
     let (new_key, old_key) = (b"hearth.manifest", b"hearth.passport");
     let offset = bytes
