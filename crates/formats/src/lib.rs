@@ -16,6 +16,7 @@ mod free_space;
 pub mod gguf;
 mod hex;
 pub mod interrupt;
+mod other_architectures;
 mod regular;
 pub mod shape;
 mod shortened;

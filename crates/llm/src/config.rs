@@ -55,11 +55,8 @@ impl Config {
     /// requires a computation that is not supported.
     pub fn from_gguf(gguf: &GgufHeader) -> Result<Self, LoadError> {
         let name = gguf.architecture()?;
-        let architecture = Architecture::named(name).ok_or_else(|| {
-            let supported = Architecture::list();
-            let what = format!("Hearth does not support the architecture '{name}' yet, only {supported}");
-            LoadError::unsupported(gguf, &what)
-        })?;
+        let architecture =
+            Architecture::named(name).ok_or_else(|| LoadError::unsupported(gguf, &Architecture::unsupported(name)))?;
         let keys = Keys { gguf, architecture };
         let ModelShape {
             width,
