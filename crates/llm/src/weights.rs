@@ -12,10 +12,19 @@ use burn::tensor::{DType, Device, Int, Tensor, TensorData};
 use hearth_formats::gguf::{Gguf, TensorType};
 use hearth_kernels::rope::Rope;
 use hearth_kernels::{Layout, Quant, ShapeError, matrix};
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 
 /// The tensor with the divisors of RoPE's frequencies.
 pub(crate) const ROPE_FACTORS: &str = "rope_freqs.weight";
+
+/// Consecutive rows of a tensor, which are a matrix.
+struct MatrixRows<'n> {
+    /// The tensor's name without `.weight`.
+    name: &'n str,
+    rows: Range<usize>,
+    /// All rows and columns of the tensor.
+    size: [usize; 2],
+}
 
 /// Loads weights one after another, and reports progress.
 pub(crate) struct Weights<'a> {
@@ -70,26 +79,59 @@ impl<'a> Weights<'a> {
     /// The embedding `[vocab, width]`, also used as a tied output layer. It has no scale and no
     /// bias, since a lookup applies none.
     pub fn embedding(&mut self, config: &Config) -> Result<Linear<Dispatch>, LoadError> {
-        self.matrix("token_embd", config.vocab, config.width)
+        self.matrix(&MatrixRows {
+            name: "token_embd",
+            rows: 0..config.vocab,
+            size: [config.vocab, config.width],
+        })
     }
 
     /// A linear layer: the weight `[rows, cols]`, packed on the CPU and in the file's layout on a
     /// GPU, with the scale `NAME.scale` and the bias `NAME.bias` if the file has them.
     pub fn linear(&mut self, name: &str, rows: usize, cols: usize) -> Result<Linear<Dispatch>, LoadError> {
-        let mut linear = self.matrix(name, rows, cols)?;
-        linear.spec.scale = self.scale(name)?;
-        let bias = format!("{name}.bias");
-        if self.gguf.tensor(&bias).is_some() {
-            linear.bias = Bias::Add(self.floats(&bias, rows)?.into_dispatch());
+        self.rows_of(name, name, 0..rows, [rows, cols])
+    }
+
+    /// As [`Weights::linear`], for one of the linear layers that have the rows of `fused`, a tensor
+    /// of `size` rows and columns. The scale is the scale of `fused`. The bias is in its rows of
+    /// the bias of `fused`, or in `NAME.bias`.
+    pub fn rows_of(
+        &mut self,
+        fused: &str,
+        name: &str,
+        rows: Range<usize>,
+        size: [usize; 2],
+    ) -> Result<Linear<Dispatch>, LoadError> {
+        let own_rows = 0..rows.len();
+        let mut linear = self.matrix(&MatrixRows {
+            name: fused,
+            rows: rows.clone(),
+            size,
+        })?;
+        linear.spec.scale = self.scale(fused)?;
+        for (name, rows, length) in [(fused, rows, size[0]), (name, own_rows.clone(), own_rows.len())] {
+            let bias = format!("{name}.bias");
+            if self.gguf.tensor(&bias).is_some() {
+                let values = self.float_vec(&bias, length)?;
+                linear.bias = Bias::Add(self.upload(values[rows].to_vec()).into_dispatch());
+                break;
+            }
         }
         Ok(linear)
     }
 
-    fn matrix(&mut self, name: &str, rows: usize, cols: usize) -> Result<Linear<Dispatch>, LoadError> {
-        let tensor_name = format!("{name}.weight");
-        let (quant, bytes) = self.tensor(&tensor_name, &[cols, rows])?;
+    fn matrix(&mut self, source: &MatrixRows) -> Result<Linear<Dispatch>, LoadError> {
+        let [all_rows, cols] = source.size;
+        let (first, rows) = (source.rows.start, source.rows.len());
+        let tensor_name = format!("{}.weight", source.name);
+        let (quant, bytes) = self.tensor(&tensor_name, &[cols, all_rows])?;
+        // Rows are whole blocks, so they can be separated in every format.
+        let row_bytes = bytes.len() / all_rows.max(1);
+        let bytes = &bytes[first * row_bytes..source.rows.end * row_bytes];
+        self.advance(bytes.len())?;
         let matrix = UnpackedMatrix {
             name: &tensor_name,
+            first_row: first,
             quant,
             rows,
             cols,
@@ -106,9 +148,11 @@ impl<'a> Weights<'a> {
             // GPU kernels read 32-bit words.
             let mut words = bytes.to_vec();
             words.resize(bytes.len().next_multiple_of(size_of::<u32>()), 0);
-            self.release(&tensor_name);
             (Layout::Plain, Bytes::from_bytes_vec(words), DType::U32)
         };
+        if source.rows.end == all_rows {
+            self.release(&tensor_name);
+        }
         let length = bytes.len() / dtype.size();
         let data = TensorData::from_bytes(bytes, [length], dtype);
         let upload = |data| Tensor::<1, Int>::from_data(data, (&self.device, dtype));
@@ -131,14 +175,12 @@ impl<'a> Weights<'a> {
     /// a map of the model's file: overwriting the file must not affect a loaded model.
     fn packed(&mut self, matrix: &UnpackedMatrix) -> Result<bytes::Bytes, LoadError> {
         // Cached matrices were checked by the load that packed them.
-        if let Some(cached) = self.packed.cached(matrix.name, matrix.bytes.len()) {
+        if let Some(cached) = self.packed.cached(matrix) {
             return Ok(cached);
         }
         self.check(matrix)?;
         let packed = self.packed.pack(matrix);
-        let packed = packed.map_err(|error| self.unsupported(matrix, &error))?;
-        self.release(matrix.name);
-        Ok(packed)
+        packed.map_err(|error| self.unsupported(matrix, &error))
     }
 
     fn unsupported(&self, matrix: &UnpackedMatrix, error: &ShapeError) -> LoadError {
@@ -154,7 +196,7 @@ impl<'a> Weights<'a> {
         }
     }
 
-    /// Releases the mapped pages of a tensor that was copied.
+    /// Releases the mapped pages of a tensor that was copied, or whose packed copy was mapped.
     fn release(&self, name: &str) {
         if let Some(tensor) = self.gguf.tensor(name) {
             self.gguf.release(tensor.info);
@@ -172,6 +214,7 @@ impl<'a> Weights<'a> {
     /// The values of a vector in f32, `[length]`.
     pub fn float_vec(&mut self, name: &str, length: usize) -> Result<Vec<f32>, LoadError> {
         let (quant, bytes) = self.tensor(name, &[length])?;
+        self.advance(bytes.len())?;
         let mut values = vec![0.0; length];
         quant
             .dequantize_row(bytes, &mut values)
@@ -221,7 +264,13 @@ impl<'a> Weights<'a> {
 
     fn floats(&mut self, name: &str, length: usize) -> Result<Tensor<1>, LoadError> {
         let values = self.float_vec(name, length)?;
-        Ok(Tensor::from_data(TensorData::new(values, [length]), &self.device))
+        Ok(self.upload(values))
+    }
+
+    /// A vector on the device.
+    fn upload(&self, values: Vec<f32>) -> Tensor<1> {
+        let length = values.len();
+        Tensor::from_data(TensorData::new(values, [length]), &self.device)
     }
 
     /// The scalar `NAME.scale`, applied after the product; 1 if the file has none. As in llama.cpp,
@@ -235,7 +284,7 @@ impl<'a> Weights<'a> {
     }
 
     /// A tensor of exactly this shape (row length first), as blocks of a supported format.
-    fn tensor(&mut self, name: &str, needed: &[usize]) -> Result<(Quant, &'a [u8]), LoadError> {
+    fn tensor(&self, name: &str, needed: &[usize]) -> Result<(Quant, &'a [u8]), LoadError> {
         let tensor = self
             .gguf
             .tensor(name)
@@ -260,10 +309,15 @@ impl<'a> Weights<'a> {
                 &format!("its weights have the type {kind}, which Hearth does not support yet"),
             )
         })?;
-        self.bytes_done += tensor.info.byte_len as u64;
+        Ok((quant, tensor.bytes()))
+    }
+
+    /// Reports that this number of bytes is read next.
+    fn advance(&mut self, bytes: usize) -> Result<(), LoadError> {
+        self.bytes_done += bytes as u64;
         let fraction = self.bytes_done as f32 / self.bytes_total as f32;
         match (self.progress)(fraction.min(1.0)) {
-            ControlFlow::Continue(()) => Ok((quant, tensor.bytes())),
+            ControlFlow::Continue(()) => Ok(()),
             ControlFlow::Break(()) => Err(LoadError::Cancelled),
         }
     }

@@ -38,7 +38,7 @@ impl Layer {
         weights: &mut Weights,
         index: usize,
     ) -> Result<Self, LoadError> {
-        let mut weights = LayerWeights::new(weights, spec, index, config.norm_eps);
+        let mut weights = LayerWeights::new(weights, spec, index, config);
         let mixer = spec.mixer.map(|mixer| Mixer::load(mixer, &mut weights)).transpose()?;
         let feed_forward = spec.feed_forward.map(|spec| FeedForward::load(spec, &mut weights));
         Ok(Self {

@@ -1,10 +1,12 @@
 //! Loads the weights of one layer by their names in it.
 
 use crate::arch::{LayerSpec, RopeSpec};
+use crate::config::Config;
 use crate::error::LoadError;
 use crate::ops::{Linear, Norm, OptionalNorm, SharedRope};
 use crate::weights::Weights;
 use burn::backend::Dispatch;
+use hearth_formats::Architecture;
 use hearth_formats::shape::LinearName;
 
 /// The weights of a layer.
@@ -12,17 +14,19 @@ pub(super) struct LayerWeights<'a, 'file> {
     weights: &'a mut Weights<'file>,
     pub spec: &'a LayerSpec,
     index: usize,
+    architecture: Architecture,
     norm_eps: f32,
 }
 
 impl<'a, 'file> LayerWeights<'a, 'file> {
     /// The weights of layer `index`.
-    pub fn new(weights: &'a mut Weights<'file>, spec: &'a LayerSpec, index: usize, norm_eps: f32) -> Self {
+    pub fn new(weights: &'a mut Weights<'file>, spec: &'a LayerSpec, index: usize, config: &Config) -> Self {
         Self {
             weights,
             spec,
             index,
-            norm_eps,
+            architecture: config.architecture,
+            norm_eps: config.norm_eps,
         }
     }
 
@@ -30,12 +34,19 @@ impl<'a, 'file> LayerWeights<'a, 'file> {
         format!("blk.{}.{name}", self.index)
     }
 
-    /// A linear layer. An error if its shape is not described.
+    /// A linear layer, from its own weight or its rows of a fused one. An error if its shape is not
+    /// described.
     pub fn linear(&mut self, linear: LinearName) -> Result<Linear<Dispatch>, LoadError> {
         let name = self.name(linear.gguf());
-        match self.spec.shape.linear(linear) {
-            Some([outputs, inputs]) => self.weights.linear(&name, outputs, inputs),
-            None => Err(LoadError::missing(self.weights.gguf(), &name)),
+        let shape = &self.spec.shape;
+        let Some([outputs, inputs]) = shape.linear(linear) else {
+            return Err(LoadError::missing(self.weights.gguf(), &name));
+        };
+        let fused = self.architecture.fused_in(self.weights.gguf(), self.index, linear);
+        let rows = fused.and_then(|fused| Some((fused, fused.rows(shape, linear)?, fused.shape(shape)?)));
+        match rows {
+            None => self.weights.linear(&name, outputs, inputs),
+            Some((fused, rows, size)) => self.weights.rows_of(&self.name(fused.gguf()), &name, rows, size),
         }
     }
 

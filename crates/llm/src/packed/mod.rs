@@ -15,18 +15,34 @@ use file::PackedFile;
 use hearth_formats::gguf::Gguf;
 use hearth_kernels::{Quant, ShapeError, matrix};
 use memmap2::MmapMut;
+use std::borrow::Cow;
 use std::fs;
 use std::path::{Path, PathBuf};
 use writer::Writer;
 
-/// A matrix of the model file.
+/// A matrix of the model file: a tensor, or consecutive rows of one.
 #[derive(Clone, Copy)]
 pub(crate) struct UnpackedMatrix<'a> {
+    /// The tensor's name.
     pub name: &'a str,
+    /// Its first row in the tensor.
+    pub first_row: usize,
     pub quant: Quant,
     pub rows: usize,
     pub cols: usize,
     pub bytes: &'a [u8],
+}
+
+impl UnpackedMatrix<'_> {
+    /// Its name in a file of packed weights. Ranges of rows of one tensor differ in their first
+    /// row.
+    fn key(&self) -> Cow<'_, str> {
+        if self.first_row == 0 {
+            Cow::Borrowed(self.name)
+        } else {
+            Cow::Owned(format!("{}@{}", self.name, self.first_row))
+        }
+    }
 }
 
 /// The source of a model's packed weights.
@@ -72,13 +88,13 @@ impl PackedWeights {
     }
 
     /// A valid matrix from the file of an earlier load; `None` if there is none.
-    pub fn cached(&mut self, name: &str, length: usize) -> Option<Bytes> {
+    pub fn cached(&mut self, matrix: &UnpackedMatrix) -> Option<Bytes> {
         let Self::Cached { file, is_complete, .. } = self else {
             return None;
         };
-        let matrix = file.get(name, length);
-        *is_complete &= matrix.is_some();
-        matrix
+        let cached = file.get(&matrix.key(), matrix.bytes.len());
+        *is_complete &= cached.is_some();
+        cached
     }
 
     /// Packs a matrix, into the new file if possible.

@@ -59,11 +59,11 @@ impl Writer {
     /// If it cannot be written, or the number of bytes does not match its shape.
     pub fn put(&mut self, unpacked: &UnpackedMatrix) -> io::Result<Bytes> {
         let UnpackedMatrix {
-            name,
             quant,
             rows,
             cols,
             bytes,
+            ..
         } = *unpacked;
         let start = self.end.next_multiple_of(ALIGN);
         // Not through a writable map, because a full disk would then be a signal and no error.
@@ -93,7 +93,7 @@ impl Writer {
             length: bytes.len() as u64,
             checksums: checksums(&map),
         };
-        entry.write(name, &mut self.table);
+        entry.write(&unpacked.key(), &mut self.table);
         Ok(Bytes::from_owner(map))
     }
 

@@ -3,6 +3,7 @@
 
 mod batch;
 mod batch_invariance;
+mod fused;
 mod kv_snapshot;
 mod layer;
 mod layer_sizes;
