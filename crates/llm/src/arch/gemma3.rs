@@ -9,7 +9,8 @@ use super::qwen3;
 use super::spec::{DecoderSpec, FeedForwardSpec, LayerSpec, MixerSpec, RopeSpec, full_attention};
 use crate::config::Config;
 use crate::error::LoadError;
-use hearth_formats::gguf::{GgufHeader, Value};
+use crate::header_keys::HeaderKeys;
+use hearth_formats::gguf::GgufHeader;
 use hearth_formats::shape::{AttentionShape, LayerShape};
 use hearth_kernels::attention::Heads;
 use hearth_kernels::glu::Activation;
@@ -31,18 +32,20 @@ const LOCAL_ROPE_BASE: f32 = 10_000.0;
 const LAYERS_OF_27B: usize = 62;
 
 pub(super) fn describe(gguf: &GgufHeader, config: &Config) -> Result<DecoderSpec, LoadError> {
-    let window = gguf
-        .u32("gemma3.attention.sliding_window")?
-        .filter(|window| *window > 0);
+    let keys = HeaderKeys {
+        gguf,
+        architecture: config.architecture,
+    };
+    let window = keys.window(0)?;
     let is_local = match window {
         None => vec![false; config.n_layers()],
-        Some(_) => local_layers(gguf, config.n_layers())?,
+        Some(_) => keys.windowed_layers(config.n_layers(), DEFAULT_PATTERN)?,
     };
     let full_rope = RopeSpec::new(config, Pairing::Halves);
     let local_rope = match window {
         None => full_rope,
         Some(_) => RopeSpec {
-            base: local_rope_base(gguf)?,
+            base: keys.positive("rope.freq_base_swa", LOCAL_ROPE_BASE)?,
             scale: 1.0,
             ..full_rope
         },
@@ -50,13 +53,10 @@ pub(super) fn describe(gguf: &GgufHeader, config: &Config) -> Result<DecoderSpec
     let layer = |(shape, is_local): (&LayerShape, bool)| -> Result<_, LoadError> {
         let attention = |attention| -> Result<_, LoadError> {
             let full = Heads {
-                scale: score_scale(gguf, config, attention)?,
+                scale: score_scale(gguf, config, attention, LAYERS_OF_27B)?,
                 ..full_attention(attention)
             };
-            let local = Heads {
-                window: window.map(|window| window as usize),
-                ..full
-            };
+            let local = Heads { window, ..full };
             let (heads, rope) = if is_local {
                 (local, local_rope)
             } else {
@@ -78,51 +78,24 @@ pub(super) fn describe(gguf: &GgufHeader, config: &Config) -> Result<DecoderSpec
     })
 }
 
-/// The scale of attention scores.
-fn score_scale(gguf: &GgufHeader, config: &Config, attention: AttentionShape) -> Result<f32, LoadError> {
-    let scale_dim = match config.n_layers() {
-        LAYERS_OF_27B => config.width / attention.heads,
-        _ => attention.head_dim,
+/// The scale of attention scores: `1 / sqrt(head_dim)`, but `1 / sqrt(width / heads)` in the model
+/// with `layers_of_27b` layers.
+pub(super) fn score_scale(
+    gguf: &GgufHeader,
+    config: &Config,
+    attention: AttentionShape,
+    layers_of_27b: usize,
+) -> Result<f32, LoadError> {
+    let scale_dim = if config.n_layers() == layers_of_27b {
+        config.width / attention.heads
+    } else {
+        attention.head_dim
     };
     if scale_dim == 0 {
-        return Err(LoadError::bad_value(
-            gguf,
-            "gemma3.attention.head_count",
-            attention.heads,
-        ));
+        let key = format!("{}.attention.head_count", config.architecture);
+        return Err(LoadError::bad_value(gguf, &key, attention.heads));
     }
     Ok((scale_dim as f32).sqrt().recip())
-}
-
-/// For each layer, whether it has a sliding window. The file has a list of flags, or a period `n`:
-/// the last of every `n` layers has full attention. With a period of 0, no
-/// layer has full attention.
-fn local_layers(gguf: &GgufHeader, layers: usize) -> Result<Vec<bool>, LoadError> {
-    let key = "gemma3.attention.sliding_window_pattern";
-    let flags = match gguf.metadata().get(key) {
-        Some(value @ Value::Array(_)) => value.numbers(),
-        _ => None,
-    };
-    let Some(flags) = flags else {
-        let period = gguf.u32(key)?.unwrap_or(DEFAULT_PATTERN) as usize;
-        let is_local = |layer: usize| period == 0 || layer % period + 1 < period;
-        return Ok((0..layers).map(is_local).collect());
-    };
-    let is_local: Vec<bool> = flags.take(layers).map(|flag| flag != 0.0).collect();
-    if is_local.len() < layers {
-        let what = format!("'{key}' has {} values for {layers} layers", is_local.len());
-        return Err(LoadError::unsupported(gguf, &what));
-    }
-    Ok(is_local)
-}
-
-fn local_rope_base(gguf: &GgufHeader) -> Result<f32, LoadError> {
-    let key = "gemma3.rope.freq_base_swa";
-    match gguf.f32(key)? {
-        None => Ok(LOCAL_ROPE_BASE),
-        Some(base) if base.is_finite() && base > 0.0 => Ok(base),
-        Some(base) => Err(LoadError::bad_value(gguf, key, base)),
-    }
 }
 
 #[cfg(test)]
@@ -130,6 +103,7 @@ mod tests {
     use super::*;
     use crate::arch::synthetic;
     use hearth_formats::Architecture;
+    use hearth_formats::gguf::Value;
 
     /// The scale of attention scores in a model with a width of 32.
     fn score_scale(layers: usize, heads: u32) -> Result<f32, LoadError> {

@@ -6,7 +6,7 @@
 use super::neutral::{self, Neutral};
 use crate::config::Config;
 use crate::error::LoadError;
-use Neutral::{HeadDim, Number, RopeDims, ScoreScale, Text, WholeContext, Width};
+use Neutral::{HeadDim, Number, RopeBase, RopeDims, ScoreScale, Text, WholeContext, Width, WithoutYarn};
 use Rule::{Harmless, Only, Read};
 use hearth_formats::gguf::{GgufHeader, Value};
 use hearth_formats::{Architecture, shortened};
@@ -70,7 +70,7 @@ const RULES: &[(&str, Rule)] = &[
     ("attention.key_length", Read),
     ("attention.key_length_mla", ZERO),
     ("attention.key_length_mla_swa", ZERO),
-    // No layer has a window; Gemma 3 has its own rule.
+    // No layer has a window; architectures with windows have their own rules.
     ("attention.key_length_swa", Harmless),
     ("attention.kv_lora_rank", ZERO),
     ("attention.kv_lora_rank_swa", ZERO),
@@ -191,17 +191,18 @@ const RULES: &[(&str, Rule)] = &[
     ("rope.freq_base_swa", Harmless),
     ("rope.scale_linear", Read),
     ("rope.scaling.alpha", FACTOR),
-    ("rope.scaling.attn_factor", Only(&[Number(1.0)])),
+    ("rope.scaling.attn_factor", Read),
     ("rope.scaling.factor", Read),
     ("rope.scaling.finetuned", Harmless),
-    // Details of YaRN and LongRoPE, which `rope.scaling.type` refuses.
-    ("rope.scaling.original_context_length", Harmless),
+    ("rope.scaling.original_context_length", Read),
     ("rope.scaling.type", Read),
+    // Factors of YaRN that llama.cpp does not read.
     ("rope.scaling.yarn_attn_factor", Harmless),
-    ("rope.scaling.yarn_beta_fast", Harmless),
-    ("rope.scaling.yarn_beta_slow", Harmless),
+    // In these architectures, transformers reads them and llama.cpp does not.
+    ("rope.scaling.yarn_beta_fast", Only(&[Number(32.0), WithoutYarn])),
+    ("rope.scaling.yarn_beta_slow", Only(&[Number(1.0), WithoutYarn])),
     ("rope.scaling.yarn_ext_factor", Harmless),
-    ("rope.scaling.yarn_log_multiplier", Harmless),
+    ("rope.scaling.yarn_log_multiplier", Only(&[Number(0.0), WithoutYarn])),
     ("router_logit_softcapping", Harmless),
     ("selector_rank", ZERO),
     ("selector_top_k", ZERO),
@@ -242,6 +243,60 @@ const GEMMA3: &[(&str, Rule)] = &[
     ("rope.freq_base_swa", Read),
 ];
 
+/// Mistral 3's own rules: the temperature of attention, and all keys of YaRN.
+const MISTRAL3: &[(&str, Rule)] = &[
+    ("attention.temperature_scale", Read),
+    ("rope.scaling.yarn_beta_fast", Read),
+    ("rope.scaling.yarn_beta_slow", Read),
+    ("rope.scaling.yarn_log_multiplier", Read),
+];
+
+/// Phi 3's own rules: all layers may have a sliding window.
+const PHI3: &[(&str, Rule)] = &[("attention.sliding_window", Read)];
+
+/// Granite's own rules: four scales, and a switch of RoPE. Granite 4 has keys of its layers with
+/// Mamba-2 and experts also in files without such layers, which have no such tensors.
+const GRANITE: &[(&str, Rule)] = &[
+    // Follows from the switch.
+    ("attention.rope_pattern", Harmless),
+    ("attention.scale", Read),
+    ("embedding_scale", Read),
+    // The width of the feed-forward, if there are no experts.
+    ("expert_shared_feed_forward_length", Harmless),
+    ("logit_scale", Read),
+    ("residual_scale", Read),
+    ("rope.scaling.finetuned", Read),
+    ("ssm.conv_kernel", Harmless),
+    ("ssm.group_count", Harmless),
+    ("ssm.inner_size", Harmless),
+    ("ssm.state_size", Harmless),
+    ("ssm.time_step_rank", Harmless),
+];
+
+/// Gemma 2's own rules: softcaps, and every second layer has a sliding window.
+const GEMMA2: &[(&str, Rule)] = &[
+    ("attention.key_length_swa", Only(&[HeadDim])),
+    ("attention.sliding_window", Read),
+    ("attention.sliding_window_pattern", Read),
+    ("attention.value_length_swa", Only(&[HeadDim])),
+    ("attn_logit_softcapping", Read),
+    ("final_logit_softcapping", Read),
+    ("hidden_activation", Only(&[Text("gelu_pytorch_tanh")])),
+    ("rope.dimension_count_swa", Only(&[RopeDims])),
+    ("rope.freq_base_swa", Read),
+];
+
+/// OLMo 2's own rules: three of four layers may have a sliding window.
+const OLMO2: &[(&str, Rule)] = &[
+    ("attention.key_length_swa", Only(&[HeadDim])),
+    ("attention.sliding_window", Read),
+    ("attention.sliding_window_pattern", Read),
+    ("attention.value_length_swa", Only(&[HeadDim])),
+    ("rope.dimension_count_swa", Only(&[RopeDims])),
+    // Neither llama.cpp nor transformers has another base in layers with a window.
+    ("rope.freq_base_swa", Only(&[RopeBase])),
+];
+
 /// Keys of other programs, which llama.cpp does not know.
 const FOREIGN: &[(&str, Rule)] = &[
     // Ollama's converters. Gemma 3 has these bases in place of `rope.freq_base`.
@@ -253,8 +308,13 @@ const FOREIGN: &[(&str, Rule)] = &[
 /// The rules of an architecture that differ from [`RULES`].
 const fn overrides(architecture: Architecture) -> &'static [(&'static str, Rule)] {
     match architecture {
-        Architecture::Llama | Architecture::Qwen2 | Architecture::Qwen3 => &[],
+        Architecture::Llama | Architecture::Qwen2 | Architecture::Qwen3 | Architecture::SmolLm3 => &[],
         Architecture::Gemma3 => GEMMA3,
+        Architecture::Mistral3 => MISTRAL3,
+        Architecture::Phi3 => PHI3,
+        Architecture::Granite => GRANITE,
+        Architecture::Gemma2 => GEMMA2,
+        Architecture::Olmo2 => OLMO2,
     }
 }
 
@@ -352,7 +412,7 @@ mod tests {
 
     #[test]
     fn keys_that_change_the_arithmetic_are_refused() {
-        use Architecture::{Gemma3, Llama, Qwen2, Qwen3};
+        use Architecture::{Gemma2, Gemma3, Granite, Llama, Mistral3, Olmo2, Qwen2, Qwen3, SmolLm3};
         for (architecture, key, refused, accepted) in [
             (Gemma3, "final_logit_softcapping", Value::F32(30.0), Value::F32(0.0)),
             (
@@ -370,7 +430,6 @@ mod tests {
                 Value::F32(f32::NEG_INFINITY),
             ),
             (Llama, "attention.head_dim", Value::U32(8), Value::U32(4)),
-            (Llama, "rope.scaling.attn_factor", Value::F32(1.2), Value::F32(1.0)),
             (Llama, "residual_scale", Value::F32(0.5), Value::F32(1.0)),
             (Llama, "logit_scale", Value::F32(f32::NAN), Value::F32(0.0)),
             (Llama, "attention.scale", Value::F32(0.1), Value::F32(0.5)),
@@ -385,6 +444,14 @@ mod tests {
             (Llama, "hidden_activation", "gelu".into(), "silu".into()),
             (Llama, "deepstack_mapping", vec![-1, 0].into(), vec![-1, -1].into()),
             (Llama, "target_layers", vec![1u32].into(), Vec::<u32>::new().into()),
+            (Granite, "expert_count", Value::U32(8), Value::U32(0)),
+            (Granite, "deepstack_mapping", vec![3, -1].into(), vec![-1, -1].into()),
+            (SmolLm3, "attention.rope_pattern", vec![1, 0].into(), vec![1, 1].into()),
+            (SmolLm3, "attention.sliding_window", Value::U32(4), Value::U32(0)),
+            (Mistral3, "attention.scale", Value::F32(0.1), Value::F32(0.5)),
+            (Mistral3, "attention.temperature_length", Value::U32(8), Value::U32(0)),
+            (Gemma2, "attention.key_length_swa", Value::U32(8), Value::U32(4)),
+            (Olmo2, "rope.freq_base_swa", Value::F32(5e5), Value::F32(1e4)),
             (Llama, "ssm.state_size", "16".into(), Value::U8(0)),
             (Llama, "ssm.state_size", Strings::from_iter(["0"]).into(), Value::I64(0)),
         ] {
@@ -394,6 +461,63 @@ mod tests {
                 "{key}: {error}"
             );
             assert_eq!(refusal(architecture, key, accepted), None, "{key}");
+        }
+    }
+
+    /// The keys of a dense Granite 4, whose architecture also has Mamba-2 and experts.
+    #[test]
+    fn keys_of_parts_that_the_model_does_not_have_are_accepted() {
+        let keys = [
+            ("attention.head_count_kv", vec![2_i32, 2].into()),
+            ("expert_count", Value::U32(0)),
+            ("expert_used_count", Value::U32(0)),
+            ("expert_shared_feed_forward_length", Value::U32(8)),
+            ("ssm.conv_kernel", Value::U32(4)),
+            ("ssm.state_size", Value::U32(256)),
+            ("ssm.group_count", Value::U32(1)),
+            ("ssm.inner_size", Value::U32(16)),
+            ("ssm.time_step_rank", Value::U32(2)),
+            ("rope.scaling.finetuned", Value::Bool(true)),
+        ];
+        let gguf = synthetic::gguf(Architecture::Granite, &keys, &[]);
+        assert!(Config::from_gguf(&gguf).is_ok());
+    }
+
+    #[test]
+    fn keys_of_yarn_that_are_not_read_have_their_defaults() {
+        use Architecture::{Llama, Mistral3, Olmo2};
+        let refusal = |architecture: Architecture, method: &str, key: &str, value: f32| {
+            let keys = [
+                ("rope.scaling.type", method.into()),
+                ("rope.scaling.factor", Value::F32(4.0)),
+                (key, Value::F32(value)),
+            ];
+            let gguf = synthetic::gguf(architecture, &keys, &[]);
+            Config::from_gguf(&gguf).err().map(|error| error.to_string())
+        };
+        for (key, default, other) in [
+            ("rope.scaling.yarn_beta_fast", 32.0, 16.0),
+            ("rope.scaling.yarn_beta_slow", 1.0, 2.0),
+            ("rope.scaling.yarn_log_multiplier", 0.0, 1.0),
+        ] {
+            for architecture in [Llama, Olmo2] {
+                assert_eq!(
+                    refusal(architecture, "yarn", key, default),
+                    None,
+                    "{architecture} {key}"
+                );
+                assert_eq!(
+                    refusal(architecture, "linear", key, other),
+                    None,
+                    "{architecture} {key}"
+                );
+                let error = refusal(architecture, "yarn", key, other).unwrap_or_default();
+                assert!(
+                    error.contains(key) && error.contains("does not support"),
+                    "{key}: {error}"
+                );
+            }
+            assert_eq!(refusal(Mistral3, "yarn", key, other), None, "{key}");
         }
     }
 

@@ -2,17 +2,25 @@
 //! properties that adapters depend on, are in [`Architecture`].
 
 mod activations;
+mod gemma2;
 mod gemma3;
+mod granite;
 mod keys;
 mod llama;
+mod mistral3;
 mod neutral;
 mod norms;
+mod olmo2;
+mod phi3;
 mod qwen2;
 mod qwen3;
+mod scales;
+mod smollm3;
 mod spec;
 #[cfg(test)]
 mod synthetic;
 mod tensors;
+mod windows;
 
 pub(crate) use keys::check as check_keys;
 pub use keys::{UnknownKeys, unknown_keys};
@@ -35,6 +43,12 @@ pub fn describe(gguf: &GgufHeader, config: &Config) -> Result<DecoderSpec, LoadE
         Architecture::Qwen2 => qwen2::describe,
         Architecture::Qwen3 => qwen3::describe,
         Architecture::Gemma3 => gemma3::describe,
+        Architecture::Mistral3 => mistral3::describe,
+        Architecture::Phi3 => phi3::describe,
+        Architecture::Granite => granite::describe,
+        Architecture::SmolLm3 => smollm3::describe,
+        Architecture::Gemma2 => gemma2::describe,
+        Architecture::Olmo2 => olmo2::describe,
     };
     let spec = describe(gguf, config)?;
     tensors::check(gguf, config, &spec)?;
@@ -44,9 +58,16 @@ pub fn describe(gguf: &GgufHeader, config: &Config) -> Result<DecoderSpec, LoadE
 /// The norms of each layer of an architecture.
 pub const fn norms(architecture: Architecture) -> Norms {
     match architecture {
-        Architecture::Llama | Architecture::Qwen2 => Norms::PLAIN,
+        Architecture::Llama
+        | Architecture::Qwen2
+        | Architecture::Mistral3
+        | Architecture::Phi3
+        | Architecture::Granite
+        | Architecture::SmolLm3 => Norms::PLAIN,
         Architecture::Qwen3 => qwen3::NORMS,
+        Architecture::Gemma2 => gemma2::NORMS,
         Architecture::Gemma3 => gemma3::NORMS,
+        Architecture::Olmo2 => olmo2::NORMS,
     }
 }
 

@@ -1,5 +1,6 @@
 //! Neutral values of metadata keys: with them, a key does not change the computation.
 
+use super::spec::RopeScaling;
 use crate::config::Config;
 use hearth_formats::gguf::Value;
 use hearth_formats::shape::{AttentionShape, LayerShape};
@@ -22,6 +23,10 @@ pub(super) enum Neutral {
     WholeContext,
     /// The scale of attention scores: `1 / sqrt(head_dim)`.
     ScoreScale,
+    /// RoPE's base.
+    RopeBase,
+    /// Any number, if RoPE is not scaled by YaRN.
+    WithoutYarn,
 }
 
 impl Neutral {
@@ -33,6 +38,8 @@ impl Neutral {
             Self::RopeDims => value == config.rope_dims as f64,
             Self::Width => value == config.width as f64,
             Self::WholeContext => value >= config.context_trained as f64,
+            Self::RopeBase => value == f64::from(config.rope_base),
+            Self::WithoutYarn => !matches!(config.rope_scaling, RopeScaling::Yarn(_)),
             Self::ScoreScale => attention(config).all(|attention| {
                 // Gemma 3 27B divides by the root of the second.
                 let widths = [attention.head_dim, config.width / attention.heads].map(|width| width as f64);

@@ -5,6 +5,7 @@ use super::spec::{DecoderSpec, LayerSpec};
 use crate::config::Config;
 use crate::error::LoadError;
 use hearth_formats::gguf::GgufHeader;
+use hearth_formats::shape::{FusedLinear, LinearName};
 use hearth_formats::shortened;
 
 /// Tensors outside of layers that are used if the file has them.
@@ -26,17 +27,17 @@ const ROPE_FREQUENCIES: &str = "attn_rot_embd.weight";
 /// Refuses a file with a tensor that is neither used nor skipped.
 pub(super) fn check(gguf: &GgufHeader, config: &Config, spec: &DecoderSpec) -> Result<(), LoadError> {
     for tensor in gguf.tensors() {
-        if !is_known(&tensor.name, config, spec) {
+        if !is_known(gguf, &tensor.name, config, spec) {
             return Err(refusal(gguf, config, &tensor.name));
         }
     }
     Ok(())
 }
 
-fn is_known(name: &str, config: &Config, spec: &DecoderSpec) -> bool {
+fn is_known(gguf: &GgufHeader, name: &str, config: &Config, spec: &DecoderSpec) -> bool {
     match layer_and_suffix(name) {
         None => is_known_model_tensor(name, spec),
-        Some((layer, suffix)) if layer < config.n_layers() => is_known_layer_tensor(suffix, layer, spec),
+        Some((layer, suffix)) if layer < config.n_layers() => is_known_layer_tensor(gguf, suffix, layer, config, spec),
         // Layers for multi-token prediction are not loaded.
         Some((layer, _)) => layer < config.n_layers() + config.prediction_layers,
     }
@@ -58,7 +59,7 @@ fn is_known_model_tensor(name: &str, spec: &DecoderSpec) -> bool {
         || name == crate::weights::ROPE_FACTORS && spec.ropes().iter().any(|rope| rope.has_factors)
 }
 
-fn is_known_layer_tensor(suffix: &str, layer: usize, spec: &DecoderSpec) -> bool {
+fn is_known_layer_tensor(gguf: &GgufHeader, suffix: &str, layer: usize, config: &Config, spec: &DecoderSpec) -> bool {
     if suffix == ROPE_FREQUENCIES {
         return true;
     }
@@ -67,8 +68,31 @@ fn is_known_layer_tensor(suffix: &str, layer: usize, spec: &DecoderSpec) -> bool
     };
     let LayerSpec { shape, norms, .. } = &spec.layers[layer];
     let is_norm = norms.lengths(shape).iter().any(|(norm, _)| *norm == name);
-    let is_linear = shape.linears().any(|(linear, _)| linear.gguf() == name);
-    is_norm && part == "weight" || is_linear && LINEAR_TENSORS.contains(&part)
+    let is_of = |linear| {
+        let fused = config.architecture.fused_in(gguf, layer, linear);
+        is_of_linear(name, part, linear, fused) || is_separate_bias(gguf, layer, name, part, linear, fused)
+    };
+    is_norm && part == "weight" || shape.linears().any(|(linear, _)| is_of(linear))
+}
+
+/// Whether `NAME.PART` is a tensor of a linear, or of the fused linear that the file has in its
+/// place.
+fn is_of_linear(name: &str, part: &str, linear: LinearName, fused: Option<FusedLinear>) -> bool {
+    name == fused.map_or(linear.gguf(), FusedLinear::gguf) && LINEAR_TENSORS.contains(&part)
+}
+
+/// Whether `NAME.PART` is the separate bias of queries, keys or values with a fused weight, which
+/// has no bias. llama.cpp reads such files.
+fn is_separate_bias(
+    gguf: &GgufHeader,
+    layer: usize,
+    name: &str,
+    part: &str,
+    linear: LinearName,
+    fused: Option<FusedLinear>,
+) -> bool {
+    let is_bias = part == "bias" && name == linear.gguf() && fused == Some(FusedLinear::AttnQkv);
+    is_bias && gguf.info(&format!("blk.{layer}.attn_qkv.bias")).is_none()
 }
 
 /// Prefixes of the tensors of an image encoder and its projector.
@@ -100,7 +124,7 @@ fn refusal(gguf: &GgufHeader, config: &Config, name: &str) -> LoadError {
 mod tests {
     use super::*;
     use crate::arch::{describe, synthetic};
-    use hearth_formats::Architecture::{self, Gemma3, Llama, Qwen2, Qwen3};
+    use hearth_formats::Architecture::{self, Gemma2, Gemma3, Llama, Mistral3, Olmo2, Phi3, Qwen2, Qwen3, SmolLm3};
     use hearth_formats::gguf::Value;
 
     /// The error of a two-layer model with this tensor; `None` if it is supported. The last
@@ -126,6 +150,13 @@ mod tests {
             (Qwen3, "cls.output.weight"),
             (Gemma3, "blk.1.post_ffw_norm.weight"),
             (Gemma3, "dense_2.weight"),
+            (Llama, "blk.0.attn_qkv.weight"),
+            (Phi3, "blk.0.attn_qkv.weight"),
+            (Phi3, "blk.0.ffn_up.weight"),
+            (Phi3, "rope_factors_long.weight"),
+            (Mistral3, "rope_freqs.weight"),
+            (Olmo2, "blk.0.attn_q_norm.weight"),
+            (Gemma2, "blk.0.post_attention_norm.weight"),
         ] {
             assert_eq!(refusal(architecture, 0, tensor), None, "{architecture} {tensor}");
         }
@@ -136,7 +167,7 @@ mod tests {
     fn other_tensors_are_refused_by_name() {
         for (architecture, tensor) in [
             (Llama, "blk.0.attn_q_norm.weight"),
-            (Llama, "blk.0.attn_qkv.weight"),
+            (Llama, "blk.0.attn_qkv.bias"),
             (Llama, "blk.0.attn_sinks.weight"),
             (Llama, "blk.0.ffn_gate_exps.weight"),
             (Llama, "blk.0.attn_norm.bias"),
@@ -151,6 +182,12 @@ mod tests {
             (Qwen2, "rope_freqs.weight"),
             (Gemma3, "rope_freqs.weight"),
             (Gemma3, "per_layer_token_embd.weight"),
+            (Phi3, "blk.0.ffn_gate.weight"),
+            (Phi3, "rope_freqs.weight"),
+            (SmolLm3, "rope_freqs.weight"),
+            (Gemma2, "blk.0.attn_q_norm.weight"),
+            (Olmo2, "blk.0.attn_norm.weight"),
+            (Olmo2, "blk.0.ffn_norm.weight"),
         ] {
             let error = refusal(architecture, 0, tensor).unwrap_or_default();
             assert!(
@@ -162,5 +199,38 @@ mod tests {
         assert!(vision.contains("files of Ollama"), "{vision}");
         let beyond = refusal(Llama, 0, "blk.2.attn_q.weight").unwrap_or_default();
         assert!(beyond.contains("only 2 layers by its 'llama.block_count'"), "{beyond}");
+    }
+
+    /// The error of a model whose first layer has these tensors.
+    fn refusal_of(architecture: Architecture, tensors: &[&str]) -> Option<String> {
+        let tensors: Vec<String> = tensors.iter().map(|name| format!("blk.0.{name}")).collect();
+        let names: Vec<&str> = tensors.iter().map(String::as_str).collect();
+        let gguf = synthetic::gguf(architecture, &[], &names);
+        let config = Config::from_gguf(&gguf).expect("a model");
+        describe(&gguf, &config).err().map(|error| error.to_string())
+    }
+
+    #[test]
+    fn a_linear_is_fused_or_separate() {
+        for (architecture, tensors, refused) in [
+            (Qwen2, &["attn_qkv.weight", "attn_q.bias", "attn_v.bias"][..], None),
+            (Qwen2, &["attn_qkv.weight", "attn_qkv.bias", "attn_qkv.scale"], None),
+            (
+                Qwen2,
+                &["attn_qkv.weight", "attn_qkv.bias", "attn_q.bias"],
+                Some("attn_q.bias"),
+            ),
+            (Llama, &["attn_qkv.weight", "attn_q.weight"], Some("attn_q.weight")),
+            (Phi3, &["attn_qkv.weight", "attn_k.weight"], Some("attn_k.weight")),
+            (Phi3, &["attn_q.weight", "attn_k.weight", "attn_v.weight"], None),
+            (Llama, &["attn_qkv.weight", "ffn_gate.weight", "ffn_up.bias"], None),
+            (Phi3, &["ffn_up.bias", "ffn_gate.bias"], Some("ffn_gate.bias")),
+        ] {
+            let error = refusal_of(architecture, tensors);
+            match refused {
+                None => assert_eq!(error, None, "{architecture} {tensors:?}"),
+                Some(name) => assert!(error.is_some_and(|error| error.contains(name)), "{tensors:?}"),
+            }
+        }
     }
 }
