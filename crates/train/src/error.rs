@@ -1,7 +1,7 @@
 //! Errors of a run. Their messages are shown to the user.
 
-use hearth_formats::adapter::LinearName;
 use hearth_formats::listed;
+use hearth_formats::shape::{LinearName, Module};
 use hearth_llm::AdapterError;
 use std::io;
 use std::path::PathBuf;
@@ -40,12 +40,12 @@ pub enum TrainError {
     #[error("None of the target modules is in this model, so nothing would be trained.")]
     NoTarget,
     /// A rank larger than a weight.
-    #[error("The rank {rank} is larger than the weight '{linear}' allows, which is {most}. Choose a smaller rank.")]
+    #[error("The rank {rank} is larger than the weight '{module}' allows, which is {most}. Choose a smaller rank.")]
     Rank {
         /// The requested rank.
         rank: usize,
-        /// The weight's linear layer.
-        linear: LinearName,
+        /// The weight's linear layer, or fused ones.
+        module: Module,
         /// The weight's shorter side.
         most: usize,
     },

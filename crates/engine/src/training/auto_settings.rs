@@ -1,7 +1,7 @@
 //! Chooses the automatic settings of a run from the data and the machine.
 
 use crate::plan::{ModelPlan, Training};
-use hearth_formats::adapter::LinearName;
+use hearth_formats::shape::Module;
 use hearth_llm::arch::{DecoderSpec, LayerSpec};
 use hearth_llm::ops::logit_rows;
 use hearth_llm::{Config, Place};
@@ -120,15 +120,16 @@ pub fn memory_need(settings: &Settings, config: &Config, spec: &DecoderSpec, tok
     const F32: usize = size_of::<f32>();
     // The adapter, its gradient, and the two moments of AdamW.
     const COPIES: usize = 4;
-    let is_target = |linear: LinearName| {
-        settings.targets.is_empty()
-            || settings
-                .targets
-                .iter()
-                .any(|target| LinearName::named(target) == Some(linear))
+    let is_target = |module: Module| {
+        let is_in = |target: &String| {
+            let target = Module::named(target).map(Module::parts).unwrap_or_default();
+            module.parts().iter().any(|part| target.contains(part))
+        };
+        settings.targets.is_empty() || settings.targets.iter().any(is_in)
     };
     let parameters = |layer: &LayerSpec| {
-        let targets = layer.shape.linears().filter(|(linear, _)| is_target(*linear));
+        let modules = config.architecture.modules(&layer.shape);
+        let targets = modules.filter(|(module, _)| is_target(*module));
         targets
             .map(|(_, [outputs, inputs])| settings.rank * (outputs + inputs))
             .sum::<usize>()

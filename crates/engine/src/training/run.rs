@@ -14,8 +14,9 @@ use crate::plan::{
 };
 use crate::problem::{disk, from_adapter, from_load, from_train, interrupted, panic_text};
 use crate::{hardware, memory, packed};
-use hearth_formats::adapter::{AdapterManifest, BaseId, DataId, LinearName};
+use hearth_formats::adapter::{AdapterManifest, BaseId, DataId};
 use hearth_formats::hex;
+use hearth_formats::shape::Module;
 use hearth_llm::arch::{self, DecoderSpec};
 use hearth_llm::threads::{self, Threads};
 use hearth_llm::{Config, LoadOptions, LoraPart, Model, Place, device};
@@ -591,12 +592,12 @@ fn thread_count(request: &TrainRequest) -> u32 {
         .max(1)
 }
 
-/// The requested target modules by their GGUF names.
+/// The names of the requested target modules: GGUF names, or [`Module::name`] of fused ones.
 fn targets(requested: &[String]) -> Result<Vec<String>, Problem> {
     requested
         .iter()
-        .map(|name| match LinearName::named(name) {
-            Some(linear) => Ok(linear.gguf().to_owned()),
+        .map(|name| match Module::named(name) {
+            Some(module) => Ok(module.name().to_owned()),
             None => Err(from_train(TrainError::UnknownTarget(name.clone()))),
         })
         .collect()

@@ -2,11 +2,12 @@
 
 use super::{MergeError, quant_of, type_of};
 use hearth_formats::Architecture;
-use hearth_formats::adapter::{AdapterFile, LoraTensors, TargetName};
+use hearth_formats::adapter::{AdapterFile, BaseShape, LoraTensors, ModuleName};
 use hearth_formats::gguf::{Gguf, Tensor, TensorHeader, TensorInfo, TensorType};
-use hearth_formats::shape::LayerPart;
+use hearth_formats::shape::{LayerPart, LinearName};
 use hearth_kernels::blocks::BlockError;
 use hearth_kernels::{Quant, team};
+use std::ops::Range;
 use std::sync::Mutex;
 
 /// Bytes of output per work item of a thread.
@@ -23,19 +24,14 @@ pub(super) struct Conversion<'a> {
     to: Quant,
     /// The base's tensor scale, `NAME.scale`, which is multiplied into the weights.
     base_scale: f32,
-    delta: Option<Delta<'a>>,
+    delta: Delta<'a>,
     /// The name of the tensor scale to write, if any.
     scale_name: Option<String>,
 }
 
 impl<'a> Conversion<'a> {
     /// The conversion of a tensor of `base` to `kind`.
-    pub fn new(
-        base: &Gguf,
-        adapter: &'a AdapterFile,
-        tensor: Tensor<'a>,
-        kind: TensorType,
-    ) -> Result<Self, MergeError> {
+    pub fn new(base: &Gguf, delta: Delta<'a>, tensor: Tensor<'a>, kind: TensorType) -> Result<Self, MergeError> {
         let info = tensor.info;
         let supported = |kind: TensorType| {
             quant_of(kind).ok_or_else(|| MergeError::Type {
@@ -52,7 +48,7 @@ impl<'a> Conversion<'a> {
             from,
             to,
             base_scale: base_scale(base, &scale_name)?,
-            delta: Delta::find(adapter, &info.name),
+            delta,
             scale_name: writes_scale.then_some(scale_name),
         })
     }
@@ -136,8 +132,7 @@ impl<'a> Conversion<'a> {
                 let bytes = &self.tensor.bytes()[row * row_bytes..][..row_bytes];
                 let result = self.from.dequantize_row(bytes, &mut weights).and_then(|()| {
                     weights.iter_mut().for_each(|weight| *weight *= self.base_scale);
-                    if let Some(delta) = self.delta {
-                        delta.row(row, &mut update);
+                    if self.delta.row(row, &mut update) {
                         weights
                             .iter_mut()
                             .zip(&update)
@@ -180,16 +175,16 @@ type RowOp<T> = dyn Fn(&mut [f32], &mut [T]) -> Result<(), BlockError> + Sync;
 /// it to any linear layer; llama.cpp to attention weights, and in some architectures to
 /// feed-forward weights without biases.
 fn supports_scale(base: &Gguf, weight: &str) -> Result<bool, MergeError> {
-    let Some(target) = TargetName::from_weight(weight) else {
+    let architecture = Architecture::named(base.architecture()?);
+    let Some(name) = ModuleName::from_weight(weight, architecture) else {
         return Ok(false);
     };
-    Ok(match target.linear.part() {
-        LayerPart::Mixer => true,
-        LayerPart::FeedForward => {
-            Architecture::named(base.architecture()?).is_some_and(Architecture::has_ffn_scales)
-                && base.info(&format!("{target}.bias")).is_none()
-        }
-    })
+    let is_of_mixer = |part: &LinearName| part.part() == LayerPart::Mixer;
+    Ok(name.module.parts().iter().all(is_of_mixer)
+        || architecture.is_some_and(Architecture::has_ffn_scales)
+            && base
+                .info(&format!("{}.bias", weight.trim_end_matches(".weight")))
+                .is_none())
 }
 
 /// The value of the base's tensor scale of this name, or 1 if it has none.
@@ -212,26 +207,45 @@ fn base_scale(base: &Gguf, name: &str) -> Result<f32, MergeError> {
     }
 }
 
-/// The LoRA update of a weight: `factor * B A`.
-#[derive(Clone, Copy)]
-pub(super) struct Delta<'a> {
+/// The LoRA update of a weight.
+pub(super) struct Delta<'a>(Vec<RowsDelta<'a>>);
+
+/// The update of the rows of one linear: `factor * B A`.
+struct RowsDelta<'a> {
+    rows: Range<usize>,
     lora: &'a LoraTensors,
     factor: f32,
 }
 
 impl<'a> Delta<'a> {
-    /// The adapter's update of a tensor, if it has one.
-    pub fn find(adapter: &'a AdapterFile, tensor: &str) -> Option<Self> {
-        let target = TargetName::from_weight(tensor)?;
-        Some(Self {
-            lora: adapter.tensors.get(&target)?,
-            factor: adapter.scale(target)?,
-        })
+    /// The adapter's update of a tensor of its base model; empty if it has none. A fused weight has
+    /// the updates of its linears.
+    pub fn find(adapter: &'a AdapterFile, base: &BaseShape, tensor: &str) -> Self {
+        let architecture = Architecture::named(&base.architecture);
+        let Some(name) = ModuleName::from_weight(tensor, architecture) else {
+            return Self(Vec::new());
+        };
+        let update = |target| {
+            Some(RowsDelta {
+                rows: name.module.rows(base.layers.get(name.layer)?, target.linear)?,
+                lora: adapter.tensors.get(&target)?,
+                factor: adapter.scale(target)?,
+            })
+        };
+        Self(name.targets().filter_map(update).collect())
     }
 
-    /// Writes a row of the update to `out`.
-    fn row(&self, row: usize, out: &mut [f32]) {
-        let lora = self.lora;
+    /// Whether no row is changed.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Writes a row of the update to `out`. `false` means that the row is not changed.
+    fn row(&self, row: usize, out: &mut [f32]) -> bool {
+        let Some(delta) = self.0.iter().find(|delta| delta.rows.contains(&row)) else {
+            return false;
+        };
+        let (lora, row) = (delta.lora, row - delta.rows.start);
         out.fill(0.0);
         for (b, a) in lora.b[row * lora.rank..][..lora.rank]
             .iter()
@@ -241,6 +255,7 @@ impl<'a> Delta<'a> {
                 *out += b * a;
             }
         }
-        out.iter_mut().for_each(|out| *out *= self.factor);
+        out.iter_mut().for_each(|out| *out *= delta.factor);
+        true
     }
 }

@@ -3,7 +3,9 @@
 mod conversion;
 
 use conversion::{Conversion, Delta};
-use hearth_formats::adapter::{AdapterError, AdapterFile, AdapterProblem, LinearName, MERGED_KEY, TargetName};
+use hearth_formats::adapter::{
+    AdapterError, AdapterFile, AdapterProblem, BaseShape, LinearName, MERGED_KEY, TargetName,
+};
 use hearth_formats::durable;
 use hearth_formats::gguf::{
     Gguf, GgufError, GgufProblem, GgufWriter, Metadata, Strings, Tensor, TensorHeader, TensorInfo, TensorType,
@@ -22,7 +24,7 @@ pub enum QuantRecipe {
     /// if the type has less than 8 bits.
     All(Quant),
     /// As [`QuantRecipe::All`], but about half of the value and down projections have Q6_K, too, as
-    /// in Q4_K_M.
+    /// in Q4_K_M. Fused queries, keys and values have the next type with more bits.
     Medium(Quant),
 }
 
@@ -135,6 +137,10 @@ impl QuantRecipe {
             Some(_) => "output.weight",
             None => "token_embd.weight",
         };
+        if is_medium && tensor.name.ends_with(FUSED_ATTENTION) {
+            let requested = if quant == Quant::Q4_K { Quant::Q5_K } else { Quant::Q6_K };
+            return type_of(requested.for_rows_of(tensor.row_len()));
+        }
         let has_more_bits = !quant.is_float() && quant != Quant::Q8_0 && tensor.name == output
             || is_medium
                 && TargetName::from_weight(&tensor.name).is_some_and(|target| has_more_bits_in_medium(target, layers));
@@ -142,6 +148,9 @@ impl QuantRecipe {
         type_of(requested.for_rows_of(tensor.row_len()))
     }
 }
+
+/// The end of the name of the weight with fused queries, keys and values.
+const FUSED_ATTENTION: &str = ".attn_qkv.weight";
 
 /// Whether a medium (`_M`) recipe spends more bits on a weight. As in `use_more_bits` of llama.cpp,
 /// these are the value and down projections in the first and last eighth of the layers and in every
@@ -251,10 +260,12 @@ impl<'a> Part<'a> {
 /// one that uses it.
 fn parts<'a>(base: &'a Gguf, adapter: &'a AdapterFile, recipe: QuantRecipe) -> Result<Vec<Part<'a>>, MergeError> {
     let layers = base.required_u32(&format!("{}.block_count", base.architecture()?))? as usize;
+    let shape = BaseShape::from_gguf(base)?;
+    let delta = |info: &TensorInfo| Delta::find(adapter, &shape, &info.name);
     // The type to convert a tensor to; `None` if it is copied.
     let converted_kind = |info: &TensorInfo| {
         let kind = recipe.kind_of(info, base, layers);
-        (kind != info.kind || Delta::find(adapter, &info.name).is_some()).then_some(kind)
+        (kind != info.kind || !delta(info).is_empty()).then_some(kind)
     };
     let is_dropped = |name: &str| {
         let weight_kind = |suffix| converted_kind(base.info(&format!("{}.weight", name.strip_suffix(suffix)?))?);
@@ -264,7 +275,7 @@ fn parts<'a>(base: &'a Gguf, adapter: &'a AdapterFile, recipe: QuantRecipe) -> R
     infos
         .filter_map(|info| base.tensor(&info.name))
         .map(|tensor| match converted_kind(tensor.info) {
-            Some(kind) => Conversion::new(base, adapter, tensor, kind).map(Part::Convert),
+            Some(kind) => Conversion::new(base, delta(tensor.info), tensor, kind).map(Part::Convert),
             None => Ok(Part::Copy(tensor)),
         })
         .collect()

@@ -341,6 +341,46 @@ fn relative_rms_error(actual: &[f32], expected: &[f32]) -> f32 {
     (differences / sum_of_squares(&mut expected.iter().copied())).sqrt()
 }
 
+/// The updates of fused linears are in their rows of the fused weight, also in another type.
+#[test]
+fn fused_weights_are_merged_by_rows() {
+    let shapes = [
+        shape("token_embd.weight", 256, 8),
+        shape("output.weight", 256, 8),
+        shape("blk.0.attn_qkv.weight", 256, 768),
+        shape("blk.0.ffn_up.weight", 256, 512),
+    ];
+    let base = gguf_with(&model_metadata("phi3", 1), &shapes, |_, index| (index % 97) as f32);
+    let mut adapter = constant_adapter(0.25);
+    adapter.architecture = "phi3".to_owned();
+    let gate = TargetName {
+        layer: 0,
+        linear: LinearName::FfnGate,
+    };
+    adapter
+        .tensors
+        .extend([(gate, constant_adapter(0.5).tensors[&V0].clone())]);
+    let same = merged(&base, &adapter, QuantRecipe::Same).unwrap();
+    for (name, rows, delta) in [
+        ("blk.0.attn_qkv.weight", 512..768, 0.25),
+        ("blk.0.ffn_up.weight", 0..256, 0.5),
+    ] {
+        let (before, after) = (floats(&base, name), floats(&same, name));
+        for (index, (before, after)) in before.iter().zip(&after).enumerate() {
+            let expected = if rows.contains(&(index / 256)) {
+                before + delta
+            } else {
+                *before
+            };
+            assert_eq!(*after, expected, "{name} {index}");
+        }
+    }
+    let q4_k_m = merged(&base, &adapter, QuantRecipe::from_name("Q4_K_M").unwrap()).unwrap();
+    let kind = |name: &str| q4_k_m.info(name).unwrap().kind;
+    assert_eq!(kind("blk.0.attn_qkv.weight"), TensorType::Q5_K);
+    assert_eq!(kind("blk.0.ffn_up.weight"), TensorType::Q4_K);
+}
+
 /// llama.cpp applies no other scales, and refuses files with tensors that it does not read.
 #[test]
 fn only_linears_whose_scales_are_read_get_them() {
