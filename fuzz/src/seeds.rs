@@ -102,12 +102,13 @@ pub fn model(architecture: &str, kind: TensorType) -> Vec<u8> {
         })),
         feed_forward: Some(FeedForwardShape::Gated { width: FFN_WIDTH }),
     };
-    for (linear, [outputs, inputs]) in layer.linears() {
-        add(&format!("blk.0.{linear}.weight"), &[inputs, outputs]);
-    }
-    let norms = Architecture::named(architecture).map(|architecture| arch::norms(architecture).lengths(&layer));
-    for (norm, length) in norms.into_iter().flatten() {
-        add(&format!("blk.0.{norm}.weight"), &[length]);
+    if let Some(architecture) = Architecture::named(architecture) {
+        for (module, [outputs, inputs]) in architecture.modules(&layer) {
+            add(&format!("blk.0.{}.weight", module.gguf()), &[inputs, outputs]);
+        }
+        for (norm, length) in arch::norms(architecture).lengths(&layer) {
+            add(&format!("blk.0.{norm}.weight"), &[length]);
+        }
     }
     write(&metadata, &tensors)
 }

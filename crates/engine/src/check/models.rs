@@ -39,13 +39,19 @@ const FORMATS: &[Quant] = &[
 /// Tokens per pass. The last pass attends to 300 tokens before it.
 const PASSES: [usize; 5] = [129, 129, 33, 9, 1];
 
-/// Models with and without head norms and sliding windows, with both activations; and their KV
+/// Models with and without head norms and sliding windows, with both activations; then small ones
+/// with scales, a temperature, softcaps, norms over all heads and layers without RoPE. And their KV
 /// cache types.
-fn models() -> [(Sample, KvFormat); 3] {
+fn models() -> [(Sample, KvFormat); 8] {
     [
         (synthetic(Architecture::Llama, 2, 576, 768, 9, 3), KvFormat::F16),
         (synthetic(Architecture::Qwen3, 1, 960, 1280, 15, 5), KvFormat::Q8_0),
         (synthetic(Architecture::Gemma3, 2, 576, 768, 9, 3), KvFormat::F16),
+        (synthetic(Architecture::Granite, 1, 320, 384, 5, 1), KvFormat::F16),
+        (synthetic(Architecture::Mistral3, 1, 320, 384, 5, 1), KvFormat::F16),
+        (synthetic(Architecture::Gemma2, 2, 320, 384, 5, 1), KvFormat::F16),
+        (synthetic(Architecture::Olmo2, 1, 320, 384, 5, 1), KvFormat::F16),
+        (synthetic(Architecture::SmolLm3, 4, 320, 384, 5, 1), KvFormat::F16),
     ]
 }
 
@@ -228,7 +234,7 @@ fn losses(sample: &Sample, place: Place, bf16: bool) -> Result<Vec<f64>, Box<dyn
 #[cfg(test)]
 mod tests {
     use super::*;
-    use hearth_llm::arch::{LayerSpec, describe};
+    use hearth_llm::arch::{LayerSpec, MixerSpec, describe};
     use std::collections::BTreeSet;
 
     fn on_cpu(sample: &Sample) -> Output {
@@ -249,7 +255,8 @@ mod tests {
         assert!(on_cpu(&models()[2].0).values.iter().all(|logit| logit.is_finite()));
     }
 
-    /// Every norm, activation, pairing and window that an architecture has is in a sample.
+    /// Every norm, activation, pairing and window that an architecture has is in a sample, and
+    /// every further change of scores, logits and the residual stream.
     #[test]
     fn the_samples_cover_every_architecture() {
         let parts = |sample: &Sample| {
@@ -259,6 +266,12 @@ mod tests {
             let layer_parts = |layer: &LayerSpec| {
                 let norms = layer.norms.lengths(&layer.shape);
                 let mut parts: Vec<String> = norms.into_iter().map(|(norm, _)| norm.to_owned()).collect();
+                let (before, over_heads) = (layer.norms.before_mixer, layer.norms.over_heads);
+                parts.push(format!("norm before: {}, over heads: {over_heads}", before.is_some()));
+                let MixerSpec::Attention { heads, temperature, .. } = layer.mixer.expect("attention");
+                parts.push(format!("temperature: {}", temperature.is_some()));
+                parts.push(format!("softcap: {}", heads.softcap.is_some()));
+                parts.push(format!("residual scale: {}", layer.residual_scale != 1.0));
                 parts.push(format!("{:?}", layer.feed_forward));
                 parts.push(format!("{:?}", layer.rope().map(|rope| rope.pairing)));
                 let window = layer.heads().and_then(|heads| heads.window);

@@ -80,10 +80,7 @@ impl Sample {
                 sizes(|layer| Some(layer.attention()?.kv_heads)),
             ),
         ];
-        // Only Gemma has a sliding window.
-        if self.architecture == Architecture::Gemma3 {
-            values.push(("attention.sliding_window", Value::U32(270)));
-        }
+        values.extend(own_values(self.architecture));
         for (key, value) in values {
             metadata.insert(format!("{}.{key}", self.architecture), value);
         }
@@ -100,15 +97,44 @@ impl Sample {
         let mut formats = self.formats.iter().copied().cycle();
         for (index, layer) in self.layers.iter().enumerate() {
             let name = |part: &str| format!("blk.{index}.{part}");
-            for (linear, [rows, cols]) in layer.linears() {
+            for (module, [rows, cols]) in self.architecture.modules(layer) {
                 let format = formats.next().unwrap_or(Quant::F32).for_rows_of(cols as u64);
-                tensors.push(RandomTensor::matrix(&name(linear.gguf()), cols, rows, format));
+                tensors.push(RandomTensor::matrix(&name(module.gguf()), cols, rows, format));
             }
             for (norm, length) in arch::norms(self.architecture).lengths(layer) {
                 tensors.push(RandomTensor::norm(&name(norm), length));
             }
         }
         tensors
+    }
+}
+
+/// The values of an architecture's further keys: sliding windows that some tokens pass, and scales
+/// that change the result.
+fn own_values(architecture: Architecture) -> Vec<(&'static str, Value)> {
+    const WINDOW: (&str, Value) = ("attention.sliding_window", Value::U32(270));
+    match architecture {
+        Architecture::Gemma3 => vec![WINDOW],
+        Architecture::Gemma2 => vec![
+            WINDOW,
+            ("attn_logit_softcapping", Value::F32(5.0)),
+            ("final_logit_softcapping", Value::F32(5.0)),
+        ],
+        Architecture::Granite => vec![
+            ("embedding_scale", Value::F32(12.0)),
+            ("residual_scale", Value::F32(0.25)),
+            ("logit_scale", Value::F32(2.0)),
+        ],
+        Architecture::Mistral3 => vec![
+            ("rope.scaling.original_context_length", Value::U32(64)),
+            ("attention.temperature_scale", Value::F32(0.1)),
+        ],
+        Architecture::Llama
+        | Architecture::Qwen2
+        | Architecture::Qwen3
+        | Architecture::Phi3
+        | Architecture::SmolLm3
+        | Architecture::Olmo2 => Vec::new(),
     }
 }
 
