@@ -3,11 +3,11 @@
 
 use crate::device::{assert_near, floats, gpu, numbers, read, unpadded, weight};
 use cubecl::prelude::*;
-use hearth_kernels::attention::{self, Heads};
+use hearth_kernels::attention::{self, Heads, QkNormWidth, Temperature};
 use hearth_kernels::glu::{Activation, glu_backward_in_place};
 use hearth_kernels::gpu::{self, Floats, Linear, Lora, Norm};
 use hearth_kernels::norm;
-use hearth_kernels::reference::{matmul, noise, transpose, wide};
+use hearth_kernels::reference::{Rotation, matmul, noise, transpose, wide};
 use hearth_kernels::rope::{Pairing, Rope};
 use hearth_kernels::softmax::{IGNORE_INDEX, cross_entropy_backward_in_place};
 use hearth_kernels::{Dropout, MatmulPrecision, Quant};
@@ -130,14 +130,22 @@ fn dropout_drops_the_same_elements_as_the_cpu() {
 #[test]
 fn the_gradient_of_qk_norm_rope_matches_the_cpu() {
     let Some(client) = gpu() else { return };
-    // Tokens, heads, KV heads, head dimension, and rotated elements.
-    for ([tokens, heads, kv_heads, head_dim, dims], normed) in [
-        ([1, 1, 1, 6, 6], [false, false]),
-        ([3, 4, 2, 64, 64], [true, true]),
-        ([70, 3, 1, 80, 32], [false, true]),
-        ([3, 2, 2, 256, 256], [true, false]),
-        ([3, 2, 2, 6, 0], [true, true]),
-        ([3, 2, 1, 7, 8], [false, true]),
+    let (head, all) = (QkNormWidth::Head, QkNormWidth::AllHeads);
+    let temperature = Some(Temperature { scale: 0.3, length: 7 });
+    // Tokens, heads, KV heads, head dimension, and rotated elements; the norms and their width; the
+    // magnitude of RoPE, `None` without RoPE; the temperature.
+    for ([tokens, heads, kv_heads, head_dim, dims], normed, norm_width, magnitude, temperature) in [
+        ([1, 1, 1, 6, 6], [false, false], head, Some(1.0), None),
+        ([3, 4, 2, 64, 64], [true, true], head, Some(1.0), None),
+        ([70, 3, 1, 80, 32], [false, true], head, Some(1.0), None),
+        ([3, 2, 2, 256, 256], [true, false], head, Some(1.0), None),
+        ([3, 2, 2, 6, 0], [true, true], head, Some(1.0), None),
+        ([3, 2, 1, 7, 8], [false, true], head, Some(1.0), None),
+        ([9, 4, 2, 64, 32], [true, true], head, Some(1.25), temperature),
+        ([9, 4, 2, 10, 10], [false, true], head, None, temperature),
+        ([9, 5, 5, 64, 64], [true, true], all, Some(1.0), None),
+        ([9, 7, 1, 80, 80], [true, false], all, None, None),
+        ([9, 2, 1, 6, 6], [false, true], all, Some(0.75), temperature),
     ] {
         for pairing in [Pairing::Interleaved, Pairing::Halves] {
             let heads = Heads {
@@ -145,47 +153,58 @@ fn the_gradient_of_qk_norm_rope_matches_the_cpu() {
                 kv_heads,
                 head_dim,
                 scale: 1.0,
+                softcap: None,
                 window: None,
             };
             let width = heads.qkv_width();
             let (x, d) = (noise(1, tokens * width), noise(2, tokens * width));
-            let weights = [3, 4].map(|seed| noise(seed, head_dim));
+            let lengths = norm_width.lengths(&heads);
+            let weights = [0, 1].map(|i| noise(3 + i as u64, lengths[i]));
             let positions: Vec<u32> = (0..tokens as u32).map(|token| token * 5 % 37).collect();
-            let rope = Rope::new(pairing, dims, 1e4, 1.0, None);
+            let frequencies = Rotation::plain(pairing, dims, 1e4).frequencies;
+            let rope = magnitude.map(|magnitude| Rope::new(pairing, &frequencies, magnitude));
             let mut expected = d.clone();
-            let cpu_norms = [0, 1].map(|i| {
-                normed[i].then_some(hearth_kernels::Norm {
-                    weight: &weights[i],
-                    eps: 1e-3,
-                })
-            });
-            attention::qk_norm_rope_backward_in_place(
-                &mut expected,
-                &x,
-                &heads,
-                &positions,
-                cpu_norms[0],
-                cpu_norms[1],
-                &rope,
-            )
-            .expect("sizes that fit");
+            let args = attention::QkNormRope {
+                norms: [0, 1].map(|i| {
+                    normed[i].then_some(hearth_kernels::Norm {
+                        weight: &weights[i],
+                        eps: 1e-3,
+                    })
+                }),
+                norm_width,
+                rope: rope.as_ref(),
+                temperature,
+            };
+            attention::qk_norm_rope_backward_in_place(&mut expected, &x, &heads, &positions, &args)
+                .expect("sizes that fit");
             let gpu_norms = [0, 1].map(|i| normed[i].then(|| norm_of(&client, &weights[i], 1e-3)));
-            let angles = client.create_from_slice(f32::as_bytes(&gpu::rope_table(&rope, 37)));
+            let table = rope.as_ref().map(|rope| gpu::rope_table(rope, 37)).unwrap_or_default();
+            // An empty table still needs a buffer of one word.
+            let table = client.create_from_slice(f32::as_bytes(&[table, vec![0.0]].concat()));
+            let gpu_args = gpu::QkNormRope {
+                norms: gpu_norms.each_ref().map(Option::as_ref),
+                norm_width,
+                rotation: magnitude.map(|_| gpu::Rotation {
+                    pairing,
+                    dims,
+                    table: &table,
+                    positions: 37,
+                }),
+                temperature,
+            };
             let actual = gpu::qk_norm_rope_backward(
                 &client,
                 &floats(&client, &d, tokens, width),
                 &floats(&client, &x, tokens, width),
                 &heads,
-                gpu_norms[0].as_ref(),
-                gpu_norms[1].as_ref(),
-                pairing,
-                dims,
-                &angles,
-                37,
+                &gpu_args,
                 &numbers(&client, &positions),
             )
             .expect("sizes that fit");
-            let case = format!("{tokens} tokens, {heads:?}, {dims} rotated, {pairing:?}, norms {normed:?}");
+            let case = format!(
+                "{tokens} tokens, {heads:?}, {dims} rotated, {pairing:?}, norms {normed:?} {norm_width:?}, magnitude \
+                 {magnitude:?}, {temperature:?}"
+            );
             assert_near(&case, &client, &actual, &wide(&expected), ERROR);
         }
     }

@@ -7,7 +7,7 @@ mod attention;
 mod elementwise;
 mod linear;
 
-pub use attention::{QkNormRope, attend, attend_to, cached, qk_norm_rope};
+pub use attention::{QkNormRope, Rotation, attend, attend_to, cached, qk_norm_rope};
 pub use elementwise::{activated, cross_entropy, gated, rms_norm, rotated, softmax};
 pub use linear::{Linear, Lora, matmul, transpose};
 

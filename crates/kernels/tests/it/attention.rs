@@ -486,29 +486,126 @@ fn the_gradient_of_long_sequences_matches_the_formulas() {
     }
 }
 
+/// Parameters with and without each change, the same in f32 and in f64. Q of the first token has the
+/// factor 1, since its position is below the length of the temperature.
+fn changes<'a>(rope: &'a Rope, norms: &'a [Norm<'a>; 4]) -> Vec<(QkNormRope<'a>, reference::QkNormRope)> {
+    let [q_head, k_head, q_all, k_all] = norms.map(Some);
+    let temperature = Some(Temperature { scale: 0.3, length: 5 });
+    let (head, all) = (QkNormWidth::Head, QkNormWidth::AllHeads);
+    let mut changes = Vec::new();
+    for (norms, norm_width, rope, temperature) in [
+        ([q_head, k_head], head, Some(rope), None),
+        ([None, None], head, Some(rope), temperature),
+        ([q_head, None], head, None, temperature),
+        ([q_all, k_all], all, Some(rope), None),
+        ([None, k_all], all, Some(rope), temperature),
+        ([None, None], all, None, None),
+    ] {
+        let plain = reference::Rotation::plain(Pairing::Halves, 6, 10_000.0);
+        let expected = reference::QkNormRope {
+            norms: norms.map(|norm| norm.map(|norm| wide(norm.weight))),
+            eps: f64::from(EPS),
+            rotation: rope.map(|rope| reference::Rotation {
+                magnitude: f64::from(rope.magnitude()),
+                ..plain
+            }),
+            temperature,
+        };
+        let actual = QkNormRope {
+            norms,
+            norm_width,
+            rope,
+            temperature,
+        };
+        changes.push((actual, expected));
+    }
+    changes
+}
+
+const EPS: f32 = 1e-3;
+
 #[test]
 fn qk_norm_rope_and_its_gradient_match_f64() {
     let shape = shape(6, 2, 8, None);
-    let (positions, eps) = ([0, 5, 300], 1e-3);
-    let (q_weight, k_weight) = (noise(8, shape.head_dim), noise(9, shape.head_dim));
-    let rope = Rope::new(Pairing::Halves, 6, 10_000.0, 1.0, None);
-    let args = reference::QkNormRope {
-        norms: [Some(wide(&q_weight)), Some(wide(&k_weight))],
-        eps: f64::from(eps),
-        pairing: Pairing::Halves,
-        dims: 6,
-        base: 10_000.0,
+    let positions = [0, 5, 300];
+    let weights = [8, 8, 48, 16].map(|length| noise(8 + length as u64, length));
+    let norms = weights.each_ref().map(|weight| Norm { weight, eps: EPS });
+    let frequencies = reference::Rotation::plain(Pairing::Halves, 6, 10_000.0).frequencies;
+    for magnitude in [1.0, 0.75] {
+        let rope = Rope::new(Pairing::Halves, &frequencies, magnitude);
+        for (number, (args, reference_args)) in changes(&rope, &norms).iter().enumerate() {
+            let forward = |qkv: &[f64]| reference::qk_norm_rope(qkv, &shape, &positions, reference_args);
+            let qkv = qkv(10, shape, 3);
+            let mut actual = qkv.clone();
+            qk_norm_rope_in_place(&mut actual, &shape, &positions, args).unwrap();
+            let case = format!("change {number}, magnitude {magnitude}");
+            assert_near(&case, &actual, &forward(&wide(&qkv)), 1e-6);
+            let mut gradient = noise(11, qkv.len());
+            let expected = central_differences(&wide(&qkv), &wide(&gradient), forward);
+            qk_norm_rope_backward_in_place(&mut gradient, &qkv, &shape, &positions, args).unwrap();
+            assert_near(&format!("gradient of {case}"), &gradient, &expected, 5e-6);
+        }
+    }
+}
+
+#[test]
+fn neutral_changes_of_q_and_k_keep_every_bit() {
+    let shape = shape(3, 1, 8, None);
+    let (positions, qkv) = ([0, 7, 70_000, 1 << 21], qkv(13, shape, 4));
+    let run = |args: &QkNormRope| {
+        let mut actual = qkv.clone();
+        qk_norm_rope_in_place(&mut actual, &shape, &positions, args).unwrap();
+        actual.into_iter().map(f32::to_bits).collect::<Vec<_>>()
     };
-    let forward = |qkv: &[f64]| reference::qk_norm_rope(qkv, &shape, &positions, &args);
-    let qkv = qkv(10, shape, 3);
-    let norms = [&q_weight, &k_weight].map(|weight| Some(Norm { weight, eps }));
-    let mut actual = qkv.clone();
-    qk_norm_rope_in_place(&mut actual, &shape, &positions, norms[0], norms[1], &rope).unwrap();
-    assert_near("qk_norm_rope", &actual, &forward(&wide(&qkv)), 1e-6);
-    let mut gradient = noise(11, qkv.len());
-    let expected = central_differences(&wide(&qkv), &wide(&gradient), forward);
-    qk_norm_rope_backward_in_place(&mut gradient, &qkv, &shape, &positions, norms[0], norms[1], &rope).unwrap();
-    assert_near("gradient of qk_norm_rope", &gradient, &expected, 5e-6);
+    let bits = |x: &[f32]| x.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
+    assert_eq!(run(&QkNormRope::default()), bits(&qkv));
+    let rope = Rope::plain(Pairing::Interleaved, 8, 10_000.0);
+    let rotated = QkNormRope {
+        rope: Some(&rope),
+        ..QkNormRope::default()
+    };
+    for (scale, length) in [(0.0, 1), (0.0, 0), (9.0, u32::MAX)] {
+        let temperature = Some(Temperature { scale, length });
+        assert_eq!(
+            run(&QkNormRope { temperature, ..rotated }),
+            run(&rotated),
+            "{temperature:?}"
+        );
+    }
+    // K and V have no temperature.
+    let temperature = Some(Temperature { scale: 0.5, length: 3 });
+    let (warm, cold) = (run(&QkNormRope { temperature, ..rotated }), run(&rotated));
+    for (token, (warm, cold)) in warm.chunks(40).zip(cold.chunks(40)).enumerate() {
+        assert_eq!(warm[24..], cold[24..], "token {token}");
+        assert_eq!(warm[..24] == cold[..24], token == 0, "token {token}");
+    }
+}
+
+#[test]
+fn norms_of_q_and_k_must_have_their_width() {
+    let shape = shape(6, 2, 8, None);
+    let weights = [8, 16, 48].map(|length| vec![1.0; length]);
+    let [head, k_all, q_all] = weights.each_ref().map(|weight| Some(Norm { weight, eps: EPS }));
+    for (norm_width, norms, is_valid) in [
+        (QkNormWidth::Head, [head, head], true),
+        (QkNormWidth::Head, [q_all, head], false),
+        (QkNormWidth::Head, [head, k_all], false),
+        (QkNormWidth::AllHeads, [q_all, k_all], true),
+        (QkNormWidth::AllHeads, [q_all, None], true),
+        (QkNormWidth::AllHeads, [head, k_all], false),
+        (QkNormWidth::AllHeads, [q_all, head], false),
+    ] {
+        let args = QkNormRope {
+            norms,
+            norm_width,
+            ..QkNormRope::default()
+        };
+        let (mut x, gradient) = (qkv(14, shape, 2), qkv(15, shape, 2));
+        let forward = qk_norm_rope_in_place(&mut x, &shape, &[0, 1], &args);
+        let backward = qk_norm_rope_backward_in_place(&mut x, &gradient, &shape, &[0, 1], &args);
+        assert_eq!((forward.is_ok(), backward.is_ok()), (is_valid, is_valid), "{args:?}");
+        assert!(qk_norm_rope_in_place(&mut x, &shape, &[0], &args).is_err());
+    }
 }
 
 #[test]

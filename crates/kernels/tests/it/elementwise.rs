@@ -90,20 +90,25 @@ fn rms_norm_gradient_matches_central_differences() {
 
 #[test]
 fn rope_rotates_by_the_angle_and_back() {
-    let factors = [1.0, 2.0, 4.0, 8.0];
-    for (pairing, factors) in [(Pairing::Interleaved, None), (Pairing::Halves, Some(&factors[..]))] {
+    for (pairing, divisors, magnitude) in [
+        (Pairing::Interleaved, [1.0; 4], 1.0),
+        (Pairing::Interleaved, [1.0; 4], 1.25),
+        (Pairing::Halves, [1.0, 2.0, 4.0, 8.0], 1.0),
+        (Pairing::Halves, [1.0, 2.0, 4.0, 8.0], 0.5),
+    ] {
         for position in [0, 1, 255, 256, 100_000, 2_000_000] {
             let (dim, dims, heads) = (12, 8, 3);
-            let rope = Rope::new(pairing, dims, 10_000.0, 2.0, factors);
+            let frequency = |pair: usize| 10_000_f64.powf(-2.0 * pair as f64 / dims as f64) / divisors[pair];
+            let frequencies: Vec<f64> = (0..dims / 2).map(frequency).collect();
+            let rope = Rope::new(pairing, &frequencies, magnitude);
             let x = noise(6, heads * dim);
             let mut y = x.clone();
             rope.rotate_in_place(&mut y, dim, position);
             let mut expected = wide(&x);
             for head in expected.chunks_mut(dim) {
-                for pair in 0..dims / 2 {
-                    let frequency = 10_000_f64.powf(-2.0 * pair as f64 / dims as f64);
-                    let factor = factors.map_or(1.0, |factors| f64::from(factors[pair]));
-                    let (sin, cos) = (f64::from(position) / 2.0 * frequency / factor).sin_cos();
+                for (pair, frequency) in frequencies.iter().enumerate() {
+                    let angle = f64::from(position) * frequency;
+                    let (sin, cos) = (f64::from(magnitude) * angle.sin(), f64::from(magnitude) * angle.cos());
                     let (i, j) = match pairing {
                         Pairing::Interleaved => (2 * pair, 2 * pair + 1),
                         Pairing::Halves => (pair, pair + dims / 2),
@@ -113,7 +118,11 @@ fn rope_rotates_by_the_angle_and_back() {
             }
             assert_near("rotation", &y, &expected, 1e-6);
             rope.rotate_backward_in_place(&mut y, dim, position);
-            assert_near("rotation and back", &y, &wide(&x), 1e-6);
+            let mut expected = wide(&x);
+            for head in expected.chunks_mut(dim) {
+                head[..dims].iter_mut().for_each(|x| *x *= f64::from(magnitude).powi(2));
+            }
+            assert_near("rotation and back", &y, &expected, 1e-6);
         }
     }
 }

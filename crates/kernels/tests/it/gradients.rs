@@ -30,8 +30,8 @@ fn every_gradient_matches_central_differences() {
         ("linear_add", 60),
         ("norm_linears", 90),
         ("rms_norm", 3),
-        ("rope", 4),
-        ("rope and head norms", 8),
+        ("rope", 8),
+        ("rope and norms of Q and K", 24),
     ];
     assert_eq!(counts, BTreeMap::from(expected));
 }
