@@ -3,7 +3,7 @@
 use super::case::{Case, EPS, Executor, LORA_SCALE, Leaf, LinearShape, Op, Output, Source, norm_weight};
 use burn::backend::Dispatch;
 use burn::tensor::{DType, Device, Int, Tensor, TensorData};
-use hearth_kernels::attention::{Heads, KvFormat};
+use hearth_kernels::attention::{Heads, KvFormat, QkNormWidth};
 use hearth_kernels::rope::{Pairing, Rope};
 use hearth_kernels::{Layout, reference};
 use hearth_llm::ops::{
@@ -137,7 +137,7 @@ pub enum NormKind {
 
 /// RoPE of a case, and its frequency base.
 pub fn rope(pairing: Pairing, dims: usize) -> (Rope, f64) {
-    (Rope::new(pairing, dims, ROPE_BASE, 1.0, None), f64::from(ROPE_BASE))
+    (Rope::plain(pairing, dims, ROPE_BASE), f64::from(ROPE_BASE))
 }
 
 /// A case with its inputs on a device.
@@ -294,7 +294,9 @@ impl Inputs<'_> {
         };
         let spec = Arc::new(AttentionSpec {
             heads: *heads,
-            rope: rope(pairing, heads.head_dim).0.into(),
+            norm_width: QkNormWidth::Head,
+            rope: Some(rope(pairing, heads.head_dim).0.into()),
+            temperature: None,
         });
         let norm = |kind| self.optional_norm(norms, heads.head_dim, kind);
         Ok(attend(

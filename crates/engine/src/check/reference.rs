@@ -3,7 +3,7 @@
 use super::case::{Case, EPS, LORA_SCALE, LinearShape, Op, Source};
 use super::on_device::{NormKind, norm_weights, rope, weight_seed};
 use hearth_kernels::attention::Heads;
-use hearth_kernels::reference::{self, Linear, Lora, QkNormRope, wide};
+use hearth_kernels::reference::{self, Linear, Lora, QkNormRope, Rotation, wide};
 use hearth_kernels::rope::Pairing;
 use hearth_llm::Batch;
 use std::error::Error;
@@ -106,9 +106,12 @@ fn attend(qkv: &[f64], heads: &Heads, pairing: Pairing, norms: bool, source: &So
     let args = QkNormRope {
         norms: [norm(NormKind::Queries), norm(NormKind::Keys)],
         eps: f64::from(EPS),
-        pairing,
-        dims: heads.head_dim,
-        base: rope(pairing, heads.head_dim).1,
+        rotation: Some(Rotation::plain(
+            pairing,
+            heads.head_dim,
+            rope(pairing, heads.head_dim).1,
+        )),
+        temperature: None,
     };
     let prepared = reference::qk_norm_rope(qkv, heads, batch.positions(), &args);
     reference::attend(&prepared, heads, batch.starts())

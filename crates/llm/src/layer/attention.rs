@@ -9,8 +9,8 @@ use crate::ops::{
 };
 use burn::backend::Dispatch;
 use burn::tensor::Tensor;
-use hearth_formats::shape::LinearName;
-use hearth_kernels::attention::Heads;
+use hearth_formats::shape::{AttentionShape, LinearName};
+use hearth_kernels::attention::{Heads, QkNormWidth, Temperature};
 use std::sync::Arc;
 
 /// The weights of attention.
@@ -26,12 +26,28 @@ pub(super) struct Attention {
 }
 
 impl Attention {
-    pub fn load(heads: Heads, rope: RopeSpec, weights: &mut LayerWeights) -> Result<Self, LoadError> {
+    pub fn load(
+        heads: Heads,
+        rope: Option<RopeSpec>,
+        temperature: Option<Temperature>,
+        weights: &mut LayerWeights,
+    ) -> Result<Self, LoadError> {
         let (norms, width) = (weights.spec.norms, weights.spec.shape.width);
+        let [q_norm_length, k_norm_length] = norms.head_norm_lengths(AttentionShape {
+            heads: heads.heads,
+            kv_heads: heads.kv_heads,
+            head_dim: heads.head_dim,
+        });
         Ok(Self {
             spec: Arc::new(AttentionSpec {
                 heads,
-                rope: weights.rope(rope)?,
+                norm_width: if norms.over_heads {
+                    QkNormWidth::AllHeads
+                } else {
+                    QkNormWidth::Head
+                },
+                rope: rope.map(|rope| weights.rope(rope)).transpose()?,
+                temperature,
             }),
             norm: weights.norm(norms.before_mixer, width)?,
             qkv: Linears::Three(
@@ -39,8 +55,8 @@ impl Attention {
                 weights.linear(LinearName::AttnK)?,
                 weights.linear(LinearName::AttnV)?,
             ),
-            q_norm: weights.optional_norm(norms.queries, heads.head_dim)?,
-            k_norm: weights.optional_norm(norms.keys, heads.head_dim)?,
+            q_norm: weights.optional_norm(norms.queries, q_norm_length)?,
+            k_norm: weights.optional_norm(norms.keys, k_norm_length)?,
             output: weights.linear(LinearName::AttnOutput)?,
             output_norm: weights.optional_norm(norms.after_mixer, width)?,
         })

@@ -17,7 +17,7 @@ use burn::backend::tensor::{FloatTensor, IntTensor};
 use burn::backend::{Flex, TensorMetadata};
 use burn::tensor::TensorData;
 use burn_flex::FlexTensor;
-use hearth_kernels::attention;
+use hearth_kernels::attention::{self, QkNormRope};
 use hearth_kernels::cross_entropy::{Targets, linear_cross_entropy};
 use hearth_kernels::linear::{self, Lora, LoraGradient};
 use hearth_kernels::scratch::Scratch;
@@ -126,15 +126,29 @@ fn adapter_gradient(linear: &Linear<Flex>, gradient: Option<LoraGradient>) -> Ad
     gradient.map(|gradient| (unpooled(gradient.a, [rank, cols]), unpooled(gradient.b, [rows, rank])))
 }
 
-/// Whether Q or K has a head norm. Only then does the backward need the values before
-/// [`rotated_qkv`], since RoPE alone can be inverted.
+/// Whether Q or K has a norm. Only then does the backward need the values before [`rotated_qkv`],
+/// since RoPE and temperature are linear.
 fn has_head_norms(q_norm: &OptionalNorm<Flex>, k_norm: &OptionalNorm<Flex>) -> bool {
     [q_norm, k_norm]
         .into_iter()
         .any(|norm| matches!(norm, OptionalNorm::Norm(..)))
 }
 
-/// Q, K and V, with head norms, if the model has them, and RoPE applied to Q and K.
+/// The change of Q and K before attention.
+fn qk_norm_rope<'a>(
+    spec: &'a AttentionSpec,
+    q_norm: &'a OptionalNorm<Flex>,
+    k_norm: &'a OptionalNorm<Flex>,
+) -> QkNormRope<'a> {
+    QkNormRope {
+        norms: [kernel_optional_norm(q_norm), kernel_optional_norm(k_norm)],
+        norm_width: spec.norm_width,
+        rope: spec.rope.as_deref(),
+        temperature: spec.temperature,
+    }
+}
+
+/// Q, K and V, with the norms, RoPE and temperature that the model has applied to Q and K.
 fn rotated_qkv(
     qkv: FlexTensor,
     spec: &AttentionSpec,
@@ -143,16 +157,9 @@ fn rotated_qkv(
     k_norm: &OptionalNorm<Flex>,
 ) -> FlexTensor {
     let mut qkv = whole_storage(qkv);
-    let (q_norm, k_norm) = (kernel_optional_norm(q_norm), kernel_optional_norm(k_norm));
+    let args = qk_norm_rope(spec, q_norm, k_norm);
     let rows = qkv.storage_mut::<f32>();
-    checked(attention::qk_norm_rope_in_place(
-        rows,
-        &spec.heads,
-        positions,
-        q_norm,
-        k_norm,
-        &spec.rope,
-    ));
+    checked(attention::qk_norm_rope_in_place(rows, &spec.heads, positions, &args));
     qkv
 }
 
@@ -389,15 +396,12 @@ impl OpsBackward for Flex {
             floats(&gradient),
             &mut d_qkv,
         ));
-        let (q_norm, k_norm) = (kernel_optional_norm(&q_norm), kernel_optional_norm(&k_norm));
         checked(attention::qk_norm_rope_backward_in_place(
             &mut d_qkv,
             floats(&qkv),
             heads,
             positions,
-            q_norm,
-            k_norm,
-            &spec.rope,
+            &qk_norm_rope(&spec, &q_norm, &k_norm),
         ));
         tensor(d_qkv, size(&qkv))
     }

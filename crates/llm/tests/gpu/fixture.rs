@@ -2,7 +2,7 @@
 
 use burn::backend::Dispatch;
 use burn::tensor::{Device, Int, Tensor, TensorData};
-use hearth_kernels::attention::Heads;
+use hearth_kernels::attention::{Heads, QkNormWidth};
 use hearth_kernels::rope::{Pairing, Rope};
 use hearth_kernels::{Layout, Quant};
 use hearth_llm::Batch;
@@ -179,7 +179,9 @@ impl Layer {
                     scale: (head_dim as f32).sqrt().recip(),
                     window: fixture.description["window"].as_u64().map(|window| window as usize),
                 },
-                rope: Rope::new(pairing, head_dim, fixture.number("rope_base"), 1.0, None).into(),
+                norm_width: QkNormWidth::Head,
+                rope: Some(Rope::plain(pairing, head_dim, fixture.number("rope_base")).into()),
+                temperature: None,
             }),
             activation: match fixture.description["activation"].as_str() {
                 Some("silu") => Activation::Silu,

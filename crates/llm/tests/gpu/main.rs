@@ -16,7 +16,7 @@ use burn::backend::Cube;
 use burn::tensor::{Device, Tensor};
 use burn_std::{Metadata, strides};
 use fixture::{Fixture, Layer, blocks, quantize, relative_error};
-use hearth_kernels::attention::{Heads, KvFormat};
+use hearth_kernels::attention::{Heads, KvFormat, QkNormWidth};
 use hearth_kernels::rope::{Pairing, Rope};
 use hearth_kernels::{Layout, Quant};
 use hearth_llm::ops::{
@@ -192,7 +192,9 @@ fn a_batch_of_another_length_than_the_views_is_refused_on_every_device() {
             scale: 0.125,
             window: None,
         },
-        rope: Rope::new(Pairing::Halves, 64, 10_000.0, 1.0, None).into(),
+        norm_width: QkNormWidth::Head,
+        rope: Some(Rope::plain(Pairing::Halves, 64, 10_000.0).into()),
+        temperature: None,
     });
     let none = OptionalNorm::None;
     for device in [Device::flex(), gpu] {

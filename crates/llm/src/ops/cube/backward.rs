@@ -1,8 +1,8 @@
 //! The backward of the operations on a GPU.
 
 use super::{
-    checked, concat_linears, floats, kernel_linear, kernel_norm, kernel_optional_norm, loss_and_gradient, rotated_qkv,
-    scalar, tensor,
+    checked, concat_linears, floats, kernel_linear, kernel_norm, kernel_optional_norm, loss_and_gradient, qk_norm_rope,
+    rope_table, scalar, tensor,
 };
 use crate::batch::Batch;
 use crate::ops::{
@@ -121,10 +121,17 @@ impl OpsBackward for Cube {
     ) -> FloatTensor<Self> {
         let (qkv, gradient) = (into_contiguous(qkv.clone()), into_contiguous(gradient));
         let norms = [kernel_optional_norm(q_norm), kernel_optional_norm(k_norm)];
-        let table = spec.rope.table(&qkv, batch.rope_positions());
+        let table = rope_table(&qkv, &spec, &batch);
         let indices = batch.indices(&qkv);
         let (client, heads) = (&qkv.client, &spec.heads);
-        let rotated = rotated_qkv(&qkv, &spec, norms.each_ref(), &indices.positions, &table);
+        let args = qk_norm_rope(&spec, &norms, &table);
+        let rotated = checked(gpu::qk_norm_rope(
+            client,
+            &floats(&qkv),
+            heads,
+            &args,
+            &indices.positions,
+        ));
         let d_rotated = checked(gpu::attend_batch_backward(
             client,
             &rotated,
@@ -137,12 +144,7 @@ impl OpsBackward for Cube {
             &d_rotated,
             &floats(&qkv),
             heads,
-            norms[0].as_ref(),
-            norms[1].as_ref(),
-            spec.rope.pairing(),
-            spec.rope.dims(),
-            &table.angles,
-            table.positions,
+            &args,
             &indices.positions,
         ));
         tensor(&qkv, d_qkv)

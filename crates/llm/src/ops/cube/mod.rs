@@ -96,26 +96,33 @@ fn concat_linears(like: &Tensor, x: &Floats, linears: &[gpu::Linear], precision:
     out
 }
 
-/// Q, K and V in a new buffer, with head norms, if the model has them, and RoPE applied to Q and K.
-fn rotated_qkv(
-    qkv: &Tensor,
+/// The RoPE table of a layer, which has all positions of the batch; `None` without RoPE.
+fn rope_table(qkv: &Tensor, spec: &AttentionSpec, batch: &Batch) -> Option<RopeTable> {
+    let rope = spec.rope.as_ref()?;
+    Some(rope.table(qkv, batch.rope_positions()))
+}
+
+/// The change of Q and K before attention; `table` is the result of [`rope_table`].
+fn qk_norm_rope<'a>(
     spec: &AttentionSpec,
-    norms: [&Option<gpu::Norm>; 2],
-    positions: &cubecl::server::Handle,
-    table: &RopeTable,
-) -> Floats {
-    checked(gpu::qk_norm_rope(
-        &qkv.client,
-        &floats(qkv),
-        &spec.heads,
-        norms[0].as_ref(),
-        norms[1].as_ref(),
-        spec.rope.pairing(),
-        spec.rope.dims(),
-        &table.angles,
-        table.positions,
-        positions,
-    ))
+    norms: &'a [Option<gpu::Norm>; 2],
+    table: &'a Option<RopeTable>,
+) -> gpu::QkNormRope<'a> {
+    let rotation = match (&spec.rope, table) {
+        (Some(rope), Some(table)) => Some(gpu::Rotation {
+            pairing: rope.pairing(),
+            dims: rope.dims(),
+            table: &table.angles,
+            positions: table.positions,
+        }),
+        _ => None,
+    };
+    gpu::QkNormRope {
+        norms: norms.each_ref().map(Option::as_ref),
+        norm_width: spec.norm_width,
+        rotation,
+        temperature: spec.temperature,
+    }
 }
 
 /// `scale` times the summed cross-entropy of normalized hidden states `x`, and its gradient with
@@ -259,9 +266,16 @@ impl Ops for Cube {
         let qkv = into_contiguous(qkv);
         let norms = [kernel_optional_norm(q_norm), kernel_optional_norm(k_norm)];
         let (client, heads) = (&qkv.client, &spec.heads);
-        let table = spec.rope.table(&qkv, batch.rope_positions());
+        let table = rope_table(&qkv, &spec, &batch);
         let indices = batch.indices(&qkv);
-        let rotated = rotated_qkv(&qkv, &spec, norms.each_ref(), &indices.positions, &table);
+        let args = qk_norm_rope(&spec, &norms, &table);
+        let rotated = checked(gpu::qk_norm_rope(
+            client,
+            &floats(&qkv),
+            heads,
+            &args,
+            &indices.positions,
+        ));
         let context = match checked(batch.keys(layer)) {
             LayerKeys::Batch(_) => checked(gpu::attend_batch(client, &rotated, heads, &indices.starts)),
             LayerKeys::Bidirectional(..) => {

@@ -5,7 +5,7 @@ use super::linears::Run;
 use super::{Direction, Outputs};
 use burn::backend::Dispatch;
 use burn::tensor::Device;
-use hearth_kernels::attention::Heads;
+use hearth_kernels::attention::{Heads, QkNormWidth, Temperature};
 use hearth_kernels::rope::{Pairing, Rope};
 use hearth_llm::ops::{AttentionSpec, OptionalNorm, attend};
 use hearth_llm::{Batch, Cache, CacheSize, LayerGroup, Sequence};
@@ -30,16 +30,33 @@ fn spec(case: &Case, window: Option<usize>) -> Arc<AttentionSpec> {
         Pairing::Halves
     };
     let dims = if case.coin(2) { case.head_dim } else { case.head_dim / 2 };
+    let change = case.qk_change;
+    let frequency = |pair: usize| 10_000_f64.powf(-2.0 * pair as f64 / dims as f64);
+    let frequencies: Vec<f64> = (0..dims / 2).map(frequency).collect();
+    let rope = |magnitude| Rope::new(pairing, &frequencies, magnitude).into();
     Arc::new(AttentionSpec {
         heads: heads(case, window),
-        rope: Rope::new(pairing, dims, 10_000.0, 1.0, None).into(),
+        norm_width: norm_width(case),
+        rope: change.rope.map(rope),
+        // Short, so that most tokens have another factor than 1.
+        temperature: change.has_temperature.then_some(Temperature { scale: 0.2, length: 3 }),
     })
 }
 
-/// The head norms of Q and K: both or none.
+fn norm_width(case: &Case) -> QkNormWidth {
+    if case.qk_change.has_norms_over_heads {
+        QkNormWidth::AllHeads
+    } else {
+        QkNormWidth::Head
+    }
+}
+
+/// The norms of Q and K: both or none.
 fn head_norms(run: &mut Run) -> [OptionalNorm<Dispatch>; 2] {
-    let (case, enabled) = (run.case, run.case.coin(3));
-    [(); 2].map(|()| run.optional_norm(case.head_dim, enabled))
+    let case = run.case;
+    let enabled = case.coin(3) || case.qk_change.has_norms_over_heads;
+    let lengths = norm_width(case).lengths(&heads(case, None));
+    lengths.map(|length| run.optional_norm(length, enabled))
 }
 
 /// Attention of two sequences without a KV cache.

@@ -13,8 +13,8 @@ mod linears;
 
 use crate::{client, gpu};
 use axes::{
-    Axis, CACHED, COLUMNS, Case, DIFFERENTIABLE, FORMAT, GROUP, HEAD_DIM, LAYOUT, PRECISION, QUANT, SEED, TOKENS,
-    VOCABULARY, WINDOW,
+    Axis, CACHED, COLUMNS, Case, DIFFERENTIABLE, FORMAT, GROUP, HEAD_DIM, LAYOUT, PRECISION, QK_CHANGE, QUANT, SEED,
+    TOKENS, VOCABULARY, WINDOW,
 };
 use burn::tensor::{Device, Tensor};
 use hearth_kernels::Quant;
@@ -192,6 +192,31 @@ const ROWS: &[Row] = &[
             attention::over_a_cache,
             &[TOKENS, CACHED, WINDOW, GROUP, HEAD_DIM, FORMAT],
             &[LAYOUT],
+        )
+    },
+    row(
+        "attend, batch, change of Q and K",
+        Forward,
+        attention::over_the_batch,
+        &[QK_CHANGE, GROUP, HEAD_DIM],
+        &[TOKENS, WINDOW, LAYOUT],
+    ),
+    row(
+        "attend, batch, change of Q and K",
+        Gradients,
+        attention::over_the_batch,
+        &[QK_CHANGE, GROUP, HEAD_DIM],
+        &[TOKENS, WINDOW, LAYOUT],
+    ),
+    Row {
+        // As above.
+        tolerance: 2e-2,
+        ..row(
+            "attend, cache, change of Q and K",
+            Forward,
+            attention::over_a_cache,
+            &[QK_CHANGE, GROUP, HEAD_DIM],
+            &[TOKENS, CACHED, WINDOW, FORMAT, LAYOUT],
         )
     },
 ];
