@@ -124,6 +124,7 @@ impl Engine {
             let options = LoadOptions {
                 placement: Some(model_plan.placement.clone()),
                 packed_in: packed::folder(),
+                context: Some(context as usize),
                 calibrate: hardware::can_record_prefetches(),
             };
             let model = Model::load(&gguf, &options, &mut |fraction| {

@@ -20,6 +20,7 @@ pub mod draft;
 mod error;
 #[cfg(feature = "wgpu")]
 pub mod gpus;
+mod header_keys;
 mod kv_snapshot;
 pub mod launches;
 mod layer;

@@ -94,6 +94,7 @@ impl DraftFile {
         let options = LoadOptions {
             placement: Some(placement),
             packed_in: packed::folder(),
+            context: Some(context),
             ..LoadOptions::default()
         };
         let model = Model::load(&self.gguf, &options, &mut |_| ControlFlow::Continue(()));

@@ -6,7 +6,7 @@
 
 use super::norms::Norms;
 use super::qwen3;
-use super::spec::{DecoderSpec, FeedForwardSpec, LayerSpec, MixerSpec, RopeSpec, full_attention};
+use super::spec::{DecoderSpec, FeedForwardSpec, LayerSpec, MixerSpec, RopeScaling, RopeSpec, full_attention};
 use crate::config::Config;
 use crate::error::LoadError;
 use hearth_formats::gguf::{GgufHeader, Value};
@@ -43,7 +43,7 @@ pub(super) fn describe(gguf: &GgufHeader, config: &Config) -> Result<DecoderSpec
         None => full_rope,
         Some(_) => RopeSpec {
             base: local_rope_base(gguf)?,
-            scale: 1.0,
+            scaling: RopeScaling::Linear(1.0),
             ..full_rope
         },
     };
@@ -62,7 +62,11 @@ pub(super) fn describe(gguf: &GgufHeader, config: &Config) -> Result<DecoderSpec
             } else {
                 (full, full_rope)
             };
-            Ok(MixerSpec::Attention { heads, rope })
+            Ok(MixerSpec::Attention {
+                heads,
+                rope: Some(rope),
+                temperature: None,
+            })
         };
         Ok(LayerSpec {
             shape: *shape,

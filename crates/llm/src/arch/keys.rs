@@ -191,12 +191,12 @@ const RULES: &[(&str, Rule)] = &[
     ("rope.freq_base_swa", Harmless),
     ("rope.scale_linear", Read),
     ("rope.scaling.alpha", FACTOR),
-    ("rope.scaling.attn_factor", Only(&[Number(1.0)])),
+    ("rope.scaling.attn_factor", Read),
     ("rope.scaling.factor", Read),
     ("rope.scaling.finetuned", Harmless),
-    // Details of YaRN and LongRoPE, which `rope.scaling.type` refuses.
-    ("rope.scaling.original_context_length", Harmless),
+    ("rope.scaling.original_context_length", Read),
     ("rope.scaling.type", Read),
+    // Details of YaRN that llama.cpp does not read in these architectures.
     ("rope.scaling.yarn_attn_factor", Harmless),
     ("rope.scaling.yarn_beta_fast", Harmless),
     ("rope.scaling.yarn_beta_slow", Harmless),
@@ -370,7 +370,6 @@ mod tests {
                 Value::F32(f32::NEG_INFINITY),
             ),
             (Llama, "attention.head_dim", Value::U32(8), Value::U32(4)),
-            (Llama, "rope.scaling.attn_factor", Value::F32(1.2), Value::F32(1.0)),
             (Llama, "residual_scale", Value::F32(0.5), Value::F32(1.0)),
             (Llama, "logit_scale", Value::F32(f32::NAN), Value::F32(0.0)),
             (Llama, "attention.scale", Value::F32(0.1), Value::F32(0.5)),

@@ -10,7 +10,7 @@ use hearth_kernels::rope::Pairing;
 
 pub(super) fn describe(_: &GgufHeader, config: &Config) -> Result<DecoderSpec, LoadError> {
     let rope = RopeSpec {
-        has_factors: true,
+        factors: config.rope_factors,
         ..RopeSpec::new(config, Pairing::Interleaved)
     };
     Ok(DecoderSpec::uniform(config, |shape| LayerSpec::plain(shape, rope)))

@@ -9,6 +9,8 @@ mod neutral;
 mod norms;
 mod qwen2;
 mod qwen3;
+mod rope;
+mod rope_keys;
 mod spec;
 #[cfg(test)]
 mod synthetic;
@@ -17,7 +19,9 @@ mod tensors;
 pub(crate) use keys::check as check_keys;
 pub use keys::{UnknownKeys, unknown_keys};
 pub use norms::Norms;
-pub use spec::{DecoderSpec, FeedForwardSpec, LayerSpec, MixerSpec, RopeSpec};
+pub use rope::RopeIdentity;
+pub(crate) use rope_keys::RopeKeys;
+pub use spec::{DecoderSpec, FeedForwardSpec, LayerSpec, MixerSpec, RopeFactors, RopeScaling, RopeSpec, Yarn};
 
 use crate::config::Config;
 use crate::error::LoadError;

@@ -70,11 +70,11 @@ pub struct RopeSpec {
     pub dims: usize,
     /// Base frequency (theta).
     pub base: f32,
-    /// The change of the frequencies for a longer context than that of the first training.
+    /// The change of the frequencies for a longer context than in the first training.
     pub scaling: RopeScaling,
     /// The divisors of the frequencies, which are tensors of the file.
     pub factors: RopeFactors,
-    /// Factor of sines and cosines, so of Q and K, besides that of [`RopeScaling`].
+    /// Factor of sines and cosines, so of Q and K, besides the factor in [`RopeScaling`].
     pub magnitude: f32,
 }
 
@@ -178,7 +178,7 @@ impl FeedForwardSpec {
 }
 
 impl RopeSpec {
-    /// RoPE with the model's base and scaling, and without factors.
+    /// RoPE with the model's base, scaling and magnitude, and without factors.
     pub(super) fn new(config: &Config, pairing: Pairing) -> Self {
         Self {
             pairing,
@@ -186,7 +186,7 @@ impl RopeSpec {
             base: config.rope_base,
             scaling: config.rope_scaling,
             factors: RopeFactors::None,
-            magnitude: 1.0,
+            magnitude: config.rope_magnitude,
         }
     }
 }

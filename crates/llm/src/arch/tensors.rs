@@ -55,7 +55,7 @@ fn is_known_model_tensor(name: &str, spec: &DecoderSpec) -> bool {
     MODEL_TENSORS.contains(&name)
         || base.is_some_and(|base| SKIPPED_HEADS.contains(&base))
         || name == "output.input_scale"
-        || name == crate::weights::ROPE_FACTORS && spec.ropes().iter().any(|rope| rope.has_factors)
+        || spec.ropes().iter().any(|rope| rope.factors.tensors().contains(&name))
 }
 
 fn is_known_layer_tensor(suffix: &str, layer: usize, spec: &DecoderSpec) -> bool {
@@ -130,6 +130,21 @@ mod tests {
             assert_eq!(refusal(architecture, 0, tensor), None, "{architecture} {tensor}");
         }
         assert_eq!(refusal(Qwen3, 1, "blk.1.nextn.eh_proj.weight"), None);
+    }
+
+    #[test]
+    fn longrope_replaces_the_divisors_of_llama_3() {
+        let refusal = |tensor: &str| {
+            let keys = [("rope.scaling.type", Value::from("longrope"))];
+            let gguf = synthetic::gguf(Llama, &keys, &[tensor]);
+            let config = Config::from_gguf(&gguf).expect("a model");
+            describe(&gguf, &config).err().map(|error| error.to_string())
+        };
+        for tensor in ["rope_factors_long.weight", "rope_factors_short.weight"] {
+            assert_eq!(refusal(tensor), None, "{tensor}");
+        }
+        let error = refusal("rope_freqs.weight").unwrap_or_default();
+        assert!(error.contains("rope_freqs.weight"), "{error}");
     }
 
     #[test]
