@@ -55,6 +55,11 @@ impl QkNormRope<'_> {
         Ok(())
     }
 
+    /// Whether nothing changes, as in layers without positions.
+    fn is_neutral(&self) -> bool {
+        self.norms.iter().all(Option::is_none) && self.rope.is_none() && self.temperature.is_none()
+    }
+
     /// Multiplies Q of a token by its temperature.
     fn scale_queries(&self, q: &mut [f32], position: u32) {
         if let Some(temperature) = self.temperature {
@@ -75,6 +80,9 @@ pub fn qk_norm_rope_in_place(
     args: &QkNormRope,
 ) -> Result<(), ShapeError> {
     args.check(heads, qkv, positions)?;
+    if args.is_neutral() {
+        return Ok(());
+    }
     let (isa, width, dim) = (Isa::best(), heads.qkv_width(), heads.head_dim);
     let [q_norm, k_norm] = args.norms;
     let chunk_tokens = rows_per_work_chunk(width);
@@ -112,6 +120,9 @@ pub fn qk_norm_rope_backward_in_place(
 ) -> Result<(), ShapeError> {
     args.check(heads, qkv, positions)?;
     shape::length("the gradient of Q, K and V", gradient.len(), Some(qkv.len()))?;
+    if args.is_neutral() {
+        return Ok(());
+    }
     let (isa, width, dim) = (Isa::best(), heads.qkv_width(), heads.head_dim);
     let [q_norm, k_norm] = args.norms;
     let chunk_tokens = rows_per_work_chunk(width);
