@@ -261,6 +261,7 @@ impl Model {
                 &out,
                 &o.linear().expect("packed weights"),
                 None,
+                1.0,
                 MatmulPrecision::Int8Activations,
                 &mut x,
             )
@@ -283,6 +284,7 @@ impl Model {
                 &h,
                 &down.linear().expect("packed weights"),
                 None,
+                1.0,
                 MatmulPrecision::Int8Activations,
                 &mut x,
             )

@@ -69,6 +69,7 @@ pub(super) fn describe(gguf: &GgufHeader, config: &Config) -> Result<DecoderSpec
             mixer: shape.attention().map(attention).transpose()?,
             feed_forward: FeedForwardSpec::gated(shape, Activation::GeluTanh),
             norms: NORMS,
+            residual_scale: 1.0,
         })
     };
     let layers = config.layer_shapes.iter().zip(is_local).map(layer);

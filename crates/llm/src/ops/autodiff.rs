@@ -142,12 +142,12 @@ impl<B: OpsBackward, C: CheckpointStrategy> Ops for Autodiff<B, C> {
 
     fn norm_linears(
         x: FloatTensor<Self>,
-        norm: Norm<Self>,
+        norm: OptionalNorm<Self>,
         linears: Linears<Self>,
         precision: MatmulPrecision,
     ) -> FloatTensor<Self> {
         let (x, x_node) = x.into_parts();
-        let norm = inner_norm(norm);
+        let norm = inner_optional_norm(norm);
         let inner = |linear| inner_linear(linear, &x);
         let constants = || [constant::<B, C>(&x), constant::<B, C>(&x)];
         let (linears, [[a0, b0], [a1, b1], [a2, b2]]) = match linears {
@@ -220,6 +220,7 @@ impl<B: OpsBackward, C: CheckpointStrategy> Ops for Autodiff<B, C> {
         h: FloatTensor<Self>,
         linear: Linear<Self>,
         norm: OptionalNorm<Self>,
+        scale: f32,
         precision: MatmulPrecision,
     ) -> FloatTensor<Self> {
         let ((residual, residual_node), (h, h_node)) = (residual.into_parts(), h.into_parts());
@@ -227,15 +228,16 @@ impl<B: OpsBackward, C: CheckpointStrategy> Ops for Autodiff<B, C> {
         let norm = inner_optional_norm(norm);
         record::<B, C, 4>([residual_node, h_node, a, b], |tracked| {
             if !tracked {
-                return (B::linear_add(residual, h, linear, norm, precision), None);
+                return (B::linear_add(residual, h, linear, norm, scale, precision), None);
             }
             let saved = B::save(&h, precision);
-            let out = B::linear_add(residual, h, linear.clone(), norm.clone(), precision);
+            let out = B::linear_add(residual, h, linear.clone(), norm.clone(), scale, precision);
             let grad_fn = grad_fn(move |gradient: FloatTensor<B>| {
                 let (dh, adapter) = B::linear_add_backward(
                     B::restore(&saved),
                     linear.clone(),
                     norm.clone(),
+                    scale,
                     precision,
                     gradient.clone(),
                 );
@@ -251,6 +253,7 @@ impl<B: OpsBackward, C: CheckpointStrategy> Ops for Autodiff<B, C> {
         gated: Gated<Self>,
         down: Linear<Self>,
         after: OptionalNorm<Self>,
+        scale: f32,
         precision: MatmulPrecision,
     ) -> FloatTensor<Self> {
         let (x, x_node) = x.into_parts();
@@ -258,7 +261,7 @@ impl<B: OpsBackward, C: CheckpointStrategy> Ops for Autodiff<B, C> {
         let (up, [up_a, up_b]) = inner_linear(gated.up, &x);
         let (down, [down_a, down_b]) = inner_linear(down, &x);
         let gated = Gated {
-            norm: inner_norm(gated.norm),
+            norm: inner_optional_norm(gated.norm),
             gate,
             up,
             activation: gated.activation,
@@ -267,12 +270,13 @@ impl<B: OpsBackward, C: CheckpointStrategy> Ops for Autodiff<B, C> {
         let nodes = [x_node, gate_a, gate_b, up_a, up_b, down_a, down_b];
         record::<B, C, 7>(nodes, |tracked| {
             if !tracked {
-                return (B::feed_forward(x, gated, down, after, precision), None);
+                return (B::feed_forward(x, gated, down, after, scale, precision), None);
             }
-            let (out, saved) = B::feed_forward_with_saved(x, gated.clone(), down.clone(), after.clone(), precision);
+            let (out, saved) =
+                B::feed_forward_with_saved(x, gated.clone(), down.clone(), after.clone(), scale, precision);
             let grad_fn = grad_fn(move |gradient| {
                 let (gated, down, after) = (gated.clone(), down.clone(), after.clone());
-                let (dx, adapters) = B::feed_forward_backward(gated, down, after, precision, &saved, gradient);
+                let (dx, adapters) = B::feed_forward_backward(gated, down, after, scale, precision, &saved, gradient);
                 let [[gate_a, gate_b], [up_a, up_b], [down_a, down_b]] = adapters.map(parent_gradients::<B>);
                 [Some(dx), gate_a, gate_b, up_a, up_b, down_a, down_b]
             });

@@ -15,7 +15,7 @@ pub fn embed(table: &Linear<Dispatch>, ids: Arc<[u32]>, scale: f32) -> Tensor<2>
 /// See [`Ops::norm_linears`].
 pub fn norm_linears(
     x: Tensor<2>,
-    norm: &Norm<Dispatch>,
+    norm: &OptionalNorm<Dispatch>,
     linears: &Linears<Dispatch>,
     precision: MatmulPrecision,
 ) -> Tensor<2> {
@@ -57,6 +57,7 @@ pub fn linear_add(
     h: Tensor<2>,
     linear: &Linear<Dispatch>,
     norm: &OptionalNorm<Dispatch>,
+    scale: f32,
     precision: MatmulPrecision,
 ) -> Tensor<2> {
     Tensor::from_dispatch(<Dispatch as Ops>::linear_add(
@@ -64,6 +65,7 @@ pub fn linear_add(
         h.into_dispatch(),
         linear.clone(),
         norm.clone(),
+        scale,
         precision,
     ))
 }
@@ -74,6 +76,7 @@ pub fn feed_forward(
     gated: &Gated<Dispatch>,
     down: &Linear<Dispatch>,
     after: &OptionalNorm<Dispatch>,
+    scale: f32,
     precision: MatmulPrecision,
 ) -> Tensor<2> {
     Tensor::from_dispatch(<Dispatch as Ops>::feed_forward(
@@ -81,6 +84,7 @@ pub fn feed_forward(
         gated.clone(),
         down.clone(),
         after.clone(),
+        scale,
         precision,
     ))
 }

@@ -15,6 +15,7 @@ mod nvfp4_pair;
 #[path = "../../../kernels/tests/it/own_process.rs"]
 mod own_process;
 mod packed;
+mod residual;
 #[allow(dead_code, reason = "no test draws tokens from it")]
 #[path = "../../../engine/src/check/sample.rs"]
 mod sample;
