@@ -132,6 +132,15 @@ impl<B: Backend> Linears<B> {
         }
     }
 
+    /// The linear layers, each replaced, in order.
+    pub(super) fn map<T: Backend>(self, mut replace: impl FnMut(Linear<B>) -> Linear<T>) -> Linears<T> {
+        match self {
+            Self::One(first) => Linears::One(replace(first)),
+            Self::Two(first, second) => Linears::Two(replace(first), replace(second)),
+            Self::Three(first, second, third) => Linears::Three(replace(first), replace(second), replace(third)),
+        }
+    }
+
     /// The number of output features of all of them.
     pub fn out_features(&self) -> usize {
         match self {
