@@ -1,8 +1,7 @@
 //! The decoder of a model, each part on its device.
 
-use crate::arch::DecoderSpec;
+use crate::arch::{Config, DecoderSpec};
 use crate::batch::Batch;
-use crate::config::Config;
 use crate::device;
 use crate::error::LoadError;
 use crate::layer::Layer;

@@ -1,8 +1,7 @@
 //! A loaded model: its weights on their devices, and its configuration.
 
-use crate::arch;
+use crate::arch::{self, Config};
 use crate::cache::LayerGroup;
-use crate::config::Config;
 use crate::decoder::Decoder;
 use crate::error::{LoadError, SessionError};
 use crate::packed::PackedWeights;

@@ -1,8 +1,7 @@
 //! Loads the tensors of a file as inputs of the operations: checks them, packs them for the CPU,
 //! and moves them to their device.
 
-use crate::arch::RopeSpec;
-use crate::config::Config;
+use crate::arch::{Config, ROPE_FACTORS, RopeSpec};
 use crate::cpu_matrices::CpuMatrices;
 use crate::error::LoadError;
 use crate::ops::{Adapter, Bias, Linear, MatrixSpec, Norm, SharedRope};
@@ -13,9 +12,6 @@ use hearth_formats::gguf::{Gguf, TensorType};
 use hearth_kernels::rope::Rope;
 use hearth_kernels::{Layout, Quant, ShapeError, matrix};
 use std::ops::ControlFlow;
-
-/// The tensor with the divisors of RoPE's frequencies.
-pub(crate) const ROPE_FACTORS: &str = "rope_freqs.weight";
 
 /// Loads weights one after another, and reports progress.
 pub(crate) struct Weights<'a> {

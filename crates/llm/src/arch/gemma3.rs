@@ -4,10 +4,10 @@
 //!
 //! The norm weights in the file already include the "1 +" of the reference code.
 
+use super::config::Config;
 use super::norms::Norms;
 use super::qwen3;
 use super::spec::{DecoderSpec, FeedForwardSpec, LayerSpec, MixerSpec, RopeSpec, full_attention};
-use crate::config::Config;
 use crate::error::LoadError;
 use hearth_formats::gguf::{GgufHeader, Value};
 use hearth_formats::shape::{AttentionShape, LayerShape};

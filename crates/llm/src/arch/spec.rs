@@ -1,8 +1,8 @@
 //! The computation of a decoder's layers, described as data. An architecture that needs more gets a
 //! field or a variant here, which `Layer` reads.
 
+use super::config::Config;
 use super::norms::Norms;
-use crate::config::Config;
 use hearth_formats::shape::{AttentionShape, LayerShape};
 use hearth_kernels::attention::{Heads, Temperature};
 use hearth_kernels::glu::Activation;

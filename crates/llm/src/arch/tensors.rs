@@ -1,11 +1,14 @@
 //! Checks the tensors of a file: some are used, some are skipped, and all others are refused, since
 //! a model that has them computes something else.
 
+use super::config::Config;
 use super::spec::{DecoderSpec, LayerSpec};
-use crate::config::Config;
 use crate::error::LoadError;
 use hearth_formats::gguf::GgufHeader;
 use hearth_formats::shortened;
+
+/// The tensor with the divisors of RoPE's frequencies.
+pub(crate) const ROPE_FACTORS: &str = "rope_freqs.weight";
 
 /// Tensors outside of layers that are used if the file has them.
 const MODEL_TENSORS: [&str; 5] = [
@@ -55,7 +58,7 @@ fn is_known_model_tensor(name: &str, spec: &DecoderSpec) -> bool {
     MODEL_TENSORS.contains(&name)
         || base.is_some_and(|base| SKIPPED_HEADS.contains(&base))
         || name == "output.input_scale"
-        || name == crate::weights::ROPE_FACTORS && spec.ropes().iter().any(|rope| rope.has_factors)
+        || name == ROPE_FACTORS && spec.ropes().iter().any(|rope| rope.has_factors)
 }
 
 fn is_known_layer_tensor(suffix: &str, layer: usize, spec: &DecoderSpec) -> bool {

@@ -4,8 +4,9 @@ use super::inputs::checked;
 use super::{AttentionSpec, Gated, Linear, Linears, MatmulPrecision, MatrixSpec, MemoryUse, Norm, Ops, OptionalNorm};
 use crate::batch::Batch;
 use burn::backend::Dispatch;
-use burn::tensor::{Int, Tensor};
+use burn::tensor::{Device, Int, Tensor};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 /// See [`Ops::embed`].
 pub fn embed(table: &Linear<Dispatch>, ids: Arc<[u32]>, scale: f32) -> Tensor<2> {
@@ -113,9 +114,15 @@ pub fn argmax(x: Tensor<2>) -> Tensor<1, Int> {
     Tensor::from_dispatch(<Dispatch as Ops>::argmax(x.into_dispatch()))
 }
 
-/// See [`Ops::memory`].
-pub fn memory(like: Tensor<1>, memory_use: Arc<MemoryUse>) {
-    <Dispatch as Ops>::memory(like.into_dispatch(), memory_use);
+/// Bytes of this process on a device: in use, and reserved by the allocator. The second includes the
+/// first. See [`Ops::memory`].
+pub fn memory_use(device: &Device) -> (u64, u64) {
+    let (like, memory_use) = (Tensor::<1>::zeros([1], device), Arc::<MemoryUse>::default());
+    <Dispatch as Ops>::memory(like.into_dispatch(), memory_use.clone());
+    (
+        memory_use.used.load(Ordering::Relaxed),
+        memory_use.reserved.load(Ordering::Relaxed),
+    )
 }
 
 /// See [`Ops::dequantize`].
