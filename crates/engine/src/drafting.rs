@@ -114,7 +114,8 @@ impl AnswerDraft {
     }
 }
 
-/// The draft that was proposed for an answer; see [`DraftRequest`](hearth_llm::draft::DraftRequest).
+/// The draft that was proposed for an answer. Its fields are those of
+/// [`DraftRequest`](hearth_llm::draft::DraftRequest).
 pub(crate) struct Proposal {
     pub drafted: Vec<Drafted>,
     pub declined: Option<usize>,

@@ -42,8 +42,8 @@ fn norm_rows(
         if column < cols {
             let i = start + column;
             let value = x[i] * inverse_rms * weight[column];
-            // Without the multiplication by a scale of 1, which could change how a driver's compiler
-            // contracts the sum, and so its last bit.
+            // No multiplication by a scale of 1: it could change how a driver's compiler contracts
+            // the sum, and so its last bit.
             if comptime!(add && scaled) {
                 out[i] = residual[i] + scale * value;
             } else if comptime!(add) {

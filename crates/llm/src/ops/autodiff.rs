@@ -104,7 +104,8 @@ impl<B: BurnBackend, C: CheckpointStrategy> Parents<B, C> {
         x
     }
 
-    /// A linear layer with tensors of the inner backend. Its parents are `a` and `b` of its adapter.
+    /// A linear layer with tensors of the inner backend. The parents are `a` and `b` of its
+    /// adapter.
     fn linear(&mut self, linear: Linear<Autodiff<B, C>>) -> Linear<B> {
         let adapter = match linear.adapter {
             Adapter::None => {

@@ -114,8 +114,8 @@ pub fn argmax(x: Tensor<2>) -> Tensor<1, Int> {
     Tensor::from_dispatch(<Dispatch as Ops>::argmax(x.into_dispatch()))
 }
 
-/// Bytes of this process on a device: in use, and reserved by the allocator. The second includes the
-/// first. See [`Ops::memory`].
+/// Bytes of this process on a device: in use, and reserved by the allocator. The second includes
+/// the first. See [`Ops::memory`].
 pub fn memory_use(device: &Device) -> (u64, u64) {
     let (like, memory_use) = (Tensor::<1>::zeros([1], device), Arc::<MemoryUse>::default());
     <Dispatch as Ops>::memory(like.into_dispatch(), memory_use.clone());

@@ -240,8 +240,8 @@ fn embedding_rows_equal_the_dequantized_table() {
 }
 
 /// The weight is 8, its scale 1/4, the adapter adds 3x and the bias 1. So an input of 1 gives
-/// 8/4 + 3 + 1 = 6, and x gives 5x + 1. Wrong orders give 3.75, 5.25 and 3. All of it has the factor
-/// of the residual stream. A norm of ones changes nothing.
+/// 8/4 + 3 + 1 = 6, and x gives 5x + 1. Wrong orders give 3.75, 5.25 and 3. All of it has the
+/// factor of the residual stream. A norm of ones changes nothing.
 #[test]
 fn scale_adapter_and_bias_come_in_the_order_of_nvfp4() {
     let Some(gpu) = gpu() else { return };
