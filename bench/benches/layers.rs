@@ -265,6 +265,7 @@ impl Model {
                 &out,
                 &o.linear().expect("packed weights"),
                 None,
+                1.0,
                 MatmulPrecision::Int8Activations,
                 &mut x,
             )
@@ -287,6 +288,7 @@ impl Model {
                 &h,
                 &down.linear().expect("packed weights"),
                 None,
+                1.0,
                 MatmulPrecision::Int8Activations,
                 &mut x,
             )

@@ -1,12 +1,11 @@
 //! The decoder of a model, each part on its device.
 
-use crate::arch::DecoderSpec;
+use crate::arch::{Config, DecoderSpec};
 use crate::batch::Batch;
-use crate::config::Config;
 use crate::device;
 use crate::error::LoadError;
 use crate::layer::Layer;
-use crate::ops::{Linear, Linears, MatmulPrecision, Norm, cross_entropy, embed, norm_linears};
+use crate::ops::{Linear, Linears, MatmulPrecision, Norm, OptionalNorm, cross_entropy, embed, norm_linears};
 use crate::placement::{Place, Placement};
 use crate::threads::DecodeThreads;
 use crate::weights::Weights;
@@ -155,7 +154,8 @@ impl Decoder {
     /// Logits `[rows, vocab]` of hidden states `[rows, D]`.
     pub fn logits(&self, hidden: Tensor<2>, precision: MatmulPrecision) -> Tensor<2> {
         let hidden = move_to(hidden, self.output_device());
-        norm_linears(hidden, &self.output_norm, &Linears::One(self.output.clone()), precision)
+        let norm = OptionalNorm::from(self.output_norm.clone());
+        norm_linears(hidden, &norm, &Linears::One(self.output.clone()), precision)
     }
 
     /// `scale` times the summed cross-entropy of hidden states `[T, D]` against their target

@@ -1,8 +1,7 @@
 //! A loaded model: its weights on their devices, and its configuration.
 
-use crate::arch::{self, RopeIdentity};
+use crate::arch::{self, Config, RopeIdentity};
 use crate::cache::LayerGroup;
-use crate::config::Config;
 use crate::decoder::Decoder;
 use crate::error::{LoadError, SessionError};
 use crate::packed::PackedWeights;

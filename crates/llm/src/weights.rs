@@ -1,8 +1,7 @@
 //! Loads the tensors of a file as inputs of the operations: checks them, packs them for the CPU,
 //! and moves them to their device.
 
-use crate::arch::RopeSpec;
-use crate::config::Config;
+use crate::arch::{Config, RopeSpec};
 use crate::cpu_matrices::CpuMatrices;
 use crate::error::LoadError;
 use crate::ops::{Adapter, Bias, Linear, MatrixSpec, Norm, SharedRope};

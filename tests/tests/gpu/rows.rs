@@ -23,15 +23,19 @@ fn norms_match_the_reference() {
         let normed = reference::rms_norm(&wide(&y), &wide(&w), 1e-3_f32.into());
         let actual = rms_norm(&client, &y_there, &norm).expect("a weight as wide as rows");
         assert_near("norm", &client, &actual, &normed, 1e-6);
-        let sum: Vec<f64> = wide(&x).iter().zip(normed).map(|(x, y)| x + y).collect();
-        let actual = add_norm(&client, &x_there, &y_there, &norm).expect("a weight as wide as rows");
-        assert_near("sum", &client, &actual, &sum, 1e-6);
+        for scale in [1.0_f32, 0.22, -3.0] {
+            let add = |(x, y): (f64, &f64)| x + f64::from(scale) * y;
+            let sum: Vec<f64> = wide(&x).into_iter().zip(&normed).map(add).collect();
+            let actual = add_norm(&client, &x_there, &y_there, &norm, scale).expect("a weight as wide as rows");
+            // A scale above 1 multiplies the norm's error.
+            assert_near(&format!("sum, times {scale}"), &client, &actual, &sum, 3e-6);
+        }
         let short = Norm {
             weight: unpadded(norm.weight.clone()),
             ..norm
         };
         assert!(rms_norm(&client, &floats(&client, &noise(4, cols + 1), 1, cols + 1), &short).is_err());
-        assert!(add_norm(&client, &floats(&client, &x, rows * cols, 1), &y_there, &norm).is_err() || cols == 1);
+        assert!(add_norm(&client, &floats(&client, &x, rows * cols, 1), &y_there, &norm, 1.0).is_err() || cols == 1);
     }
 }
 

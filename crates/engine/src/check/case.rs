@@ -64,6 +64,8 @@ pub enum Op {
         linear: LinearShape,
         /// Whether a norm follows it.
         norm: bool,
+        /// Factor of what is added.
+        scale: f32,
     },
     /// A gated feed-forward with an optional norm, added to the residual.
     FeedForward {
@@ -75,6 +77,8 @@ pub enum Op {
         activation: Activation,
         /// Whether a norm follows down.
         norm: bool,
+        /// Factor of what is added.
+        scale: f32,
     },
     /// Attention.
     Attend {
@@ -237,6 +241,22 @@ impl Op {
         }
     }
 
+    /// The op with this factor of what it adds to the residual.
+    pub fn scaled(mut self, factor: f32) -> Self {
+        if let Self::LinearAdd { scale, .. } | Self::FeedForward { scale, .. } = &mut self {
+            *scale = factor;
+        }
+        self
+    }
+
+    /// The factor of what it adds to the residual.
+    fn scale(&self) -> f32 {
+        match self {
+            Self::LinearAdd { scale, .. } | Self::FeedForward { scale, .. } => *scale,
+            Self::NormLinears(_) | Self::Attend { .. } | Self::CrossEntropy(_) | Self::Argmax { .. } => 1.0,
+        }
+    }
+
     /// The linear layers, in order.
     pub fn linears(&self) -> Vec<LinearShape> {
         match self {
@@ -338,6 +358,9 @@ impl Case {
             if let Source::Cache { format, .. } = source {
                 parts.push(format!("a cache in {format:?}"));
             }
+        }
+        if self.op.scale() != 1.0 {
+            parts.push(format!("added {} times", self.op.scale()));
         }
         parts.push(format!("{} tokens", self.tokens));
         if self.precision != MatmulPrecision::F32 {

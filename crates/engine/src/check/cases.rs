@@ -10,6 +10,8 @@ use hearth_llm::ops::{Activation, MatmulPrecision};
 
 /// Vocabulary size: a prime, so that the last tile of every kernel is ragged.
 pub const VOCAB: usize = 331;
+/// A factor of what is added to the residual, as in Granite.
+const RESIDUAL_SCALE: f32 = 0.22;
 /// Tokens of a pass.
 const TOKENS: [usize; 6] = [1, 2, 9, 33, 70, 129];
 /// Tokens of consecutive passes over a KV cache. The pass of 33 tokens attends to 328 before it.
@@ -123,7 +125,12 @@ fn formats() -> Vec<Case> {
 }
 
 fn linear_add(linear: LinearShape, tokens: usize) -> Case {
-    Case::new(Op::LinearAdd { linear, norm: false }, tokens)
+    let op = Op::LinearAdd {
+        linear,
+        norm: false,
+        scale: 1.0,
+    };
+    Case::new(op, tokens)
 }
 
 /// Each format, and the feed-forward of each layer, with factors rounded for matrix units.
@@ -172,6 +179,7 @@ impl Layer {
         Op::LinearAdd {
             linear: self.linear(3, self.width, self.heads.out_width()),
             norm: self.norms,
+            scale: 1.0,
         }
     }
 
@@ -181,12 +189,13 @@ impl Layer {
             down: self.linear(6, self.width, self.ffn_width),
             activation: self.activation,
             norm: self.norms,
+            scale: 1.0,
         }
     }
 }
 
 /// The linear layers of a layer with adapters, with each number of tokens, with an owned and a
-/// shared residual; and backward.
+/// shared residual, and added with a factor; and backward.
 fn layer_linears(layer: &Layer) -> Vec<Case> {
     let mut cases = Vec::new();
     for (index, tokens) in TOKENS.into_iter().enumerate() {
@@ -199,6 +208,10 @@ fn layer_linears(layer: &Layer) -> Vec<Case> {
     }
     for op in [layer.queries_keys_values(), layer.output(), layer.feed_forward()] {
         cases.push(Case::new(op, 129).backward());
+    }
+    for op in [layer.output(), layer.feed_forward()] {
+        let op = op.scaled(RESIDUAL_SCALE);
+        cases.extend([Case::new(op.clone(), 2), Case::new(op, 33).backward()]);
     }
     cases
 }
@@ -380,6 +393,18 @@ mod tests {
                 "{mismatch:?}"
             );
         }
+    }
+
+    #[test]
+    fn a_branch_without_its_factor_is_caught() {
+        let fault = Faulty {
+            change_case: |case| case.op = case.op.clone().scaled(1.0),
+            change_outputs: UNCHANGED_OUTPUTS,
+        };
+        mismatches(
+            &fault,
+            |case| matches!(case.op, Op::LinearAdd { scale, .. } | Op::FeedForward { scale, .. } if scale != 1.0),
+        );
     }
 
     /// Like an in-place op on a shared residual: the sum is correct, but the other owner sees it,

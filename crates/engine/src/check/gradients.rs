@@ -54,15 +54,16 @@ fn small_cases() -> Vec<Case> {
     for tokens in [3, 11] {
         let linears = [Quant::Q5_0, Quant::F16, Quant::Q8_0].map(|quant| linear(quant, 21, 64));
         cases.push(Case::new(Op::NormLinears(linears.to_vec()), tokens));
-        for norm in [false, true] {
+        for (norm, scale) in [(false, 1.0), (true, 1.0), (true, 0.22)] {
             let linear = linear(Quant::Q4_K, 21, 256);
-            cases.push(Case::new(Op::LinearAdd { linear, norm }, tokens));
+            cases.push(Case::new(Op::LinearAdd { linear, norm, scale }, tokens));
             for activation in [Activation::Silu, Activation::GeluTanh] {
                 let op = Op::FeedForward {
                     gated: [linear_without_bias(64, 32), linear_without_bias(64, 32)],
                     down: linear_without_bias(32, 64),
                     activation,
                     norm,
+                    scale,
                 };
                 cases.push(Case::new(op, tokens));
             }
@@ -73,8 +74,12 @@ fn small_cases() -> Vec<Case> {
         ));
     }
     for quant in Quant::ALL {
-        let linear = LinearShape::new(quant, 5, quant.block_elements().max(32));
-        cases.push(Case::new(Op::LinearAdd { linear, norm: false }, 11));
+        let op = Op::LinearAdd {
+            linear: LinearShape::new(quant, 5, quant.block_elements().max(32)),
+            norm: false,
+            scale: 0.22,
+        };
+        cases.push(Case::new(op, 11));
     }
     cases.extend(attention_cases());
     let rounded: Vec<Case> = cases

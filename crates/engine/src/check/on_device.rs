@@ -235,17 +235,21 @@ impl Inputs<'_> {
         Ok(match &self.case.op {
             Op::NormLinears(shapes) => {
                 let linears = parallel_linears(self.linears()?)?;
-                let norm = self.norm(shapes[0].cols, NormKind::Before);
+                let norm = self.optional_norm(true, shapes[0].cols, NormKind::Before);
                 norm_linears(self.take(0)?, &norm, &linears, precision)
             }
-            Op::LinearAdd { linear, norm } => {
+            Op::LinearAdd { linear, norm, scale } => {
                 let norm = self.optional_norm(*norm, linear.rows, NormKind::After);
                 let linears = self.linears()?;
-                linear_add(self.take(0)?, self.take(1)?, &linears[0], &norm, precision)
+                linear_add(self.take(0)?, self.take(1)?, &linears[0], &norm, *scale, precision)
             }
             Op::FeedForward {
-                down, activation, norm, ..
-            } => self.feed_forward(down, *activation, *norm)?,
+                down,
+                activation,
+                norm,
+                scale,
+                ..
+            } => self.feed_forward(down, *activation, *norm, *scale)?,
             Op::Attend { heads, source, .. } => match source {
                 Source::Batch(lengths) => self.attend(heads, self.take(0)?, Batch::of_lengths(lengths))?,
                 Source::Cache { .. } => return Err("a cache has no backward".into()),
@@ -266,6 +270,7 @@ impl Inputs<'_> {
         down: &LinearShape,
         activation: Activation,
         norm: bool,
+        scale: f32,
     ) -> Result<Tensor<2>, Box<dyn Error>> {
         let linears: [Linear<Dispatch>; 3] = self
             .linears()?
@@ -273,7 +278,7 @@ impl Inputs<'_> {
             .map_err(|_| "a feed-forward has three linears")?;
         let [gate, up, down_linear] = linears;
         let gated = Gated {
-            norm: self.norm(gate.spec.cols, NormKind::Before),
+            norm: self.optional_norm(true, gate.spec.cols, NormKind::Before),
             gate,
             up,
             activation,
@@ -284,6 +289,7 @@ impl Inputs<'_> {
             &gated,
             &down_linear,
             &norm,
+            scale,
             self.case.precision,
         ))
     }

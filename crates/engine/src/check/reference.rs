@@ -55,19 +55,21 @@ impl<'a> Formula<'a> {
                 };
                 (0..self.case.tokens).flat_map(row).collect()
             }
-            Op::LinearAdd { linear, norm } => {
+            Op::LinearAdd { linear, norm, scale } => {
                 let y = optionally_normed(linears[0].over(&leaves[1]), *norm, linear.rows);
-                sum(&leaves[0], &y)
+                sum(&leaves[0], *scale, &y)
             }
             Op::FeedForward {
                 gated,
                 down,
                 activation,
                 norm,
+                scale,
             } => {
                 let x = normed(&leaves[0], gated[0].cols, NormKind::Before);
                 let h = reference::gated(*activation, &linears[0].over(&x), &linears[1].over(&x));
-                sum(&leaves[0], &optionally_normed(linears[2].over(&h), *norm, down.rows))
+                let y = optionally_normed(linears[2].over(&h), *norm, down.rows);
+                sum(&leaves[0], *scale, &y)
             }
             Op::Attend {
                 heads,
@@ -125,6 +127,8 @@ fn optionally_normed(y: Vec<f64>, norm: bool, width: usize) -> Vec<f64> {
     if norm { normed(&y, width, NormKind::After) } else { y }
 }
 
-fn sum(a: &[f64], b: &[f64]) -> Vec<f64> {
-    a.iter().zip(b).map(|(a, b)| a + b).collect()
+/// `residual + scale * y`.
+fn sum(residual: &[f64], scale: f32, y: &[f64]) -> Vec<f64> {
+    let sum = |(residual, y): (&f64, &f64)| residual + f64::from(scale) * y;
+    residual.iter().zip(y).map(sum).collect()
 }

@@ -39,7 +39,7 @@ pub use cache::{copy_page, kv_write};
 pub use dequantize::{dequantize, embed, words};
 pub use error::GpuError;
 pub use glu::glu;
-pub use linear::{linear, linear_with_limit};
+pub use linear::{linear, linear_add, linear_with_limit};
 pub use matmul::{Transpose, matmul};
 pub use matrix_units::{backward_uses_matrix_units, linear_uses_matrix_units};
 pub use norm::{add_norm, rms_norm};

@@ -25,9 +25,9 @@ fn every_gradient_matches_central_differences() {
     let expected = [
         ("attention", 6),
         ("linear_cross_entropy", 40),
-        ("gated", 200),
+        ("gated", 300),
         ("glu", 24),
-        ("linear_add", 60),
+        ("linear_add", 120),
         ("norm_linears", 90),
         ("rms_norm", 3),
         ("rope", 8),

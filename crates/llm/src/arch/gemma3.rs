@@ -4,10 +4,10 @@
 //!
 //! The norm weights in the file already include the "1 +" of the reference code.
 
+use super::config::Config;
 use super::norms::Norms;
 use super::qwen3;
 use super::spec::{DecoderSpec, FeedForwardSpec, LayerSpec, MixerSpec, RopeScaling, RopeSpec, full_attention};
-use crate::config::Config;
 use crate::error::LoadError;
 use hearth_formats::gguf::{GgufHeader, Value};
 use hearth_formats::shape::{AttentionShape, LayerShape};
@@ -73,6 +73,7 @@ pub(super) fn describe(gguf: &GgufHeader, config: &Config) -> Result<DecoderSpec
             mixer: shape.attention().map(attention).transpose()?,
             feed_forward: FeedForwardSpec::gated(shape, Activation::GeluTanh),
             norms: NORMS,
+            residual_scale: 1.0,
         })
     };
     let layers = config.layer_shapes.iter().zip(is_local).map(layer);

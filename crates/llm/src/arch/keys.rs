@@ -3,8 +3,8 @@
 //!
 //! The names are from llama.cpp's `llama-arch.cpp`; `keys.txt` lists them.
 
+use super::config::Config;
 use super::neutral::{self, Neutral};
-use crate::config::Config;
 use crate::error::LoadError;
 use Neutral::{HeadDim, Number, RopeDims, ScoreScale, Text, WholeContext, Width};
 use Rule::{Harmless, Only, Read};

@@ -2,8 +2,8 @@
 //!
 //! In the file the rows of Q and K are permuted so that RoPE pairs neighbors.
 
+use super::config::Config;
 use super::spec::{DecoderSpec, LayerSpec, RopeSpec};
-use crate::config::Config;
 use crate::error::LoadError;
 use hearth_formats::gguf::GgufHeader;
 use hearth_kernels::rope::Pairing;

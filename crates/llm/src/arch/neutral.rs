@@ -1,6 +1,6 @@
 //! Neutral values of metadata keys: with them, a key does not change the computation.
 
-use crate::config::Config;
+use super::config::Config;
 use hearth_formats::gguf::Value;
 use hearth_formats::shape::{AttentionShape, LayerShape};
 use hearth_formats::shortened;

@@ -1,8 +1,8 @@
 //! Checks the tensors of a file: some are used, some are skipped, and all others are refused, since
 //! a model that has them computes something else.
 
+use super::config::Config;
 use super::spec::{DecoderSpec, LayerSpec};
-use crate::config::Config;
 use crate::error::LoadError;
 use hearth_formats::gguf::GgufHeader;
 use hearth_formats::shortened;

@@ -4,9 +4,7 @@ use super::weights::LayerWeights;
 use crate::arch::RopeSpec;
 use crate::batch::Batch;
 use crate::error::LoadError;
-use crate::ops::{
-    AttentionSpec, Linear, Linears, MatmulPrecision, Norm, OptionalNorm, attend, linear_add, norm_linears,
-};
+use crate::ops::{AttentionSpec, Linear, Linears, MatmulPrecision, OptionalNorm, attend, linear_add, norm_linears};
 use burn::backend::Dispatch;
 use burn::tensor::Tensor;
 use hearth_formats::shape::{AttentionShape, LinearName};
@@ -16,13 +14,14 @@ use std::sync::Arc;
 /// The weights of attention.
 #[derive(Clone)]
 pub(super) struct Attention {
-    norm: Norm<Dispatch>,
+    norm: OptionalNorm<Dispatch>,
     qkv: Linears<Dispatch>,
     q_norm: OptionalNorm<Dispatch>,
     k_norm: OptionalNorm<Dispatch>,
     spec: Arc<AttentionSpec>,
     output: Linear<Dispatch>,
     output_norm: OptionalNorm<Dispatch>,
+    residual_scale: f32,
 }
 
 impl Attention {
@@ -49,7 +48,7 @@ impl Attention {
                 rope: rope.map(|rope| weights.rope(rope)).transpose()?,
                 temperature,
             }),
-            norm: weights.norm(norms.before_mixer, width)?,
+            norm: weights.optional_norm(norms.before_mixer, width)?,
             qkv: Linears::Three(
                 weights.linear(LinearName::AttnQ)?,
                 weights.linear(LinearName::AttnK)?,
@@ -59,6 +58,7 @@ impl Attention {
             k_norm: weights.optional_norm(norms.keys, k_norm_length)?,
             output: weights.linear(LinearName::AttnOutput)?,
             output_norm: weights.optional_norm(norms.after_mixer, width)?,
+            residual_scale: weights.spec.residual_scale,
         })
     }
 
@@ -72,7 +72,8 @@ impl Attention {
     }
 
     pub fn add_output(&self, x: Tensor<2>, context: Tensor<2>, precision: MatmulPrecision) -> Tensor<2> {
-        linear_add(x, context, &self.output, &self.output_norm, precision)
+        let (linear, norm, scale) = (&self.output, &self.output_norm, self.residual_scale);
+        linear_add(x, context, linear, norm, scale, precision)
     }
 
     pub fn linears_mut(&mut self) -> Vec<(LinearName, &mut Linear<Dispatch>)> {

@@ -172,7 +172,7 @@ impl Ops for Flex {
 
     fn norm_linears(
         x: FloatTensor<Self>,
-        norm: Norm<Self>,
+        norm: OptionalNorm<Self>,
         linears: Linears<Self>,
         precision: MatmulPrecision,
     ) -> FloatTensor<Self> {
@@ -182,7 +182,7 @@ impl Ops for Flex {
         let mut out = Scratch::new(size(&x)[0] * width);
         checked(fused::norm_linears(
             floats(&x),
-            Some(kernel_norm(&norm)),
+            kernel_optional_norm(&norm),
             &kernel_linears,
             precision,
             &mut out,
@@ -223,6 +223,7 @@ impl Ops for Flex {
         h: FloatTensor<Self>,
         linear: Linear<Self>,
         norm: OptionalNorm<Self>,
+        scale: f32,
         precision: MatmulPrecision,
     ) -> FloatTensor<Self> {
         let (mut residual, h, linear) = (whole_storage(residual), contiguous(h), contiguous_linear(linear));
@@ -233,6 +234,7 @@ impl Ops for Flex {
             floats(&h),
             &kernel_linear(&linear),
             norm,
+            scale,
             precision,
             stream,
         ));
@@ -244,6 +246,7 @@ impl Ops for Flex {
         gated: Gated<Self>,
         down: Linear<Self>,
         after: OptionalNorm<Self>,
+        scale: f32,
         precision: MatmulPrecision,
     ) -> FloatTensor<Self> {
         let (x, gate, up) = (
@@ -255,14 +258,14 @@ impl Ops for Flex {
         let mut h = Scratch::new(tokens * width);
         checked(fused::gated(
             floats(&x),
-            Some(kernel_norm(&gated.norm)),
+            kernel_optional_norm(&gated.norm),
             &kernel_linear(&gate),
             &kernel_linear(&up),
             gated.activation,
             precision,
             &mut h,
         ));
-        Self::linear_add(x, tensor(h, [tokens, width]), down, after, precision)
+        Self::linear_add(x, tensor(h, [tokens, width]), down, after, scale, precision)
     }
 
     fn cross_entropy(
@@ -315,7 +318,7 @@ impl OpsBackward for Flex {
 
     fn norm_linears_backward(
         x: FloatTensor<Self>,
-        norm: Norm<Self>,
+        norm: OptionalNorm<Self>,
         linears: Linears<Self>,
         precision: MatmulPrecision,
         gradient: FloatTensor<Self>,
@@ -324,10 +327,9 @@ impl OpsBackward for Flex {
         let linears = contiguous_linears(linears);
         let kernel_linears: Vec<_> = linears.iter().map(kernel_linear).collect();
         let mut dx = Scratch::new(floats(&x).len());
-        let norm = Some(kernel_norm(&norm));
         let adapters = checked(fused::norm_linears_backward(
             floats(&x),
-            norm,
+            kernel_optional_norm(&norm),
             &kernel_linears,
             precision,
             floats(&gradient),
@@ -410,6 +412,7 @@ impl OpsBackward for Flex {
         h: FloatTensor<Self>,
         linear: Linear<Self>,
         norm: OptionalNorm<Self>,
+        scale: f32,
         precision: MatmulPrecision,
         gradient: FloatTensor<Self>,
     ) -> (FloatTensor<Self>, AdapterGradient<Self>) {
@@ -419,6 +422,7 @@ impl OpsBackward for Flex {
             floats(&h),
             &kernel_linear(&linear),
             kernel_optional_norm(&norm),
+            scale,
             precision,
             floats(&gradient),
             &mut dh,
@@ -431,6 +435,7 @@ impl OpsBackward for Flex {
         gated: Gated<Self>,
         down: Linear<Self>,
         after: OptionalNorm<Self>,
+        scale: f32,
         precision: MatmulPrecision,
     ) -> (FloatTensor<Self>, SavedFeedForward) {
         let x = contiguous(x);
@@ -451,27 +456,28 @@ impl OpsBackward for Flex {
             up,
         };
         let h = tensor(h, saved.gate.size());
-        (Self::linear_add(x, h, down, after, precision), saved)
+        (Self::linear_add(x, h, down, after, scale, precision), saved)
     }
 
     fn feed_forward_backward(
         gated: Gated<Self>,
         down: Linear<Self>,
         after: OptionalNorm<Self>,
+        scale: f32,
         precision: MatmulPrecision,
         saved: &SavedFeedForward,
         gradient: FloatTensor<Self>,
     ) -> (FloatTensor<Self>, [AdapterGradient<Self>; 3]) {
         let gradient = contiguous(gradient);
-        let (dh, down_adapter) =
-            Self::linear_add_backward(saved.h(gated.activation), down, after, precision, gradient.clone());
+        let h = saved.h(gated.activation);
+        let (dh, down_adapter) = Self::linear_add_backward(h, down, after, scale, precision, gradient.clone());
         let (x, gate, up) = (
             saved.x.restore(),
             contiguous_linear(gated.gate),
             contiguous_linear(gated.up),
         );
         let mut dx = Scratch::new(floats(&x).len());
-        let norm = Some(kernel_norm(&gated.norm));
+        let norm = kernel_optional_norm(&gated.norm);
         let [kernel_gate, kernel_up] = [kernel_linear(&gate), kernel_linear(&up)];
         let (x_values, dh) = (floats(&x), floats(&dh));
         let activation = gated.activation;
@@ -541,7 +547,7 @@ fn gated_with_saved<K: fused::SavedElement>(
     let mut saved = [(); 2].map(|()| Scratch::new(h.len()));
     checked(fused::gated_with_saved(
         floats(x),
-        Some(kernel_norm(&gated.norm)),
+        kernel_optional_norm(&gated.norm),
         &kernel_linear(&gate),
         &kernel_linear(&up),
         gated.activation,

@@ -15,6 +15,7 @@ mod nvfp4_pair;
 #[path = "../../../kernels/tests/it/own_process.rs"]
 mod own_process;
 mod packed;
+mod residual;
 mod rope_scaling;
 #[allow(dead_code, reason = "no test draws tokens from it")]
 #[path = "../../../engine/src/check/sample.rs"]
@@ -26,4 +27,9 @@ mod unusual_values;
 #[test]
 fn every_test_file_is_compiled() {
     hearth_test_parts::assert_all_compiled(env!("CARGO_MANIFEST_DIR"));
+}
+
+#[test]
+fn no_modules_import_each_other() {
+    hearth_test_parts::assert_no_cycles(env!("CARGO_MANIFEST_DIR"));
 }

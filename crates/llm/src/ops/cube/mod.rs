@@ -84,6 +84,15 @@ fn kernel_optional_norm(norm: OptionalNorm<Cube>) -> Option<gpu::Norm> {
     }
 }
 
+/// The rows of `x` after a norm, or those of `x` itself without one.
+fn normed(x: &Tensor, norm: Option<&gpu::Norm>) -> Floats {
+    let rows = floats(x);
+    match norm {
+        None => rows,
+        Some(norm) => checked(gpu::rms_norm(&x.client, &rows, norm)),
+    }
+}
+
 /// The outputs of linear layers with a common input, concatenated per row.
 fn concat_linears(like: &Tensor, x: &Floats, linears: &[gpu::Linear], precision: MatmulPrecision) -> Floats {
     let width = linears.iter().map(|linear| linear.weight.rows).sum();
@@ -245,12 +254,12 @@ impl Ops for Cube {
 
     fn norm_linears(
         x: FloatTensor<Self>,
-        norm: Norm<Self>,
+        norm: OptionalNorm<Self>,
         linears: Linears<Self>,
         precision: MatmulPrecision,
     ) -> FloatTensor<Self> {
         let x = into_contiguous(x);
-        let normed = checked(gpu::rms_norm(&x.client, &floats(&x), &kernel_norm(norm)));
+        let normed = normed(&x, kernel_optional_norm(norm).as_ref());
         let linears: Vec<_> = linears.into_vec().into_iter().map(kernel_linear).collect();
         tensor(&x, concat_linears(&x, &normed, &linears, precision))
     }
@@ -291,6 +300,7 @@ impl Ops for Cube {
         h: FloatTensor<Self>,
         linear: Linear<Self>,
         norm: OptionalNorm<Self>,
+        scale: f32,
         precision: MatmulPrecision,
     ) -> FloatTensor<Self> {
         let (residual, h, linear) = (into_contiguous(residual), into_contiguous(h), kernel_linear(linear));
@@ -303,12 +313,12 @@ impl Ops for Cube {
                     contiguous_copy(&residual)
                 };
                 let (input, out) = (floats(&h), floats(&stream));
-                checked(gpu::linear(&h.client, &input, &linear, precision, &out, 0, true));
+                checked(gpu::linear_add(&h.client, &input, &linear, scale, precision, &out));
                 stream
             }
             Some(norm) => {
                 let y = concat_linears(&h, &floats(&h), &[linear], precision);
-                let sum = checked(gpu::add_norm(&h.client, &floats(&residual), &y, &norm));
+                let sum = checked(gpu::add_norm(&h.client, &floats(&residual), &y, &norm, scale));
                 tensor(&h, sum)
             }
         }
@@ -319,11 +329,12 @@ impl Ops for Cube {
         gated: Gated<Self>,
         down: Linear<Self>,
         after: OptionalNorm<Self>,
+        scale: f32,
         precision: MatmulPrecision,
     ) -> FloatTensor<Self> {
         let x = into_contiguous(x);
         let (h, _) = backward::gated_with_saved(&x, gated, precision);
-        Self::linear_add(x, h, down, after, precision)
+        Self::linear_add(x, h, down, after, scale, precision)
     }
 
     fn cross_entropy(

@@ -83,6 +83,16 @@ impl<'a> Run<'a> {
         }
     }
 
+    /// A norm before linear layers, unless the case has none.
+    fn norm_before(&mut self, width: usize) -> OptionalNorm<Dispatch> {
+        self.optional_norm(width, !self.case.coin(7))
+    }
+
+    /// The factor of what is added to the residual.
+    fn scale(&self) -> f32 {
+        if self.case.coin(8) { 0.22 } else { 1.0 }
+    }
+
     pub fn optional_norm(&mut self, width: usize, enabled: bool) -> OptionalNorm<Dispatch> {
         if enabled {
             OptionalNorm::Norm(self.norm(width).weight, 1e-5)
@@ -179,7 +189,7 @@ pub fn run_embed(case: &Case, device: &Device, direction: Direction) -> Outputs 
 pub fn run_norm_linears(case: &Case, device: &Device, direction: Direction) -> Outputs {
     let (mut run, width) = (Run::new(case, device, direction), case.whole_columns());
     let x = run.input("x", case.tokens, width);
-    let norm = run.norm(width);
+    let norm = run.norm_before(width);
     // The numbers of rows are not multiples of a tile.
     let linears = Linears::Three(
         run.linear(["q.a", "q.b"], 70, width),
@@ -193,7 +203,7 @@ pub fn run_norm_linears(case: &Case, device: &Device, direction: Direction) -> O
 pub fn run_logits(case: &Case, device: &Device, direction: Direction) -> Outputs {
     let (mut run, width) = (Run::new(case, device, direction), case.whole_columns());
     let x = run.input("x", case.tokens, width);
-    let norm = run.norm(width);
+    let norm = run.optional_norm(width, true);
     let output = run.frozen(case.vocabulary, width);
     run.outputs(norm_linears(x, &norm, &Linears::One(output), case.precision))
 }
@@ -224,7 +234,8 @@ pub fn run_linear_add(case: &Case, device: &Device, direction: Direction) -> Out
     );
     let linear = run.linear(["a", "b"], case.columns, width);
     let norm = run.optional_norm(case.columns, case.coin(5));
-    run.outputs(linear_add(residual, h, &linear, &norm, case.precision))
+    let scale = run.scale();
+    run.outputs(linear_add(residual, h, &linear, &norm, scale, case.precision))
 }
 
 /// [`feed_forward`].
@@ -233,7 +244,7 @@ pub fn run_feed_forward(case: &Case, device: &Device, direction: Direction) -> O
     let inner = 96_usize.next_multiple_of(case.quant.block_elements());
     let x = run.input("x", case.tokens, width);
     let gated = Gated {
-        norm: run.norm(width),
+        norm: run.norm_before(width),
         gate: run.linear(["gate.a", "gate.b"], inner, width),
         up: run.linear(["up.a", "up.b"], inner, width),
         activation: if case.coin(6) {
@@ -244,7 +255,8 @@ pub fn run_feed_forward(case: &Case, device: &Device, direction: Direction) -> O
     };
     let down = run.linear(["down.a", "down.b"], width, inner);
     let after = run.optional_norm(width, case.coin(5));
-    run.outputs(feed_forward(x, &gated, &down, &after, case.precision))
+    let scale = run.scale();
+    run.outputs(feed_forward(x, &gated, &down, &after, scale, case.precision))
 }
 
 /// [`cross_entropy`], with some rows that are not trained.

@@ -1,14 +1,15 @@
 //! A model's hyperparameters, read from the metadata of a GGUF file and checked.
 
-use crate::arch::{self, RopeFactors, RopeKeys, RopeScaling};
+use super::keys;
+use super::{RopeFactors, RopeKeys, RopeScaling};
 use crate::error::LoadError;
 use crate::header_keys::HeaderKeys;
 use hearth_formats::Architecture;
 use hearth_formats::gguf::GgufHeader;
 use hearth_formats::shape::{LayerShape, ModelShape};
 
-/// Hyperparameters common to all architectures. The file of an architecture in `arch/` reads
-/// further ones.
+/// Hyperparameters common to all architectures. The file of an architecture reads further
+/// ones.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Config {
     /// `general.architecture`.
@@ -104,7 +105,7 @@ impl Config {
             architecture,
             layer_shapes,
         };
-        arch::check_keys(gguf, &config)?;
+        keys::check(gguf, &config)?;
         Ok(config)
     }
 }
