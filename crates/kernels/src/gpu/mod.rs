@@ -25,6 +25,7 @@ mod operands;
 mod qk_norm_rope;
 mod reduce;
 mod row_ranges;
+mod softcap;
 mod tiles;
 mod weight_tile;
 
@@ -44,3 +45,4 @@ pub use matrix_units::{backward_uses_matrix_units, linear_uses_matrix_units};
 pub use norm::{add_norm, rms_norm};
 pub use operands::{Floats, Linear, Lora, Norm, Weight};
 pub use qk_norm_rope::{qk_norm_rope, rope_table};
+pub use softcap::softcap_in_place;

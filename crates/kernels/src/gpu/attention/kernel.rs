@@ -22,6 +22,7 @@ pub(super) fn attend(
     partial_stats: &mut [f32],
     sizes: &Sizes,
     scale: f32,
+    softcap: f32,
     #[comptime] config: Config,
 ) {
     let rows = comptime!(config.rows);
@@ -82,6 +83,7 @@ pub(super) fn attend(
             &mut scores,
             &mut offsets,
             sizes,
+            softcap,
             kv,
             base,
             end,

@@ -52,6 +52,8 @@ struct Config {
     split: bool,
     /// `true` if tokens of a batch also see later tokens.
     both_ways: bool,
+    /// `true` if scores have a softcap.
+    capped: bool,
 }
 
 impl Config {

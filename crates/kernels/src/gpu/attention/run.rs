@@ -100,6 +100,7 @@ pub(super) fn run(
         rows: division.rows,
         split: splits > 1,
         both_ways,
+        capped: heads.softcap.is_some(),
     };
     let sizes = SizesLaunch::new(
         rows.rows_before,
@@ -140,6 +141,7 @@ pub(super) fn run(
             stats_arg,
             sizes,
             heads.scale,
+            heads::softcap(heads),
             config,
         );
     }

@@ -4,10 +4,11 @@ use super::elements::{element, signed_byte};
 use super::{Config, MASKED, Sizes, Source, TILE};
 use crate::attention::{BLOCK, PAGE};
 use crate::gpu::f16::from_bits;
+use crate::gpu::softcap::softcapped;
 use cubecl::prelude::*;
 
-/// Writes the masked scores of the unit's key, `[rows, TILE]`, and the offset of the key's head. Keys
-/// from `end` on are masked for all rows.
+/// Writes the scores of the unit's key, with the softcap and the mask applied, `[rows, TILE]`, and
+/// the offset of the key's head. Keys from `end` on are masked for all rows.
 #[cube]
 pub(super) fn scores_of_tile(
     keys: &[u32],
@@ -18,6 +19,7 @@ pub(super) fn scores_of_tile(
     scores: &mut [f32],
     offsets: &mut [u32],
     sizes: &Sizes,
+    softcap: f32,
     kv: usize,
     base: usize,
     end: usize,
@@ -44,6 +46,9 @@ pub(super) fn scores_of_tile(
     }
     #[unroll]
     for row in 0..rows {
+        if comptime!(config.capped) {
+            key_scores[row] = softcapped(key_scores[row], softcap);
+        }
         let is_visible = key as u32 >= first_visible[row] && key as u32 <= last_visible[row];
         scores[row * TILE + unit] = select(is_visible, key_scores[row], MASKED);
     }
