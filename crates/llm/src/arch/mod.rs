@@ -9,6 +9,7 @@ mod neutral;
 mod norms;
 mod qwen2;
 mod qwen3;
+mod softcap;
 mod spec;
 #[cfg(test)]
 mod synthetic;
