@@ -23,6 +23,8 @@ pub struct Case {
     pub group: usize,
     pub head_dim: usize,
     pub format: KvFormat,
+    /// The softcap of scores or logits. Set by the rows whose names say so.
+    pub softcap: Option<f32>,
     /// Seed of the other properties, such as bias, norm, adapter and scale.
     pub seed: u64,
 }
@@ -42,6 +44,7 @@ impl Case {
             group: 1,
             head_dim: 64,
             format: KvFormat::F16,
+            softcap: None,
             seed,
         }
     }
@@ -76,6 +79,7 @@ impl fmt::Display for Case {
             group,
             head_dim,
             format,
+            softcap: _,
             seed,
         } = self;
         write!(
