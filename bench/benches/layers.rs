@@ -190,6 +190,7 @@ const LARGE: Shape = Shape {
         kv_heads: 8,
         head_dim: 64,
         scale: 0.125,
+        softcap: None,
         window: None,
     },
     feed_forward: 4096,

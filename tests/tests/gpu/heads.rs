@@ -25,6 +25,7 @@ const fn case(shape: [usize; 3], norms: [bool; 2], pairing: Pairing, dims: usize
         kv_heads,
         head_dim,
         scale: 1.0,
+        softcap: None,
         window: None,
     };
     Case {

@@ -1,11 +1,11 @@
 //! Row-wise kernels: RMSNorm, gated units, embeddings, argmax.
 
-use crate::device::{assert_near, floats, gpu, numbers, unpadded, weight};
+use crate::device::{assert_near, floats, gpu, numbers, read, unpadded, weight};
 use cubecl::prelude::*;
 use hearth_kernels::Quant;
 use hearth_kernels::glu::Activation;
-use hearth_kernels::gpu::{Norm, add_norm, argmax, embed, glu, rms_norm};
-use hearth_kernels::reference::{self, gated, noise, wide};
+use hearth_kernels::gpu::{Floats, Norm, add_norm, argmax, embed, glu, rms_norm, softcap_in_place};
+use hearth_kernels::reference::{self, gated, noise, softcapped, wide};
 
 /// Rows and columns, fewer and more than the units of a row.
 const SHAPES: [(usize, usize); 4] = [(1, 1), (3, 10), (9, 129), (70, 576)];
@@ -55,6 +55,35 @@ fn gated_units_match_the_reference() {
         }
         assert!(glu(&client, &floats(&client, &[1.0; 3], 1, 3), activation).is_err());
     }
+}
+
+/// Elements far below the cap, near it, and so far beyond that exponentials overflow.
+#[test]
+fn softcaps_match_the_reference() {
+    let Some(client) = gpu() else { return };
+    for (rows, cols) in SHAPES {
+        for cap in [0.5, 30.0, 1e6] {
+            let x: Vec<f32> = noise(1, rows * cols).iter().map(|x| 1e4 * x.powi(5)).collect();
+            let there = floats(&client, &x, rows, cols);
+            softcap_in_place(&client, &there, cap).expect("a whole matrix");
+            let expected = softcapped(&wide(&x), f64::from(cap));
+            for (actual, expected) in read(&client, &there).into_iter().zip(expected) {
+                // WGSL divides within 2.5 ulp, and has `exp` within 4 ulp from -1 to 0.
+                let error = (f64::from(actual) - expected).abs();
+                assert!(error <= 2e-6 * expected.abs(), "{cap}: {actual}, expected {expected}");
+            }
+        }
+    }
+    let special = [f32::INFINITY, f32::NEG_INFINITY, f32::MAX, f32::MIN, 0.0];
+    let there = floats(&client, &special, 1, 5);
+    softcap_in_place(&client, &there, 30.0).expect("a whole matrix");
+    assert_eq!(read(&client, &there), [30.0, -30.0, 30.0, -30.0, 0.0]);
+    let short = Floats {
+        handle: unpadded(there.handle.clone()),
+        cols: 6,
+        ..there
+    };
+    assert!(softcap_in_place(&client, &short, 30.0).is_err());
 }
 
 #[test]

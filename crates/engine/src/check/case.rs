@@ -92,7 +92,12 @@ pub enum Op {
         source: Source,
     },
     /// Cross-entropy through the output layer.
-    CrossEntropy(LinearShape),
+    CrossEntropy {
+        /// The output layer.
+        output: LinearShape,
+        /// Softcap of the logits.
+        softcap: Option<f32>,
+    },
     /// The argmax of each row.
     Argmax {
         /// Columns.
@@ -236,7 +241,7 @@ impl Op {
             Self::LinearAdd { .. } => "linear_add",
             Self::FeedForward { .. } => "feed_forward",
             Self::Attend { .. } => "attend",
-            Self::CrossEntropy(_) => "cross_entropy",
+            Self::CrossEntropy { .. } => "cross_entropy",
             Self::Argmax { .. } => "argmax",
         }
     }
@@ -261,7 +266,7 @@ impl Op {
     pub fn linears(&self) -> Vec<LinearShape> {
         match self {
             Self::NormLinears(linears) => linears.clone(),
-            Self::LinearAdd { linear, .. } | Self::CrossEntropy(linear) => vec![*linear],
+            Self::LinearAdd { linear, .. } | Self::CrossEntropy { output: linear, .. } => vec![*linear],
             Self::FeedForward { gated, down, .. } => vec![gated[0], gated[1], *down],
             Self::Attend { .. } | Self::Argmax { .. } => Vec::new(),
         }
@@ -272,7 +277,7 @@ impl Op {
     pub fn map_linears(&mut self, change: impl Fn(&mut LinearShape)) {
         match self {
             Self::NormLinears(linears) => linears.iter_mut().for_each(change),
-            Self::LinearAdd { linear, .. } | Self::CrossEntropy(linear) => change(linear),
+            Self::LinearAdd { linear, .. } | Self::CrossEntropy { output: linear, .. } => change(linear),
             Self::FeedForward { gated, down, .. } => gated.iter_mut().chain([down]).for_each(change),
             Self::Attend { .. } | Self::Argmax { .. } => {}
         }
@@ -324,7 +329,7 @@ impl Case {
             ],
             Op::FeedForward { gated, .. } => vec![Leaf::input("x", self.tokens, gated[0].cols, 1)],
             Op::Attend { heads, .. } => vec![queries_keys_values(heads, self.tokens)],
-            Op::CrossEntropy(output) => vec![Leaf::input("x", self.tokens, output.cols, 1)],
+            Op::CrossEntropy { output, .. } => vec![Leaf::input("x", self.tokens, output.cols, 1)],
             Op::Argmax { vocab } => vec![logits(self.tokens, *vocab)],
         };
         for (index, linear) in linears.iter().enumerate() {
@@ -355,12 +360,16 @@ impl Case {
             let (q_heads, kv_heads, head_dim) = (heads.heads, heads.kv_heads, heads.head_dim);
             parts.push(format!("{q_heads} heads of {head_dim} over {kv_heads}"));
             parts.extend(heads.window.map(|window| format!("a window of {window}")));
+            parts.extend(heads.softcap.map(|cap| format!("a softcap of {cap}")));
             if let Source::Cache { format, .. } = source {
                 parts.push(format!("a cache in {format:?}"));
             }
         }
         if self.op.scale() != 1.0 {
             parts.push(format!("added {} times", self.op.scale()));
+        }
+        if let Op::CrossEntropy { softcap: Some(cap), .. } = self.op {
+            parts.push(format!("a softcap of {cap}"));
         }
         parts.push(format!("{} tokens", self.tokens));
         if self.precision != MatmulPrecision::F32 {

@@ -20,6 +20,10 @@ const PASSES: [usize; 7] = [129, 70, 129, 33, 9, 2, 1];
 const SEQUENCES: [usize; 3] = [270, 33, 9];
 /// Sequence lengths for cases that are slow with a software driver.
 const SHORT_SEQUENCES: [usize; 3] = [70, 33, 9];
+/// Tokens of consecutive passes over a KV cache with a softcap.
+const CAPPED_PASSES: [usize; 3] = [70, 9, 1];
+/// A softcap near the size of the scores.
+const SOFTCAP: f32 = 1.0;
 
 /// Sizes of a model's layer.
 struct Layer {
@@ -78,6 +82,7 @@ const fn heads(heads: usize, kv_heads: usize, head_dim: usize) -> Heads {
         kv_heads,
         head_dim,
         scale: if head_dim == 64 { 0.125 } else { 0.088_388_35 },
+        softcap: None,
         window: None,
     }
 }
@@ -89,8 +94,11 @@ pub fn cases(matrix_units: bool) -> Vec<Case> {
     cases.extend(LAYERS.iter().flat_map(layer_linears));
     cases.extend(LAYERS.iter().flat_map(attention));
     let output = LinearShape::new(Quant::Q6_K, VOCAB, 768);
-    cases.push(Case::new(Op::CrossEntropy(output), 129).backward());
-    cases.push(Case::new(Op::CrossEntropy(output), 33));
+    let cross_entropy = |softcap, tokens| Case::new(Op::CrossEntropy { output, softcap }, tokens);
+    cases.push(cross_entropy(None, 129).backward());
+    cases.push(cross_entropy(None, 33));
+    // Logits are about as large as inputs.
+    cases.push(cross_entropy(Some(1.0), 33).backward());
     cases.push(Case::new(Op::Argmax { vocab: VOCAB }, 9));
     if matrix_units {
         cases.extend(rounded());
@@ -217,17 +225,18 @@ fn layer_linears(layer: &Layer) -> Vec<Case> {
 }
 
 /// Attention over KV caches of both types, with windows wider and narrower than a tile of keys;
-/// over a batch, and backward.
+/// over a batch, and backward; and with a softcap.
 fn attention(layer: &Layer) -> Vec<Case> {
-    let attend = |window, source, tokens| {
+    let attend_with = |heads, source, tokens| {
         let op = Op::Attend {
-            heads: Heads { window, ..layer.heads },
+            heads,
             pairing: layer.pairing,
             norms: layer.norms,
             source,
         };
         Case::new(op, tokens)
     };
+    let attend = |window, source, tokens| attend_with(Heads { window, ..layer.heads }, source, tokens);
     let mut cases = Vec::new();
     for format in [KvFormat::F16, KvFormat::Q8_0] {
         for (window, scattered) in [(None, false), (Some(270), true), (Some(40), false)] {
@@ -245,6 +254,18 @@ fn attention(layer: &Layer) -> Vec<Case> {
         let source = Source::Batch(lengths.to_vec());
         cases.push(attend(window, source, lengths.iter().sum()).backward());
     }
+    let capped = Heads {
+        softcap: Some(SOFTCAP),
+        ..layer.heads
+    };
+    let over_cache = Source::Cache {
+        format: KvFormat::F16,
+        passes: CAPPED_PASSES.to_vec(),
+        scattered: false,
+    };
+    let over_batch = Source::Batch(SHORT_SEQUENCES.to_vec());
+    cases.push(attend_with(capped, over_cache, CAPPED_PASSES.iter().sum()));
+    cases.push(attend_with(capped, over_batch, SHORT_SEQUENCES.iter().sum()).backward());
     cases
 }
 

@@ -68,10 +68,11 @@ fn small_cases() -> Vec<Case> {
                 cases.push(Case::new(op, tokens));
             }
         }
-        cases.push(Case::new(
-            Op::CrossEntropy(LinearShape::new(Quant::Q8_0, 37, 64)),
-            tokens,
-        ));
+        // Logits are about as large as inputs.
+        for softcap in [None, Some(1.0)] {
+            let output = LinearShape::new(Quant::Q8_0, 37, 64);
+            cases.push(Case::new(Op::CrossEntropy { output, softcap }, tokens));
+        }
     }
     for quant in Quant::ALL {
         let op = Op::LinearAdd {
@@ -102,13 +103,14 @@ fn attention_cases() -> Vec<Case> {
     let lengths = vec![7, 1, 9];
     let mut cases = Vec::new();
     for (pairing, norms) in [(Pairing::Interleaved, false), (Pairing::Halves, true)] {
-        for window in [None, Some(3)] {
+        for (window, softcap) in [(None, None), (Some(3), None), (None, Some(1.5))] {
             let op = Op::Attend {
                 heads: Heads {
                     heads: 4,
                     kv_heads: 2,
                     head_dim: 16,
                     scale: 0.5,
+                    softcap,
                     window,
                 },
                 pairing,

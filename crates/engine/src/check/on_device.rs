@@ -107,7 +107,7 @@ fn gradients(
 /// The gradient of a case's output, the start of the backward pass.
 pub fn probe(case: &Case, elements: usize) -> Vec<f32> {
     match case.op {
-        Op::CrossEntropy(_) => vec![1.0; elements],
+        Op::CrossEntropy { .. } => vec![1.0; elements],
         _ => reference::noise(PROBE, elements),
     }
 }
@@ -254,12 +254,13 @@ impl Inputs<'_> {
                 Source::Batch(lengths) => self.attend(heads, self.take(0)?, Batch::of_lengths(lengths))?,
                 Source::Cache { .. } => return Err("a cache has no backward".into()),
             },
-            Op::CrossEntropy(output) => {
+            Op::CrossEntropy { output, softcap } => {
                 let norm = self.norm(output.cols, NormKind::Before);
                 let targets = self.case.targets(output.rows).into();
                 let scale = 1.0 / self.case.tokens as f32;
                 let linears = self.linears()?;
-                cross_entropy(self.take(0)?, &norm, &linears[0], targets, scale, precision).reshape([1, 1])
+                let x = self.take(0)?;
+                cross_entropy(x, &norm, &linears[0], *softcap, targets, scale, precision).reshape([1, 1])
             }
             Op::Argmax { .. } => return Err("argmax has no float output".into()),
         })

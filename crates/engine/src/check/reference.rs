@@ -77,8 +77,11 @@ impl<'a> Formula<'a> {
                 norms,
                 source,
             } => attend(&leaves[0], heads, *pairing, *norms, source),
-            Op::CrossEntropy(output) => {
-                let logits = linears[0].over(&normed(&leaves[0], output.cols, NormKind::Before));
+            Op::CrossEntropy { output, softcap } => {
+                let mut logits = linears[0].over(&normed(&leaves[0], output.cols, NormKind::Before));
+                if let Some(cap) = softcap {
+                    logits = reference::softcapped(&logits, f64::from(*cap));
+                }
                 let losses = reference::cross_entropy(&logits, &self.case.targets(output.rows));
                 vec![losses.iter().sum::<f64>() / self.case.tokens as f64]
             }

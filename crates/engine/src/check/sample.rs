@@ -80,9 +80,10 @@ impl Sample {
                 sizes(|layer| Some(layer.attention()?.kv_heads)),
             ),
         ];
-        // Only Gemma has a sliding window.
+        // Only Gemma has a sliding window and a softcap, here near the size of the logits.
         if self.architecture == Architecture::Gemma3 {
             values.push(("attention.sliding_window", Value::U32(270)));
+            values.push(("final_logit_softcapping", Value::F32(2.0)));
         }
         for (key, value) in values {
             metadata.insert(format!("{}.{key}", self.architecture), value);

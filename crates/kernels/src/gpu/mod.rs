@@ -26,6 +26,7 @@ mod operands;
 mod qk_norm_rope;
 mod reduce;
 mod row_ranges;
+mod softcap;
 mod tiles;
 mod weight_tile;
 
@@ -45,3 +46,4 @@ pub use matrix_units::{backward_uses_matrix_units, linear_uses_matrix_units};
 pub use norm::{add_norm, rms_norm};
 pub use operands::{Floats, Linear, Lora, Norm, Weight};
 pub use qk_norm_rope::{QkNormRope, Rotation, qk_norm_rope, rope_table};
+pub use softcap::softcap_in_place;

@@ -16,7 +16,16 @@ fn heads(heads: usize, kv_heads: usize, head_dim: usize, window: Option<usize>) 
         kv_heads,
         head_dim,
         scale: 2.0 / (head_dim as f32).sqrt(),
+        softcap: None,
         window,
+    }
+}
+
+/// The heads with a softcap near the size of their scores.
+fn capped(heads: Heads) -> Heads {
+    Heads {
+        softcap: Some(1.5),
+        ..heads
     }
 }
 
@@ -33,6 +42,12 @@ pub(super) fn check(report: &mut Report) {
         ),
         ("segments, causal", heads(4, 2, 6, None), vec![4, 1, 6]),
         ("segments, sliding window", heads(2, 2, 5, Some(2)), vec![1, 7, 3]),
+        ("segments, softcap", capped(heads(4, 2, 6, None)), vec![4, 1, 6]),
+        (
+            "softcap, sliding window, more rows than threads",
+            capped(heads(3, 1, 18, Some(3))),
+            vec![many],
+        ),
     ];
     for (case, heads, lengths) in cases {
         attend(report, case, &heads, &lengths);

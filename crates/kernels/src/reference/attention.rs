@@ -1,6 +1,6 @@
 //! RMSNorm and RoPE of Q and K, and attention.
 
-use super::{rms_norm, rotated, softmax};
+use super::{rms_norm, rotated, softcapped, softmax};
 use crate::attention::{Heads, KvFormat, Temperature};
 use crate::rope::Pairing;
 use half::f16;
@@ -129,7 +129,11 @@ pub fn attend_to(qkv: &[f64], shape: &Heads, visible: impl Iterator<Item = Range
                     .map(|(q, k)| q * k);
                 f64::from(shape.scale) * terms.sum::<f64>()
             };
-            let p = softmax(&keys.clone().map(score).collect::<Vec<_>>());
+            let scores: Vec<f64> = keys.clone().map(score).collect();
+            let p = softmax(&match shape.softcap {
+                None => scores,
+                Some(cap) => softcapped(&scores, f64::from(cap)),
+            });
             out.extend((0..head_dim).map(|i| {
                 let terms = keys.clone().zip(&p);
                 terms

@@ -25,6 +25,11 @@ pub fn softmax(x: &[f64]) -> Vec<f64> {
     exps.iter().map(|e| e / sum).collect()
 }
 
+/// `cap * tanh(x / cap)` of each element.
+pub fn softcapped(x: &[f64], cap: f64) -> Vec<f64> {
+    x.iter().map(|x| cap * (x / cap).tanh()).collect()
+}
+
 /// `-ln p(target)` of each row of logits; 0 if the target is [`IGNORE_INDEX`].
 pub fn cross_entropy(logits: &[f64], targets: &[u32]) -> Vec<f64> {
     let loss = |(row, target): (&[f64], &u32)| match *target {

@@ -283,6 +283,7 @@ fn shape(heads: usize, kv_heads: usize, head_dim: usize, window: Option<usize>) 
         kv_heads,
         head_dim,
         scale: 0.3 / (head_dim as f32).sqrt(),
+        softcap: None,
         window,
     }
 }
@@ -323,7 +324,10 @@ fn a_token_attends_to_the_same_bits_in_any_batch() {
     let shapes = [
         shape(3, 3, 64, None),
         shape(9, 3, 64, None),
-        shape(7, 1, 80, Some(300)),
+        Heads {
+            softcap: Some(0.2),
+            ..shape(7, 1, 80, Some(300))
+        },
         shape(8, 1, 33, Some(17)),
     ];
     let parts = Parts::from_variable("levels");

@@ -157,31 +157,48 @@ fn cross_entropy_and_its_gradient_match_f64() {
     let (rows, vocab, scale) = (5, 77, 0.25);
     let logits: Vec<f32> = noise(12, rows * vocab).iter().map(|x| 6.0 * x).collect();
     let targets = [3, 76, IGNORE_INDEX, 0, 41];
-    let loss = |row: &[f64], target: u32| match target {
-        IGNORE_INDEX => 0.0,
-        target => -reference::softmax(row)[target as usize].ln(),
-    };
-    let expected: Vec<f64> = wide(&logits)
-        .chunks(vocab)
-        .zip(targets)
-        .map(|(row, target)| loss(row, target))
-        .collect();
     let wide_logits = wide(&logits);
-    let expected_gradient = wide_logits
-        .chunks(vocab)
-        .zip(targets)
-        .flat_map(|(row, target)| central_differences(row, &[f64::from(scale)], |row| vec![loss(row, target)]));
-    let (mut actual, mut gradient) = (vec![0.0; rows], logits.clone());
-    cross_entropy(&logits, &targets, &mut actual).unwrap();
-    assert_near("losses", &actual, &expected, 1e-6);
-    cross_entropy_backward_in_place(&mut gradient, &targets, scale, &mut actual).unwrap();
-    assert_near("losses", &actual, &expected, 1e-6);
-    assert_near(
-        "gradient of the losses",
-        &gradient,
-        &expected_gradient.collect::<Vec<_>>(),
-        2e-6,
-    );
+    for softcap in [None, Some(4.0)] {
+        let loss = |row: &[f64], target: u32| {
+            let row = softcap.map_or(row.to_vec(), |cap| reference::softcapped(row, f64::from(cap)));
+            match target {
+                IGNORE_INDEX => 0.0,
+                target => -reference::softmax(&row)[target as usize].ln(),
+            }
+        };
+        let pairs = || wide_logits.chunks(vocab).zip(targets);
+        let expected: Vec<f64> = pairs().map(|(row, target)| loss(row, target)).collect();
+        let expected_gradient: Vec<f64> = pairs()
+            .flat_map(|(row, target)| central_differences(row, &[f64::from(scale)], |row| vec![loss(row, target)]))
+            .collect();
+        let (mut actual, mut gradient) = (vec![0.0; rows], logits.clone());
+        cross_entropy_backward_in_place(&mut gradient, &targets, scale, softcap, &mut actual).unwrap();
+        assert_near(&format!("losses, softcap {softcap:?}"), &actual, &expected, 1e-6);
+        // The derivative of the softcap, 1 - t^2 with t up to tanh(6 / 4), has ten times the relative
+        // error of t, which is up to 3e-7.
+        let tolerance = if softcap.is_some() { 5e-6 } else { 2e-6 };
+        let case = format!("gradient of the losses, softcap {softcap:?}");
+        assert_near(&case, &gradient, &expected_gradient, tolerance);
+        if softcap.is_none() {
+            cross_entropy(&logits, &targets, &mut actual).unwrap();
+            assert_near("losses alone", &actual, &expected, 1e-6);
+        }
+    }
+}
+
+/// A logit of any size, also an infinite one, has a finite loss below a softcap. Beyond the cap the
+/// gradient is zero.
+#[test]
+fn a_softcap_bounds_losses() {
+    let targets = [0, 1, 1];
+    let mut gradient = [1e30, 0.0, f32::INFINITY, 0.0, f32::NEG_INFINITY, 3e38];
+    let mut losses = [f32::NAN; 3];
+    cross_entropy_backward_in_place(&mut gradient, &targets, 1.0, Some(30.0), &mut losses).unwrap();
+    // ln(1 + e^-30) rounds to 0. In the second row the other logit is the cap, in the third minus
+    // the cap.
+    assert_near("losses", &losses, &[0.0, 30.0, 0.0], 1e-6);
+    assert_eq!([gradient[0], gradient[2], gradient[4], gradient[5]], [0.0; 4]);
+    assert!(gradient.iter().all(|x| x.is_finite()), "{gradient:?}");
 }
 
 #[test]

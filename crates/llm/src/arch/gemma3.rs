@@ -7,6 +7,7 @@
 use super::config::Config;
 use super::norms::Norms;
 use super::qwen3;
+use super::softcap::softcap;
 use super::spec::{DecoderSpec, FeedForwardSpec, LayerSpec, MixerSpec, RopeScaling, RopeSpec, full_attention};
 use crate::error::LoadError;
 use hearth_formats::gguf::{GgufHeader, Value};
@@ -24,6 +25,8 @@ pub(super) const NORMS: Norms = Norms {
 
 /// The default of `sliding_window_pattern`: every sixth layer has full attention.
 const DEFAULT_PATTERN: u32 = 6;
+/// The key of the softcap of logits. Gemma 3 has none, but llama.cpp applies it if a file has it.
+const LOGIT_SOFTCAP: &str = "gemma3.final_logit_softcapping";
 /// The default RoPE base of sliding-window layers.
 const LOCAL_ROPE_BASE: f32 = 10_000.0;
 /// The number of layers that identifies the 27B model. It alone scales scores by
@@ -79,6 +82,8 @@ pub(super) fn describe(gguf: &GgufHeader, config: &Config) -> Result<DecoderSpec
     let layers = config.layer_shapes.iter().zip(is_local).map(layer);
     Ok(DecoderSpec {
         embedding_scale: (config.width as f32).sqrt(),
+        logit_scale: 1.0,
+        logit_softcap: softcap(gguf, LOGIT_SOFTCAP, None)?,
         layers: layers.collect::<Result<_, _>>()?,
     })
 }
@@ -156,6 +161,27 @@ mod tests {
             let error = score_scale(layers, heads).expect_err("it is refused").to_string();
             assert!(error.contains("head_count"), "{error}");
         }
+    }
+
+    #[test]
+    fn logits_have_the_softcap_of_the_file() {
+        let logit_softcap = |cap: Option<f32>| {
+            let keys: Vec<_> = cap
+                .map(|cap| ("final_logit_softcapping", Value::F32(cap)))
+                .into_iter()
+                .collect();
+            let gguf = synthetic::gguf(Architecture::Gemma3, &keys, &[]);
+            let spec = describe(&gguf, &Config::from_gguf(&gguf)?)?;
+            Ok::<_, LoadError>((
+                spec.logit_softcap,
+                spec.layers[0].heads().and_then(|heads| heads.softcap),
+            ))
+        };
+        assert_eq!(logit_softcap(None).expect("a model"), (None, None));
+        assert_eq!(logit_softcap(Some(0.0)).expect("a model"), (None, None));
+        assert_eq!(logit_softcap(Some(30.0)).expect("a model"), (Some(30.0), None));
+        let error = logit_softcap(Some(f32::NAN)).expect_err("it is refused").to_string();
+        assert!(error.contains(LOGIT_SOFTCAP) && error.contains("NaN"), "{error}");
     }
 
     /// The layers of an eight-layer model with this pattern: `w` for a sliding window, `-` for full

@@ -235,8 +235,7 @@ const GEMMA3: &[(&str, Rule)] = &[
     ("attention.sliding_window", Read),
     ("attention.sliding_window_pattern", Read),
     ("attention.value_length_swa", Only(&[HeadDim])),
-    // llama.cpp's graph of Gemma 3 applies it.
-    ("final_logit_softcapping", ZERO),
+    ("final_logit_softcapping", Read),
     ("hidden_activation", Only(&[Text("gelu_pytorch_tanh")])),
     ("rope.dimension_count_swa", Only(&[RopeDims])),
     ("rope.freq_base_swa", Read),
@@ -354,7 +353,7 @@ mod tests {
     fn keys_that_change_the_arithmetic_are_refused() {
         use Architecture::{Gemma3, Llama, Qwen2, Qwen3};
         for (architecture, key, refused, accepted) in [
-            (Gemma3, "final_logit_softcapping", Value::F32(30.0), Value::F32(0.0)),
+            (Gemma3, "attn_logit_softcapping", Value::F32(20.0), Value::F32(50.0)),
             (
                 Gemma3,
                 "rope.global.freq_base",

@@ -13,6 +13,7 @@ mod qwen2;
 mod qwen3;
 mod rope;
 mod rope_keys;
+mod softcap;
 mod spec;
 #[cfg(test)]
 mod synthetic;

@@ -294,10 +294,31 @@ impl<B: OpsBackward, C: CheckpointStrategy> Ops for Autodiff<B, C> {
         })
     }
 
+    fn softcap(x: FloatTensor<Self>, cap: f32) -> FloatTensor<Self> {
+        let mut parents = Parents::<B, C>::new();
+        let x = parents.input(x);
+        record::<B, C, 1>(parents.nodes(&x), |tracked| {
+            let out = B::softcap(x, cap);
+            if !tracked {
+                return (out, None);
+            }
+            let saved = out.clone();
+            let grad_fn = grad_fn(move |gradient: FloatTensor<B>| {
+                // The derivative is 1 - (out / cap)^2.
+                let ratio = B::float_div_scalar(saved.clone(), cap.into());
+                let square = B::float_mul(ratio.clone(), ratio);
+                let lost = B::float_mul(gradient.clone(), square);
+                vec![Some(B::float_sub(gradient, lost))]
+            });
+            (out, grad_fn)
+        })
+    }
+
     fn cross_entropy(
         x: FloatTensor<Self>,
         norm: Norm<Self>,
         output: Linear<Self>,
+        softcap: Option<f32>,
         targets: Arc<[u32]>,
         scale: f32,
         precision: MatmulPrecision,
@@ -308,10 +329,11 @@ impl<B: OpsBackward, C: CheckpointStrategy> Ops for Autodiff<B, C> {
         let output = Parents::<B, C>::new().linear(output);
         record::<B, C, 1>(parents.nodes(&x), |tracked| {
             if !tracked {
-                return (B::cross_entropy(x, norm, output, targets, scale, precision), None);
+                let loss = B::cross_entropy(x, norm, output, softcap, targets, scale, precision);
+                return (loss, None);
             }
             // The logits are expensive, so they are computed once, for the loss and its gradient.
-            let (loss, dx) = B::cross_entropy_with_gradient(x, norm, output, targets, scale, precision);
+            let (loss, dx) = B::cross_entropy_with_gradient(x, norm, output, softcap, targets, scale, precision);
             let grad_fn = grad_fn(move |gradient| {
                 let gradient = B::float_reshape(gradient, Shape::from([1, 1]));
                 vec![Some(B::float_mul(dx.clone(), gradient))]

@@ -21,6 +21,7 @@ use hearth_kernels::attention::{self, QkNormRope};
 use hearth_kernels::cross_entropy::{Targets, linear_cross_entropy};
 use hearth_kernels::linear::{self, Lora, LoraGradient};
 use hearth_kernels::scratch::Scratch;
+use hearth_kernels::softcap::softcap_in_place;
 use hearth_kernels::{Matrix, ShapeError, fused};
 use std::sync::Arc;
 
@@ -268,17 +269,26 @@ impl Ops for Flex {
         Self::linear_add(x, tensor(h, [tokens, width]), down, after, scale, precision)
     }
 
+    fn softcap(x: FloatTensor<Self>, cap: f32) -> FloatTensor<Self> {
+        let mut x = whole_storage(x);
+        // In place if `x` is not shared. Otherwise Flex copies it here.
+        softcap_in_place(x.storage_mut::<f32>(), cap);
+        x
+    }
+
     fn cross_entropy(
         x: FloatTensor<Self>,
         norm: Norm<Self>,
         output: Linear<Self>,
+        softcap: Option<f32>,
         targets: Arc<[u32]>,
         scale: f32,
         precision: MatmulPrecision,
     ) -> FloatTensor<Self> {
         let x = contiguous(x);
         let (norm, output) = (kernel_norm(&norm), kernel_linear(&output));
-        loss(&x, norm, &output, &targets, scale, precision, None)
+        let targets = unweighted(&targets, scale);
+        loss(&x, norm, &output, softcap, &targets, precision, None)
     }
 
     fn argmax(x: FloatTensor<Self>) -> IntTensor<Self> {
@@ -522,6 +532,7 @@ impl OpsBackward for Flex {
         x: FloatTensor<Self>,
         norm: Norm<Self>,
         output: Linear<Self>,
+        softcap: Option<f32>,
         targets: Arc<[u32]>,
         scale: f32,
         precision: MatmulPrecision,
@@ -529,7 +540,8 @@ impl OpsBackward for Flex {
         let x = contiguous(x);
         let mut dx = Scratch::new(floats(&x).len());
         let (norm, output) = (kernel_norm(&norm), kernel_linear(&output));
-        let loss = loss(&x, norm, &output, &targets, scale, precision, Some(&mut dx));
+        let targets = unweighted(&targets, scale);
+        let loss = loss(&x, norm, &output, softcap, &targets, precision, Some(&mut dx));
         (loss, tensor(dx, size(&x)))
     }
 }
@@ -558,31 +570,36 @@ fn gated_with_saved<K: fused::SavedElement>(
     saved.map(|values| save(values, [size(x)[0], gate.spec.rows]))
 }
 
-/// `scale` times the summed cross-entropy of hidden states, as `[1]`. Writes its gradient to `dx`
-/// if that is set.
+/// Targets whose losses all have the weight 1.
+fn unweighted(ids: &[u32], scale: f32) -> Targets<'_> {
+    Targets {
+        ids,
+        weights: None,
+        scale,
+    }
+}
+
+/// The scale of the targets times the summed cross-entropy of hidden states, as `[1]`. Writes its
+/// gradient to `dx` if that is set.
 fn loss(
     x: &FlexTensor,
     norm: linear::Norm,
     output: &linear::Linear,
-    targets: &[u32],
-    scale: f32,
+    softcap: Option<f32>,
+    targets: &Targets,
     precision: MatmulPrecision,
     dx: Option<&mut [f32]>,
 ) -> FlexTensor {
-    let targets = Targets {
-        ids: targets,
-        weights: None,
-        scale,
-    };
     let mut losses = vec![0.0; targets.ids.len()];
     let loss = checked(linear_cross_entropy(
         floats(x),
         Some(norm),
         output,
-        &targets,
+        softcap,
+        targets,
         precision,
         &mut losses,
         dx,
     ));
-    unpooled(vec![(f64::from(scale) * loss.sum) as f32], [1])
+    unpooled(vec![(f64::from(targets.scale) * loss.sum) as f32], [1])
 }

@@ -110,13 +110,18 @@ pub trait Ops: burn::backend::Backend {
         precision: MatmulPrecision,
     ) -> FloatTensor<Self>;
 
+    /// The softcap of logits, `cap * tanh(x / cap)`: `x [rows, out]` to the same shape. In place if
+    /// `x` is not shared.
+    fn softcap(x: FloatTensor<Self>, cap: f32) -> FloatTensor<Self>;
+
     /// Cross-entropy through the output layer: `scale` times the sum over the rows of `x [T, D]` of
-    /// `-log softmax(output(norm(x)))[target]`, as `[1]`. Rows with the target [`NOT_TRAINED`] are
-    /// ignored.
+    /// `-log softmax(logits)[target]`, as `[1]`. The logits are `output(norm(x))`, after the
+    /// softcap if there is one. Rows with the target [`NOT_TRAINED`] are ignored.
     fn cross_entropy(
         x: FloatTensor<Self>,
         #[extension_type] norm: Norm<Self>,
         #[extension_type] output: Linear<Self>,
+        softcap: Option<f32>,
         targets: Arc<[u32]>,
         scale: f32,
         precision: MatmulPrecision,
@@ -224,6 +229,7 @@ pub trait OpsBackward: Ops {
         x: FloatTensor<Self>,
         norm: Norm<Self>,
         output: Linear<Self>,
+        softcap: Option<f32>,
         targets: Arc<[u32]>,
         scale: f32,
         precision: MatmulPrecision,

@@ -90,11 +90,17 @@ pub fn feed_forward(
     ))
 }
 
+/// See [`Ops::softcap`].
+pub fn softcap(x: Tensor<2>, cap: f32) -> Tensor<2> {
+    Tensor::from_dispatch(<Dispatch as Ops>::softcap(x.into_dispatch(), cap))
+}
+
 /// See [`Ops::cross_entropy`].
 pub fn cross_entropy(
     x: Tensor<2>,
     norm: &Norm<Dispatch>,
     output: &Linear<Dispatch>,
+    softcap: Option<f32>,
     targets: Arc<[u32]>,
     scale: f32,
     precision: MatmulPrecision,
@@ -103,6 +109,7 @@ pub fn cross_entropy(
         x.into_dispatch(),
         norm.clone(),
         output.clone(),
+        softcap,
         targets,
         scale,
         precision,

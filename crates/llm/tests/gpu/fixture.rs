@@ -177,6 +177,7 @@ impl Layer {
                     kv_heads: fixture.size_at(&["kv_heads"]),
                     head_dim,
                     scale: (head_dim as f32).sqrt().recip(),
+                    softcap: None,
                     window: fixture.description["window"].as_u64().map(|window| window as usize),
                 },
                 norm_width: QkNormWidth::Head,

@@ -190,6 +190,7 @@ fn a_batch_of_another_length_than_the_views_is_refused_on_every_device() {
             kv_heads: 1,
             head_dim: 64,
             scale: 0.125,
+            softcap: None,
             window: None,
         },
         norm_width: QkNormWidth::Head,

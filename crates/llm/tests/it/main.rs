@@ -6,6 +6,7 @@ mod batch_invariance;
 mod kv_snapshot;
 mod layer;
 mod layer_sizes;
+mod logit_softcap;
 mod logits;
 #[path = "../shared/lora.rs"]
 mod lora;

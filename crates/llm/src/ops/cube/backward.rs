@@ -1,7 +1,7 @@
 //! The backward of the operations on a GPU.
 
 use super::{
-    checked, concat_linears, floats, kernel_linear, kernel_norm, kernel_optional_norm, loss_and_gradient, normed,
+    Loss, checked, concat_linears, floats, kernel_linear, kernel_norm, kernel_optional_norm, loss_and_gradient, normed,
     qk_norm_rope, rope_table, scalar, tensor,
 };
 use crate::batch::Batch;
@@ -230,6 +230,7 @@ impl OpsBackward for Cube {
         x: FloatTensor<Self>,
         norm: Norm<Self>,
         output: Linear<Self>,
+        softcap: Option<f32>,
         targets: Arc<[u32]>,
         scale: f32,
         precision: MatmulPrecision,
@@ -237,7 +238,13 @@ impl OpsBackward for Cube {
         let (x, norm) = (into_contiguous(x), kernel_norm(norm));
         let normed = checked(gpu::rms_norm(&x.client, &floats(&x), &norm));
         let output = kernel_linear(output);
-        let (loss, d_normed) = loss_and_gradient(&x, &normed, &output, precision, &targets, scale, true);
+        let loss = Loss {
+            softcap,
+            targets: &targets,
+            scale,
+            precision,
+        };
+        let (loss, d_normed) = loss_and_gradient(&x, &normed, &output, &loss, true);
         let d_normed = checked(d_normed.ok_or("no gradient was computed"));
         let dx = checked(gpu::rms_norm_backward(&x.client, &floats(&x), &norm, &d_normed));
         (scalar(&x, loss), tensor(&x, dx))

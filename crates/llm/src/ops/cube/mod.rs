@@ -134,22 +134,29 @@ fn qk_norm_rope<'a>(
     }
 }
 
-/// `scale` times the summed cross-entropy of normalized hidden states `x`, and its gradient with
-/// respect to `x` if requested. Logits are computed for [`logit_rows`] rows at a time.
+/// The parameters of [`Ops::cross_entropy`] besides its tensors.
+struct Loss<'a> {
+    softcap: Option<f32>,
+    targets: &'a [u32],
+    scale: f32,
+    precision: MatmulPrecision,
+}
+
+/// The scale of `loss` times the summed cross-entropy of normalized hidden states `x`, and its
+/// gradient with respect to `x` if requested. Logits are computed for [`logit_rows`] rows at a
+/// time.
 fn loss_and_gradient(
     like: &Tensor,
     x: &Floats,
     output: &gpu::Linear,
-    precision: MatmulPrecision,
-    targets: &[u32],
-    scale: f32,
+    loss: &Loss,
     with_gradient: bool,
 ) -> (f64, Option<Floats>) {
     let (client, vocab) = (&like.client, output.weight.rows);
     let rows = logit_rows(vocab);
     let dx = with_gradient.then(|| Floats::empty(client, x.rows, x.cols));
     // Gradients never use int8 activations.
-    let precision = match precision {
+    let precision = match loss.precision {
         MatmulPrecision::Int8Activations if with_gradient => MatmulPrecision::F32,
         precision => precision,
     };
@@ -159,13 +166,14 @@ fn loss_and_gradient(
         let hidden = x.rows_from(first, count);
         let logits = Floats::empty(client, count, vocab);
         checked(gpu::linear(client, &hidden, output, precision, &logits, 0, false));
-        let target_indices = upload_indices(like, &targets[first..first + count]);
+        let target_indices = upload_indices(like, &loss.targets[first..first + count]);
         // Replaces the logits by their gradient if requested.
         row_losses.push(checked(gpu::cross_entropy_in_place(
             client,
             &logits,
             &target_indices,
-            scale,
+            loss.scale,
+            loss.softcap,
             with_gradient,
         )));
         if let Some(dx) = &dx {
@@ -187,7 +195,7 @@ fn loss_and_gradient(
         let losses: &[f32] = bytemuck::cast_slice(&bytes);
         losses.iter().map(|loss| f64::from(*loss)).sum::<f64>()
     });
-    (f64::from(scale) * sums.sum::<f64>(), dx)
+    (f64::from(loss.scale) * sums.sum::<f64>(), dx)
 }
 
 /// A scalar `[1]` on the device of `like`.
@@ -337,10 +345,19 @@ impl Ops for Cube {
         Self::linear_add(x, h, down, after, scale, precision)
     }
 
+    fn softcap(x: FloatTensor<Self>, cap: f32) -> FloatTensor<Self> {
+        let x = into_contiguous(x);
+        // In place if `x` is not shared.
+        let logits = if x.can_mut() { x } else { contiguous_copy(&x) };
+        checked(gpu::softcap_in_place(&logits.client, &floats(&logits), cap));
+        logits
+    }
+
     fn cross_entropy(
         x: FloatTensor<Self>,
         norm: Norm<Self>,
         output: Linear<Self>,
+        softcap: Option<f32>,
         targets: Arc<[u32]>,
         scale: f32,
         precision: MatmulPrecision,
@@ -348,7 +365,13 @@ impl Ops for Cube {
         let x = into_contiguous(x);
         let normed = checked(gpu::rms_norm(&x.client, &floats(&x), &kernel_norm(norm)));
         let output = kernel_linear(output);
-        let (loss, _) = loss_and_gradient(&x, &normed, &output, precision, &targets, scale, false);
+        let loss = Loss {
+            softcap,
+            targets: &targets,
+            scale,
+            precision,
+        };
+        let (loss, _) = loss_and_gradient(&x, &normed, &output, &loss, false);
         scalar(&x, loss)
     }
 

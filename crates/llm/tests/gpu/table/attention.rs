@@ -19,6 +19,7 @@ fn heads(case: &Case, window: Option<usize>) -> Heads {
         kv_heads,
         head_dim: case.head_dim,
         scale: (case.head_dim as f32).sqrt().recip(),
+        softcap: case.softcap,
         window,
     }
 }
@@ -70,6 +71,24 @@ pub fn over_the_batch(case: &Case, device: &Device, direction: Direction) -> Out
     let lengths: Vec<usize> = lengths.into_iter().filter(|length| *length > 0).collect();
     let batch = Arc::new(Batch::of_lengths(&lengths));
     run.outputs(attend(qkv, &q_norm, &k_norm, &spec, &batch, 0))
+}
+
+/// The case with a softcap near the size of the scores.
+fn capped(case: &Case) -> Case {
+    Case {
+        softcap: Some(0.5),
+        ..case.clone()
+    }
+}
+
+/// [`over_the_batch`] with a softcap.
+pub fn capped_over_the_batch(case: &Case, device: &Device, direction: Direction) -> Outputs {
+    over_the_batch(&capped(case), device, direction)
+}
+
+/// [`over_a_cache`] with a softcap.
+pub fn capped_over_a_cache(case: &Case, device: &Device, direction: Direction) -> Outputs {
+    over_a_cache(&capped(case), device, direction)
 }
 
 /// Attention of one sequence over a KV cache that has `case.cached` tokens.

@@ -24,6 +24,8 @@ pub struct Case {
     pub head_dim: usize,
     pub format: KvFormat,
     pub qk_change: QkChange,
+    /// The softcap of scores or logits. Set by the rows whose names say so.
+    pub softcap: Option<f32>,
     /// Seed of the other properties, such as bias, norm, adapter and scale.
     pub seed: u64,
 }
@@ -44,6 +46,7 @@ impl Case {
             head_dim: 64,
             format: KvFormat::F16,
             qk_change: QkChange::PLAIN,
+            softcap: None,
             seed,
         }
     }
@@ -79,6 +82,7 @@ impl fmt::Display for Case {
             head_dim,
             format,
             qk_change,
+            softcap: _,
             seed,
         } = self;
         write!(

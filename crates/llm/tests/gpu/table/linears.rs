@@ -10,7 +10,7 @@ use hearth_kernels::Layout as WeightLayout;
 use hearth_kernels::reference::noise;
 use hearth_llm::ops::{
     Activation, Adapter, Bias, Dropout, Gated, Linear, Linears, MatrixSpec, NOT_TRAINED, Norm, OptionalNorm, argmax,
-    cross_entropy, dequantize, embed, feed_forward, linear_add, norm_linears,
+    cross_entropy, dequantize, embed, feed_forward, linear_add, norm_linears, softcap,
 };
 
 /// The rows of a weight repeat with this period. It is a prime, so that corresponding rows of
@@ -208,6 +208,13 @@ pub fn run_logits(case: &Case, device: &Device, direction: Direction) -> Outputs
     run.outputs(norm_linears(x, &norm, &Linears::One(output), case.precision))
 }
 
+/// [`softcap`].
+pub fn run_softcap(case: &Case, device: &Device, direction: Direction) -> Outputs {
+    let mut run = Run::new(case, device, direction);
+    let x = run.input("x", case.tokens, case.vocabulary);
+    run.outputs(softcap(x, 0.7))
+}
+
 /// [`argmax`].
 pub fn run_argmax(case: &Case, device: &Device, direction: Direction) -> Outputs {
     let mut run = Run::new(case, device, direction);
@@ -270,6 +277,15 @@ pub fn run_cross_entropy(case: &Case, device: &Device, direction: Direction) -> 
         _ => ((token * 7919 + case.vocabulary - 1) % case.vocabulary) as u32,
     };
     let targets: Vec<u32> = (0..case.tokens).map(target).collect();
-    let loss = cross_entropy(x, &norm, &output, targets.into(), 0.5, case.precision);
+    let loss = cross_entropy(x, &norm, &output, case.softcap, targets.into(), 0.5, case.precision);
     run.outputs(loss.reshape([1, 1]))
+}
+
+/// [`cross_entropy`] with a softcap near the size of the logits, which are near 1.
+pub fn run_capped_cross_entropy(case: &Case, device: &Device, direction: Direction) -> Outputs {
+    let capped = Case {
+        softcap: Some(2.0),
+        ..case.clone()
+    };
+    run_cross_entropy(&capped, device, direction)
 }

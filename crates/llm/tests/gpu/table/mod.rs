@@ -219,6 +219,64 @@ const ROWS: &[Row] = &[
             &[TOKENS, CACHED, WINDOW, FORMAT, LAYOUT],
         )
     },
+    // At the end: the cases of a row depend on its number.
+    row(
+        "softcap",
+        Forward,
+        linears::run_softcap,
+        &[TOKENS, VOCABULARY, LAYOUT],
+        &[],
+    ),
+    row(
+        "softcap",
+        Gradients,
+        linears::run_softcap,
+        &[TOKENS, VOCABULARY, LAYOUT],
+        &[],
+    ),
+    row(
+        "cross_entropy, softcap",
+        Forward,
+        linears::run_capped_cross_entropy,
+        &[TOKENS, VOCABULARY],
+        &[COLUMNS, LAYOUT],
+    ),
+    Row {
+        // As without a softcap.
+        tolerance: 1e-3,
+        ..row(
+            "cross_entropy, softcap",
+            Gradients,
+            linears::run_capped_cross_entropy,
+            &[TOKENS, VOCABULARY],
+            &[COLUMNS, LAYOUT],
+        )
+    },
+    row(
+        "attend, batch, softcap",
+        Forward,
+        attention::capped_over_the_batch,
+        &[TOKENS, WINDOW, GROUP, HEAD_DIM],
+        &[LAYOUT],
+    ),
+    row(
+        "attend, batch, softcap",
+        Gradients,
+        attention::capped_over_the_batch,
+        &[TOKENS, WINDOW, GROUP, HEAD_DIM],
+        &[LAYOUT],
+    ),
+    Row {
+        // As without a softcap.
+        tolerance: 2e-2,
+        ..row(
+            "attend, cache, softcap",
+            Forward,
+            attention::capped_over_a_cache,
+            &[TOKENS, CACHED, WINDOW, GROUP, HEAD_DIM, FORMAT],
+            &[LAYOUT],
+        )
+    },
 ];
 
 const fn row(
