@@ -7,8 +7,8 @@
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use hearth_bench::{HEADS, Weight, noise};
 use hearth_kernels::attention::{
-    CachedRows, Heads, KvFormat, KvLayer, Spans, attend, attend_batch, attend_batch_backward, attend_batch_with_lse,
-    qk_norm_rope_in_place,
+    CachedRows, Heads, KvFormat, KvLayer, QkNormRope, Spans, attend, attend_batch, attend_batch_backward,
+    attend_batch_with_lse, qk_norm_rope_in_place,
 };
 use hearth_kernels::fused::{gated, linear_add_in_place, norm_linears};
 use hearth_kernels::glu::Activation;
@@ -190,6 +190,7 @@ const LARGE: Shape = Shape {
         kv_heads: 8,
         head_dim: 64,
         scale: 0.125,
+        softcap: None,
         window: None,
     },
     feed_forward: 4096,
@@ -225,7 +226,7 @@ impl Model {
             layers: (0..shape.layers).map(layer).collect(),
             output: Weight::new(Quant::Q8_0, shape.vocab, width).expect("whole blocks"),
             norm: vec![1.0; width],
-            rope: Rope::new(Pairing::Interleaved, shape.heads.head_dim, 10_000.0, 1.0, None),
+            rope: Rope::plain(Pairing::Interleaved, shape.heads.head_dim, 10_000.0),
         }
     }
 
@@ -246,6 +247,10 @@ impl Model {
         let spans = &Spans::in_order(first + tokens);
         let (mut qkv, mut out) = (vec![0.0; tokens * heads.qkv_width()], vec![0.0; tokens * width]);
         let mut h = vec![0.0; tokens * feed_forward];
+        let qk_norm_rope = QkNormRope {
+            rope: Some(&self.rope),
+            ..QkNormRope::default()
+        };
         let fit = "the model's own sizes";
         for ([q, k, v, o, gate, up, down], layer) in self.layers.iter().zip(layers) {
             let qkv_linears = [
@@ -254,13 +259,14 @@ impl Model {
                 v.linear().expect("packed weights"),
             ];
             norm_linears(&x, norm, &qkv_linears, MatmulPrecision::Int8Activations, &mut qkv).expect(fit);
-            qk_norm_rope_in_place(&mut qkv, heads, &positions, None, None, &self.rope).expect(fit);
+            qk_norm_rope_in_place(&mut qkv, heads, &positions, &qk_norm_rope).expect(fit);
             layer.write(heads, &positions, &qkv).expect(fit);
             attend(&qkv, heads, layer, &[CachedRows { rows: tokens, spans }], &mut out).expect(fit);
             linear_add_in_place(
                 &out,
                 &o.linear().expect("packed weights"),
                 None,
+                1.0,
                 MatmulPrecision::Int8Activations,
                 &mut x,
             )
@@ -283,6 +289,7 @@ impl Model {
                 &h,
                 &down.linear().expect("packed weights"),
                 None,
+                1.0,
                 MatmulPrecision::Int8Activations,
                 &mut x,
             )

@@ -75,7 +75,7 @@ fn product(operation: &str, format: &str, [rows, cols, tokens]: [usize; 3], file
             )
         }),
         "down" => repeat(file, || {
-            linear_add_in_place(black_box(&x), &linear, None, PRECISION, &mut y)
+            linear_add_in_place(black_box(&x), &linear, None, 1.0, PRECISION, &mut y)
         }),
         _ => Err(format!("there is no operation {operation}").into()),
     }

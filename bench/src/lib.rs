@@ -13,6 +13,7 @@ pub const HEADS: Heads = Heads {
     kv_heads: 3,
     head_dim: 64,
     scale: 0.125,
+    softcap: None,
     window: None,
 };
 

@@ -1,7 +1,6 @@
 //! The adapters of answers. Each answer has its own adapters, over one copy of the weights.
 
-use crate::Engine;
-use crate::problem::{from_gguf, from_session, interrupted};
+use crate::problem::{from_gguf, interrupted};
 use crate::training::{adapter_path, open_adapter};
 use hearth_formats::adapter::{PEFT_CONFIG, PEFT_TENSORS};
 use hearth_formats::gguf::Gguf;
@@ -154,19 +153,6 @@ impl AdaptedModels {
 
     fn recent(&self) -> MutexGuard<'_, Vec<AdaptedModel>> {
         self.recent.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Engine {
-    /// Sets the adapters of the engine's own session and of new sessions. An answer uses the
-    /// adapters of its request. Returns notices for the user.
-    ///
-    /// # Errors
-    /// An adapter cannot be read or belongs to another model. The adapters are unchanged then.
-    pub fn set_adapters(&mut self, choices: &[AdapterChoice]) -> Result<Vec<Notice>, Problem> {
-        let adapted = self.adapted.attach(self.adapted.read(choices)?)?;
-        self.session = self.session.sharing_cache(adapted.model).map_err(from_session)?;
-        Ok(adapted.notices)
     }
 }
 

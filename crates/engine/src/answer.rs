@@ -1,14 +1,14 @@
 //! One answer: its tokens, its text, and its statistics.
 
-use crate::engine::Texts;
+use crate::drafting::AnswerDraft;
 use crate::json_schema::Schema;
 use crate::numbers::saturating_u32;
 use crate::problem::from_sampling;
 use crate::repetition::Repetition;
 use crate::repetition::exemption::{self, Exemption};
 use crate::sampling::{sampler, visible_bytes};
-use crate::scheduler::AnswerDraft;
 use crate::text_stream::{TextPieces, TextStream};
+use crate::texts::Texts;
 use crate::thinking::Piece;
 use hearth_llm::Sampler;
 use hearth_protocol::{Event, FinishReason, GenerateRequest, Part, Problem, Prompt, Summary, TextKind, text_of};

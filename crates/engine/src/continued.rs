@@ -1,7 +1,7 @@
 //! The existing part of a continued answer: its tokens, and the state of its text after them.
 
-use crate::engine::Texts;
 use crate::text_stream::{TextPieces, TextStream, prompt_end};
+use crate::texts::Texts;
 use crate::thinking::{Markers, Piece, PromptEnd};
 use hearth_formats::chat_template::{TurnPiece, encode_turn};
 use hearth_protocol::{Message, Part, Problem, ProblemCode, RequestReason, Role, TextKind, append_text, text_of};

@@ -1,33 +1,31 @@
 //! A loaded model, ready to generate.
 
 use crate::adapters::AdaptedModels;
-use crate::chat;
 use crate::draft::{self, DraftFile};
+use crate::drafting::Drafting;
 use crate::json_schema::Schemas;
 use crate::notices::{beyond_training, missing_bytes, template_notice, unknown_settings};
 use crate::numbers::saturating_u32;
 use crate::plan::{self, ModelBytes, PlanOptions, load_with_fallback};
 use crate::problem::{from_gguf, from_load, from_session, from_template, from_tokenizer, interrupted};
 use crate::prompt_cache::PromptCache;
-use crate::scheduler::{Drafting, Scheduler};
+use crate::scheduler::Scheduler;
+use crate::texts::Texts;
 use crate::thinking::Markers;
-use crate::unsent::UnsentState;
+use crate::unsent::{UnsentCount, UnsentState};
 use crate::{hardware, packed};
-use hearth_formats::chat_template::{self, Chat, ChatTemplate, GenerationPrompt};
+use hearth_formats::chat_template::{self, ChatTemplate};
 use hearth_formats::gguf::Gguf;
 use hearth_formats::tokenizer::Tokenizer;
 use hearth_llm::threads::{self, Threads};
 use hearth_llm::{Config, LoadOptions, Model, Session};
 use hearth_protocol::{
-    ConversationId, Effort, GpuLayers, LoadReason, LoadRequest, Message, ModelInfo, Notice, Plan, Problem, ProblemCode,
-    Stage, Thinking, ThinkingSupport,
+    AdapterChoice, ConversationId, CountUnsent, GpuLayers, LoadRequest, ModelInfo, Notice, Plan, Problem, Stage,
+    ThinkingSupport,
 };
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Instant;
-
-/// Maximum number of threads. A larger number is a typing error.
-const MAX_THREADS: u32 = 1024;
 
 /// Progress of a load after the vocabulary is read, and after the weights are loaded. The KV cache
 /// follows.
@@ -48,15 +46,6 @@ pub struct Engine {
     info: ModelInfo,
 }
 
-/// Converts messages to tokens, and tokens to text.
-pub(crate) struct Texts {
-    pub tokenizer: Arc<Tokenizer>,
-    pub template: ChatTemplate,
-    /// The markers of the model's thoughts. `None` means that it has no known markers.
-    pub markers: Option<Arc<Markers>>,
-    pub schemas: Schemas,
-}
-
 impl Engine {
     /// Loads a model. `progress` receives the completed fraction, from 0 to 1, and the stage. It
     /// returns `Break` to cancel.
@@ -74,7 +63,7 @@ impl Engine {
             ControlFlow::Break(()) => Err(interrupted()),
         };
         step(0.0, Stage::OpeningFile)?;
-        let team = team_size(request.threads)?;
+        let team = hardware::team_size(request.threads)?;
         let gguf = Gguf::open(&request.path).map_err(from_gguf)?;
         let config = Config::from_gguf(&gguf).map_err(from_load)?;
         let device = request.device.as_deref();
@@ -86,7 +75,7 @@ impl Engine {
         let mut notices: Vec<Notice> = template_notice(&template).into_iter().collect();
         notices.extend(missing_bytes(&tokenizer));
         notices.extend(unknown_settings(&gguf, config.architecture));
-        let bytes = draft::target_bytes(
+        let bytes = plan::target_bytes(
             ModelBytes::from_header(&gguf, &config).map_err(from_load)?,
             &request.draft,
         );
@@ -124,6 +113,7 @@ impl Engine {
             let options = LoadOptions {
                 placement: Some(model_plan.placement.clone()),
                 packed_in: packed::folder(),
+                context: Some(context as usize),
                 calibrate: hardware::can_record_prefetches(),
             };
             let model = Model::load(&gguf, &options, &mut |fraction| {
@@ -193,6 +183,22 @@ impl Engine {
         Session::with_cache(Arc::clone(self.model()), context, format).map_err(from_session)
     }
 
+    /// Sets the adapters of the engine's own session and of new sessions. An answer uses the
+    /// adapters of its request. Returns notices for the user.
+    ///
+    /// # Errors
+    /// An adapter cannot be read or belongs to another model. The adapters are unchanged then.
+    pub fn set_adapters(&mut self, choices: &[AdapterChoice]) -> Result<Vec<Notice>, Problem> {
+        let adapted = self.adapted.attach(self.adapted.read(choices)?)?;
+        self.session = self.session.sharing_cache(adapted.model).map_err(from_session)?;
+        Ok(adapted.notices)
+    }
+
+    /// Returns the count of a message that is being written.
+    pub(crate) fn unsent_count(&self, request: CountUnsent) -> UnsentCount {
+        UnsentCount::new(Arc::clone(&self.texts), Arc::clone(&self.unsent), request)
+    }
+
     /// Returns a session that no answer uses, for benchmarks. Drops the sessions of ended answers,
     /// so that the whole KV cache is available.
     pub fn session_mut(&mut self) -> &mut Session {
@@ -235,51 +241,6 @@ impl Engine {
         self.session = Session::with_size(Arc::clone(self.model()), size, format).map_err(from_session)?;
         Ok(())
     }
-}
-
-impl Texts {
-    /// Encodes a conversation, up to the start of the answer.
-    pub fn encode(&self, messages: &[Message], thinking: Thinking) -> Result<Vec<u32>, Problem> {
-        self.encode_up_to(messages, thinking, GenerationPrompt::Add)
-    }
-
-    /// Encodes a conversation, up to the start of the answer or up to the last message.
-    pub fn encode_up_to(
-        &self,
-        messages: &[Message],
-        thinking: Thinking,
-        prompt: GenerationPrompt,
-    ) -> Result<Vec<u32>, Problem> {
-        let chat = self.chat(messages, thinking)?;
-        self.template
-            .encode_chat(&self.tokenizer, &chat, prompt)
-            .map_err(from_template)
-    }
-
-    /// Converts a conversation for the chat template.
-    pub fn chat(&self, messages: &[Message], thinking: Thinking) -> Result<Chat, Problem> {
-        let chat = chat::from_messages(messages, self.markers.as_deref())?;
-        Ok(chat.with_thinking(chat_template::Thinking {
-            enabled: thinking.enabled,
-            effort: thinking.effort.map(Effort::name),
-        }))
-    }
-}
-
-/// The number of threads: the requested one, or one per physical core.
-///
-/// # Errors
-/// The requested number is 0 or too large.
-pub(crate) fn team_size(requested: Option<u32>) -> Result<u32, Problem> {
-    let threads = requested.unwrap_or_else(|| saturating_u32(hardware::physical_cores()));
-    if (1..=MAX_THREADS).contains(&threads) {
-        return Ok(threads);
-    }
-    let reason = LoadReason::BadThreads {
-        threads,
-        max: MAX_THREADS,
-    };
-    Err(Problem::new(ProblemCode::BadRequest, reason))
 }
 
 /// Properties of a loaded model, without its load time, threads, notices, draft and thinking

@@ -4,11 +4,11 @@ use crate::Engine;
 use crate::answer::PromptTokens;
 use crate::context_trim::{TrimError, TrimmedPrompt, trim};
 use crate::continued::{self, ContinuedAnswer};
-use crate::engine::Texts;
 use crate::numbers::saturating_u32;
 use crate::problem::internal;
 use crate::scheduler::Listener;
 use crate::text_stream::TextStream;
+use crate::texts::Texts;
 use hearth_formats::tokenizer::Special;
 use hearth_protocol::{
     DroppedTurns, Event, GenerateRequest, Message, Problem, ProblemCode, Prompt, RequestId, RequestReason, Summary,

@@ -2,7 +2,7 @@
 //! continue valid JSON are masked. The grammars are compiled by llguidance.
 
 use crate::json_numbers::limit_numbers;
-use crate::problem::{internal, interrupted};
+use crate::problem::{internal, interrupted, schema_failed};
 use crate::schema_pattern;
 use crate::thinking::Markers;
 use hearth_formats::interrupt;
@@ -234,7 +234,10 @@ impl Schema {
     /// # Errors
     /// The text does not follow the schema.
     pub fn follow_text(&mut self, text: &str) -> Result<(), Problem> {
-        let environment = self.matcher.tok_env().map_err(|error| failed(&error.to_string()))?;
+        let environment = self
+            .matcher
+            .tok_env()
+            .map_err(|error| schema_failed(&error.to_string()))?;
         if self.consume(&environment.tokenize_bytes(text.as_bytes())) {
             Ok(())
         } else {
@@ -283,13 +286,6 @@ impl Constraint for Schema {
     fn boxed(&self) -> Box<dyn Constraint> {
         Box::new(self.clone())
     }
-}
-
-/// The problem of an answer whose grammar reached a limit.
-pub(crate) fn failed(reason: &str) -> Problem {
-    refuse(RequestReason::SchemaFailed {
-        detail: reason.to_owned(),
-    })
 }
 
 fn refuse(reason: RequestReason) -> Problem {

@@ -5,9 +5,9 @@
 use crate::Engine;
 use crate::adapters::{AdaptedModels, ChosenAdapters};
 use crate::answer::Answer;
-use crate::engine::Texts;
 use crate::numbers::saturating_u32;
 use crate::problem::interrupted;
+use crate::texts::Texts;
 use hearth_formats::interrupt::Interrupt;
 use hearth_llm::threads;
 use hearth_protocol::{DroppedTurns, GenerateRequest, Message, Problem, RequestId, Thinking};

@@ -1,6 +1,5 @@
 //! Converts errors of the lower crates to [`Problem`]s of the protocol.
 
-use crate::json_schema;
 use hearth_formats::adapter::{AdapterError, AdapterProblem};
 use hearth_formats::chat_template::TemplateError;
 use hearth_formats::dataset::{DatasetError, DatasetProblem};
@@ -89,10 +88,16 @@ pub(crate) fn from_sampling(error: SamplingError) -> Problem {
             let detail = error.to_string();
             Problem::new(ProblemCode::BadRequest, RequestReason::SettingInvalid { detail })
         }
-        SamplingError::Constraint(reason) => json_schema::failed(&reason),
+        SamplingError::Constraint(reason) => schema_failed(&reason),
         SamplingError::NothingLeft => Problem::new(ProblemCode::BadRequest, RequestReason::NoTokenLeft),
         SamplingError::NoLogits => Problem::new(ProblemCode::FileInvalid, RequestReason::LogitsNotFinite),
     }
+}
+
+/// The problem of an answer whose grammar reached a limit.
+pub(crate) fn schema_failed(reason: &str) -> Problem {
+    let detail = reason.to_owned();
+    Problem::new(ProblemCode::BadRequest, RequestReason::SchemaFailed { detail })
 }
 
 pub(crate) fn from_dataset(error: DatasetError) -> Problem {

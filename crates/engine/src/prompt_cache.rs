@@ -13,7 +13,7 @@
 use crate::adapters::{self, ActiveAdapter, ActiveAdapters};
 use hearth_formats::gguf::{Gguf, Identity};
 use hearth_formats::hex;
-use hearth_llm::{SavedCells, Session, SnapshotError, SnapshotKey, common_prefix};
+use hearth_llm::{Model, SavedCells, Session, SnapshotError, SnapshotKey, common_prefix};
 use hearth_protocol::{ConversationId, PromptCacheFolder};
 use sha2::{Digest, Sha256};
 use std::collections::HashMap;
@@ -68,7 +68,9 @@ impl PromptCache {
         if ids.len() - reusable < MIN_TOKENS {
             return;
         }
-        let Some(key) = self.key(active_adapters) else { return };
+        let Some(key) = self.key(session.model(), active_adapters) else {
+            return;
+        };
         let name = file_name(&key);
         let (mut best, mut longest) = (None, reusable);
         for (path, _) in files(&self.folder) {
@@ -108,7 +110,9 @@ impl PromptCache {
         if session.savable().len() < MIN_TOKENS || self.max_bytes == 0 {
             return;
         }
-        let Some(key) = self.key(active_adapters) else { return };
+        let Some(key) = self.key(session.model(), active_adapters) else {
+            return;
+        };
         let path = self.conversation_folder(conversation).join(file_name(&key));
         let mut saved = SavedCells::default();
         if let Err(error) = self.write(&path, &key, session, &mut saved, give_up) {
@@ -140,7 +144,7 @@ impl PromptCache {
 
     /// The key of the model with its adapters: a hash of everything that the cells depend on.
     /// `None` if an adapter's files were deleted or replaced after it was loaded.
-    fn key(&mut self, active_adapters: &ActiveAdapters) -> Option<SnapshotKey> {
+    fn key(&mut self, model: &Model, active_adapters: &ActiveAdapters) -> Option<SnapshotKey> {
         if let Some(index) = self.keys.iter().position(|(adapters, _)| adapters == active_adapters) {
             // The least recently used key is the first.
             self.keys[index..].rotate_left(1);
@@ -148,6 +152,7 @@ impl PromptCache {
         }
         let mut hash = Sha256::new_with_prefix(self.model.hex());
         hash.update(hearth_kernels::linear::arithmetic_id());
+        hash.update(model.rope_identity().name());
         for ActiveAdapter { choice, .. } in active_adapters {
             hash.update(choice.scale.to_ne_bytes());
             for file in adapters::files(&choice.path) {
@@ -353,6 +358,7 @@ mod tests {
     use hearth_protocol::{AdapterChoice, LoadRequest};
     use std::cell::Cell;
     use std::ops::ControlFlow;
+    use std::sync::Arc;
     use std::time::Duration;
     use tempfile::TempDir;
 
@@ -576,6 +582,7 @@ mod tests {
     fn adapters_are_distinguished_by_content() {
         let folder = tempfile::tempdir().unwrap();
         let mut engine = load(&folder);
+        let model = Arc::clone(engine.session.model());
         let cache = engine.prompt_cache.as_mut().unwrap();
         let mut key = |text: &str, scale: f32| {
             let path = folder.path().join("adapter.gguf");
@@ -588,19 +595,19 @@ mod tests {
                 choice: AdapterChoice { path, scale },
                 modified: Some(modified),
             };
-            cache.key(&vec![adapter]).unwrap()
+            cache.key(&model, &vec![adapter]).unwrap()
         };
         let first = key("one", 1.0);
         assert_eq!(key("one", 1.0), first);
         let keys = [first, key("one", 0.5), key("three", 1.0)];
         assert!(keys[1] != keys[0] && keys[2] != keys[0]);
-        assert!(!keys.contains(&cache.key(&ActiveAdapters::new()).unwrap()));
+        assert!(!keys.contains(&cache.key(&model, &ActiveAdapters::new()).unwrap()));
         // The file of the loaded adapter was replaced, so the cells do not belong to the new file.
         let path = folder.path().join("adapter.gguf");
         let adapter = ActiveAdapter {
             choice: AdapterChoice { path, scale: 1.0 },
             modified: Some(SystemTime::UNIX_EPOCH),
         };
-        assert_eq!(cache.key(&vec![adapter]), None);
+        assert_eq!(cache.key(&model, &vec![adapter]), None);
     }
 }

@@ -1,8 +1,8 @@
 //! Converts the tokens of an answer to text: whole characters without stop strings, split into
 //! thought and text.
 
-use crate::engine::Texts;
 use crate::sampling::visible_bytes;
+use crate::texts::Texts;
 use crate::thinking::{Input, Markers, Passage, Piece, PromptEnd, Splitter};
 use hearth_llm::{Detokenizer, StopStrings};
 use hearth_protocol::{GenerateRequest, Prompt, TextKind};

@@ -1,11 +1,10 @@
 //! Counts the tokens of a message that is being written. After a change, only the changed pieces of
 //! the text are tokenized again.
 
-use crate::Engine;
 use crate::chat::file_text;
-use crate::engine::Texts;
 use crate::numbers::saturating_u32;
 use crate::problem::{from_template, interrupted};
+use crate::texts::Texts;
 use hearth_formats::chat_template::{Frame, GenerationPrompt, PLACEHOLDER, UnsentText};
 use hearth_formats::interrupt::Interrupt;
 use hearth_protocol::{
@@ -47,18 +46,12 @@ pub(crate) struct UnsentCount {
     request: CountUnsent,
 }
 
-impl Engine {
-    /// Returns the count of a message that is being written.
-    pub(crate) fn unsent_count(&self, request: CountUnsent) -> UnsentCount {
-        UnsentCount {
-            texts: Arc::clone(&self.texts),
-            state: Arc::clone(&self.unsent),
-            request,
-        }
-    }
-}
-
 impl UnsentCount {
+    /// The count of a change of the message.
+    pub fn new(texts: Arc<Texts>, state: Arc<UnsentState>, request: CountUnsent) -> Self {
+        Self { texts, state, request }
+    }
+
     /// Applies the change and counts the tokens, until `interrupt` stops it. `None` means that the
     /// text or the conversation that the request refers to is not known.
     ///

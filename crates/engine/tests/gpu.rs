@@ -9,7 +9,7 @@ mod common;
 
 use common::{Worker, failed, generate, load, model, raw, summary};
 use hearth_engine::{Engine, check, hardware, training};
-use hearth_llm::{Place, device, gpus};
+use hearth_llm::{Place, device, gpus, ops};
 use hearth_protocol::{
     DataSource, DeviceStatus, DraftChoice, Event, GenerateRequest, GpuLayers, KvType, LoadRequest, PlanRequest,
     Precision, ProblemCode, Prompt, Request, TrainRequest, TrainSettings, TrainingEvent,
@@ -280,7 +280,7 @@ fn a_gpu_holds_what_was_planned() {
         // a slow GPU smaller chunks.
         let ids: Vec<u32> = (0..512).collect();
         engine.session_mut().score(&ids, ids.len() - 96).expect("it runs");
-        let (used, reserved) = device::memory_use(0).expect("it is open");
+        let (used, reserved) = ops::memory_use(&device::opened(0).expect("it is open"));
         let planned = &engine.info().placement[1];
         let sum = planned.weights + planned.kv + planned.compute;
         assert!(used <= reserved);

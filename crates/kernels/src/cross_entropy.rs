@@ -47,9 +47,9 @@ pub struct Loss {
 }
 
 /// Computes the loss `-ln p(target)` of rows `x [T, D]`, normalized if there is a norm, through an
-/// output layer `[vocab, D]`, into `losses [T]`; 0 for untrained rows. If `dx [T, D]` is given,
-/// writes the gradient of the weighted sum of losses times the targets' scale to it; 0 for
-/// untrained rows.
+/// output layer `[vocab, D]` and the softcap of its logits if there is one, into `losses [T]`; 0
+/// for untrained rows. If `dx [T, D]` is given, writes the gradient of the weighted sum of losses
+/// times the targets' scale to it; 0 for untrained rows.
 ///
 /// # Errors
 /// Returns an error if the sizes do not match or a target is not below the vocabulary.
@@ -57,13 +57,14 @@ pub fn linear_cross_entropy(
     x: &[f32],
     norm: Option<Norm>,
     output: &Linear,
+    softcap: Option<f32>,
     targets: &Targets,
     precision: MatmulPrecision,
     losses: &mut [f32],
     dx: Option<&mut [f32]>,
 ) -> Result<Loss, ShapeError> {
     let rows = rows_per_logit_chunk(output.weight.rows());
-    in_logit_chunks(rows, x, norm, output, targets, precision, losses, dx)
+    in_logit_chunks(rows, x, norm, output, softcap, targets, precision, losses, dx)
 }
 
 /// [`linear_cross_entropy`] in logit chunks of `chunk_rows` trained rows.
@@ -72,6 +73,7 @@ fn in_logit_chunks(
     x: &[f32],
     norm: Option<Norm>,
     output: &Linear,
+    softcap: Option<f32>,
     targets: &Targets,
     precision: MatmulPrecision,
     losses: &mut [f32],
@@ -109,7 +111,7 @@ fn in_logit_chunks(
         forward(&input, &[output], precision, &mut logits, Accumulate::Replace)?;
         let mut chunk_losses = vec![0.0; rows.len()];
         let scale = |row: usize| dx.is_some().then(|| targets.scale * weight(row));
-        row_losses(&mut logits, rows, targets.ids, &scale, &mut chunk_losses);
+        row_losses(&mut logits, rows, targets.ids, softcap, &scale, &mut chunk_losses);
         rows.iter()
             .zip(chunk_losses)
             .for_each(|(row, loss)| losses[*row] = loss);
@@ -155,6 +157,7 @@ fn row_losses(
     logits: &mut [f32],
     rows: &[usize],
     ids: &[u32],
+    softcap: Option<f32>,
     scale: &(dyn Fn(usize) -> Option<f32> + Sync),
     losses: &mut [f32],
 ) {
@@ -163,8 +166,8 @@ fn row_losses(
     team::run_over(logits, vocab, &|index, logits| {
         let (row, target) = (rows[index], ids[rows[index]] as usize);
         let loss = match scale(row) {
-            Some(scale) => softmax::cross_entropy_row(isa, logits, target, scale),
-            None => softmax::cross_entropy_loss_of_row(isa, logits, target),
+            Some(scale) => softmax::cross_entropy_row(isa, logits, target, scale, softcap),
+            None => softmax::cross_entropy_loss_of_row(isa, logits, target, softcap),
         };
         // SAFETY: each row belongs to one work chunk.
         let row_loss = unsafe { losses.slice(index, 1) };
@@ -190,7 +193,12 @@ mod tests {
     }
 
     /// Loss and gradient in logit chunks of `chunk_rows` rows.
-    fn loss_in_chunks(chunk_rows: usize, ids: &[u32], weights: Option<&[f32]>) -> Result<Outcome, ShapeError> {
+    fn loss_in_chunks(
+        chunk_rows: usize,
+        ids: &[u32],
+        weights: Option<&[f32]>,
+        softcap: Option<f32>,
+    ) -> Result<Outcome, ShapeError> {
         let (x, weight) = (noise(1, ids.len() * COLS), noise(2, VOCAB * COLS));
         let matrix = Matrix::new(Quant::F32, Layout::Plain, VOCAB, COLS, bytemuck::cast_slice(&weight))?;
         let (a, b) = (noise(3, 2 * COLS), noise(4, 2 * VOCAB));
@@ -217,6 +225,7 @@ mod tests {
                 &x,
                 None,
                 &output,
+                softcap,
                 &targets,
                 MatmulPrecision::F32,
                 losses,
@@ -239,21 +248,23 @@ mod tests {
             .map(|row| if row % 3 == 1 { IGNORE_INDEX } else { row % 40 })
             .collect();
         let weights = noise(5, ROWS);
-        let [whole, chunked] = [ROWS, 12].map(|rows| loss_in_chunks(rows, &ids, Some(&weights)).unwrap());
-        assert_eq!(
-            (&whole.losses, &whole.dx, whole.loss.sum),
-            (&chunked.losses, &chunked.dx, chunked.loss.sum)
-        );
-        assert_eq!(whole.loss.trained, 33);
-        let (whole_a, chunked_a) = (whole.loss.adapter.unwrap().a, chunked.loss.adapter.unwrap().a);
-        let wide_a = crate::reference::wide(&whole_a);
-        assert!(crate::reference::relative_error(&chunked_a, &wide_a) < 1e-6);
-        for (row, id) in ids.iter().enumerate() {
-            let dx = &whole.dx[row * COLS..][..COLS];
-            let is_zero = whole.losses[row] == 0.0 && dx.iter().all(|x| *x == 0.0);
-            assert_eq!(is_zero, *id == IGNORE_INDEX, "row {row}");
+        for softcap in [None, Some(2.0)] {
+            let [whole, chunked] = [ROWS, 12].map(|rows| loss_in_chunks(rows, &ids, Some(&weights), softcap).unwrap());
+            assert_eq!(
+                (&whole.losses, &whole.dx, whole.loss.sum),
+                (&chunked.losses, &chunked.dx, chunked.loss.sum)
+            );
+            assert_eq!(whole.loss.trained, 33);
+            let (whole_a, chunked_a) = (whole.loss.adapter.unwrap().a, chunked.loss.adapter.unwrap().a);
+            let wide_a = crate::reference::wide(&whole_a);
+            assert!(crate::reference::relative_error(&chunked_a, &wide_a) < 1e-6);
+            for (row, id) in ids.iter().enumerate() {
+                let dx = &whole.dx[row * COLS..][..COLS];
+                let is_zero = whole.losses[row] == 0.0 && dx.iter().all(|x| *x == 0.0);
+                assert_eq!(is_zero, *id == IGNORE_INDEX, "row {row}");
+            }
         }
-        let untrained = loss_in_chunks(12, &[IGNORE_INDEX; 4], None).unwrap();
+        let untrained = loss_in_chunks(12, &[IGNORE_INDEX; 4], None, None).unwrap();
         assert_eq!(
             (untrained.loss.sum, untrained.loss.trained, untrained.dx),
             (0.0, 0, vec![0.0; 4 * COLS])
@@ -263,9 +274,9 @@ mod tests {
     #[test]
     fn invalid_targets_and_sizes_are_errors() {
         assert!(matches!(
-            loss_in_chunks(12, &[1, 40], None),
+            loss_in_chunks(12, &[1, 40], None, None),
             Err(ShapeError::Index { index: 40, .. })
         ));
-        assert!(loss_in_chunks(12, &[1, 2], Some(&[1.0])).is_err());
+        assert!(loss_in_chunks(12, &[1, 2], Some(&[1.0]), None).is_err());
     }
 }

@@ -28,6 +28,7 @@ pub mod reference;
 pub mod rope;
 pub mod scratch;
 mod shape;
+pub mod softcap;
 pub mod softmax;
 pub mod team;
 

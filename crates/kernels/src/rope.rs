@@ -1,7 +1,8 @@
 //! Rotary position embedding. <https://arxiv.org/abs/2104.09864>
 //!
-//! Pair `i` of a head is rotated by `position / scale * base^(-2 i / dims) / factor[i]` radians.
-//! The architecture determines the two elements of a pair; elements from `dims` on are unchanged.
+//! Pair `i` of a head is rotated by `position * frequencies[i]` radians and multiplied by the
+//! magnitude. The architecture determines the two elements of a pair and the frequencies. Elements
+//! from `dims` on are unchanged, also by the magnitude.
 
 use std::sync::{Arc, OnceLock};
 
@@ -20,13 +21,15 @@ const CACHE_BLOCK: usize = 256;
 /// each time.
 const CACHE_BLOCKS: usize = 4096;
 
-/// RoPE parameters: pairing and frequencies. Clones share the cached angles.
+/// RoPE parameters: pairing, frequencies and magnitude. Clones share the cached angles.
 #[derive(Clone)]
 pub struct Rope {
     pairing: Pairing,
     /// Radians per position of each pair.
     frequencies: Arc<[f64]>,
-    /// For each position of a block, the cosines of the pairs, then the sines.
+    /// Factor of the cosines and sines.
+    magnitude: f32,
+    /// For each position of a block, the cosines of the pairs, then the sines, times the magnitude.
     cache: Arc<[OnceLock<Box<[f32]>>]>,
 }
 
@@ -37,20 +40,23 @@ impl std::fmt::Debug for Rope {
 }
 
 impl Rope {
-    /// A rotation of the first `dims` elements of a head. `scale` divides positions (linear
-    /// scaling; usually 1); `factors` divide the frequencies, one per pair; missing ones are 1.
-    pub fn new(pairing: Pairing, dims: usize, base: f32, scale: f32, factors: Option<&[f32]>) -> Self {
-        let frequency = |pair: usize| {
-            let factor = factors
-                .and_then(|factors| factors.get(pair))
-                .map_or(1.0, |factor| f64::from(*factor));
-            f64::from(base).powf(-2.0 * pair as f64 / dims as f64) / (factor * f64::from(scale))
-        };
+    /// A rotation of the first `2 * frequencies.len()` elements of a head. `frequencies` are the
+    /// radians per position of each pair. `magnitude` multiplies rotated elements; usually 1.
+    pub fn new(pairing: Pairing, frequencies: &[f64], magnitude: f32) -> Self {
         Self {
             pairing,
-            frequencies: (0..dims / 2).map(frequency).collect(),
+            frequencies: frequencies.into(),
+            magnitude,
             cache: (0..CACHE_BLOCKS).map(|_| OnceLock::new()).collect(),
         }
+    }
+
+    /// The original RoPE: pair `i` of the first `dims` elements is rotated by `base^(-2 i / dims)`
+    /// radians per position.
+    pub fn plain(pairing: Pairing, dims: usize, base: f32) -> Self {
+        let frequency = |pair: usize| f64::from(base).powf(-2.0 * pair as f64 / dims as f64);
+        let frequencies: Vec<f64> = (0..dims / 2).map(frequency).collect();
+        Self::new(pairing, &frequencies, 1.0)
     }
 
     /// Rotated elements of a head.
@@ -63,6 +69,11 @@ impl Rope {
         self.pairing
     }
 
+    /// The factor of the cosines and sines.
+    pub fn magnitude(&self) -> f32 {
+        self.magnitude
+    }
+
     /// The rotation angle of each pair at `position`, in radians.
     pub fn angles(&self, position: u32) -> impl Iterator<Item = f64> {
         self.frequencies
@@ -70,7 +81,7 @@ impl Rope {
             .map(move |frequency| frequency * f64::from(position))
     }
 
-    /// Calls `f` with the cosines and the sines of the pairs at a position.
+    /// Calls `f` with the cosines and the sines of the pairs at a position, times the magnitude.
     pub(crate) fn with_angles<R>(&self, position: u32, f: impl FnOnce(&[f32], &[f32]) -> R) -> R {
         let (block, position_in_block) = (position as usize / CACHE_BLOCK, position as usize % CACHE_BLOCK);
         let pairs = self.frequencies.len();
@@ -93,21 +104,24 @@ impl Rope {
         }
     }
 
-    /// The cosines of the pairs at a position, then the sines.
+    /// The cosines of the pairs at a position, then the sines, times the magnitude.
     fn cosines_and_sines(&self, position: u32) -> impl Iterator<Item = f32> {
-        let cosines = self.angles(position).map(|angle| angle.cos() as f32);
-        cosines.chain(self.angles(position).map(|angle| angle.sin() as f32))
+        // In f64, where a factor of 1 is exact.
+        let magnitude = f64::from(self.magnitude);
+        let cosines = self.angles(position).map(move |angle| (angle.cos() * magnitude) as f32);
+        cosines.chain(self.angles(position).map(move |angle| (angle.sin() * magnitude) as f32))
     }
 
-    /// Rotates heads of width `head_dim` at `position`, in place, as `ggml_rope_ext` without YaRN.
-    /// In heads narrower than [`Rope::dims`] only the pairs that exist are rotated.
+    /// Rotates heads of width `head_dim` at `position`, in place, as `ggml_rope_ext`. In heads
+    /// narrower than [`Rope::dims`] only the pairs that exist are rotated.
     pub fn rotate_in_place(&self, heads: &mut [f32], head_dim: usize, position: u32) {
         self.with_angles(position, |cosines, sines| {
             self.apply(heads, head_dim, cosines, sines, 1.0)
         });
     }
 
-    /// The gradient of [`Rope::rotate_in_place`], the inverse rotation, as `ggml_rope_ext_back`.
+    /// The gradient of [`Rope::rotate_in_place`], as `ggml_rope_ext_back`: the inverse rotation
+    /// times the magnitude.
     pub fn rotate_backward_in_place(&self, heads: &mut [f32], head_dim: usize, position: u32) {
         self.with_angles(position, |cosines, sines| {
             self.apply(heads, head_dim, cosines, sines, -1.0)
@@ -136,7 +150,8 @@ impl Rope {
     }
 }
 
-/// Rotates the vector `[a, b]`.
+/// Rotates the vector `[a, b]` by the angle with this cosine and sine. If both are multiplied by a
+/// magnitude, so is the result.
 #[inline(always)]
 fn rotate_pair([a, b]: [f32; 2], cos: f32, sin: f32) -> [f32; 2] {
     [a * cos - b * sin, a * sin + b * cos]

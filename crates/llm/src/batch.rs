@@ -258,6 +258,7 @@ mod tests {
             kv_heads: 2,
             head_dim: 4,
             scale: 0.5,
+            softcap: None,
             window: None,
         };
         let mut sequence = Sequence::new(&cache());

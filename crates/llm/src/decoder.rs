@@ -1,12 +1,11 @@
 //! The decoder of a model, each part on its device.
 
-use crate::arch::DecoderSpec;
+use crate::arch::{Config, DecoderSpec};
 use crate::batch::Batch;
-use crate::config::Config;
 use crate::device;
 use crate::error::LoadError;
 use crate::layer::Layer;
-use crate::ops::{Linear, Linears, MatmulPrecision, Norm, cross_entropy, embed, norm_linears};
+use crate::ops::{Bias, Linear, Linears, MatmulPrecision, Norm, OptionalNorm, cross_entropy, embed, norm_linears, softcap};
 use crate::placement::{Place, Placement};
 use crate::threads::DecodeThreads;
 use crate::weights::Weights;
@@ -22,7 +21,9 @@ pub struct Decoder {
     embedding_scale: f32,
     layers: Vec<Layer>,
     output_norm: Norm<Dispatch>,
+    /// Includes the factor of the logits.
     output: Linear<Dispatch>,
+    logit_softcap: Option<f32>,
     /// The device of each layer, then the device of the output layer.
     devices: Arc<[Device]>,
     /// Shared by clones, whose decode speed differs little: adapters are small.
@@ -39,6 +40,18 @@ fn move_to(x: Tensor<2>, device: &Device) -> Tensor<2> {
         x.to_device(&device.clone().autodiff())
     } else {
         x.to_device(device)
+    }
+}
+
+/// Multiplies the outputs of a linear layer without an adapter by a factor. With 1, its bits do not
+/// change.
+fn scale_outputs(linear: &mut Linear<Dispatch>, factor: f32) {
+    linear.spec.scale *= factor;
+    if let Bias::Add(bias) = &mut linear.bias
+        && factor != 1.0
+    {
+        let scaled = Tensor::<1>::from_dispatch(bias.clone()).mul_scalar(factor);
+        *bias = scaled.into_dispatch();
     }
 }
 
@@ -68,17 +81,19 @@ impl Decoder {
         let output_norm = weights.norm("output_norm", config.width, config.norm_eps)?;
         // A model without an output layer ties it to the embedding: on the CPU the same tensor, on
         // a GPU a copy.
-        let output = match weights.gguf().tensor("output.weight") {
+        let mut output = match weights.gguf().tensor("output.weight") {
             Some(_) => weights.linear("output", config.vocab, config.width)?,
             None if placement.output() == Place::Cpu => embedding.clone(),
             None => weights.embedding(config)?,
         };
+        scale_outputs(&mut output, spec.logit_scale);
         Ok(Self {
             embedding,
             embedding_scale: spec.embedding_scale,
             layers,
             output_norm,
             output,
+            logit_softcap: spec.logit_softcap,
             devices,
             decode_threads: Arc::default(),
         })
@@ -153,9 +168,18 @@ impl Decoder {
     }
 
     /// Logits `[rows, vocab]` of hidden states `[rows, D]`.
+    ///
+    /// The softcap is also applied where only the argmax is needed. It is monotone, so the argmax
+    /// would be the same, but for ties: distinct logits far beyond the cap become equal. So greedy
+    /// decoding on any device chooses the token that the logits of a session have as their argmax.
     pub fn logits(&self, hidden: Tensor<2>, precision: MatmulPrecision) -> Tensor<2> {
         let hidden = move_to(hidden, self.output_device());
-        norm_linears(hidden, &self.output_norm, &Linears::One(self.output.clone()), precision)
+        let norm = OptionalNorm::from(self.output_norm.clone());
+        let logits = norm_linears(hidden, &norm, &Linears::One(self.output.clone()), precision);
+        match self.logit_softcap {
+            None => logits,
+            Some(cap) => softcap(logits, cap),
+        }
     }
 
     /// `scale` times the summed cross-entropy of hidden states `[T, D]` against their target
@@ -163,7 +187,8 @@ impl Decoder {
     /// [`NOT_TRAINED`](crate::ops::NOT_TRAINED) are skipped.
     pub fn loss(&self, hidden: Tensor<2>, targets: Arc<[u32]>, scale: f32, precision: MatmulPrecision) -> Tensor<1> {
         let hidden = move_to(hidden, self.output_device());
-        cross_entropy(hidden, &self.output_norm, &self.output, targets, scale, precision)
+        let (norm, softcap) = (&self.output_norm, self.logit_softcap);
+        cross_entropy(hidden, norm, &self.output, softcap, targets, scale, precision)
     }
 
     /// The layers.
@@ -174,5 +199,44 @@ impl Decoder {
     /// The layers, for changes in place.
     pub fn layers_mut(&mut self) -> &mut [Layer] {
         &mut self.layers
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ops::{Adapter, MatrixSpec};
+    use burn::tensor::{DType, Int, TensorData};
+    use hearth_kernels::{Layout, Quant};
+
+    /// The scale and the bias of a linear layer after its outputs were scaled.
+    fn scaled(factor: f32) -> (f32, Vec<f32>) {
+        let device = Device::flex();
+        let bytes = TensorData::new(vec![0_u8; 8], [8]);
+        let bias = Tensor::<1>::from_data(TensorData::new(vec![1.5_f32, -0.1], [2]), &device);
+        let mut linear = Linear {
+            weight: Tensor::<1, Int>::from_data(bytes, (&device, DType::U8)).into_dispatch(),
+            spec: MatrixSpec {
+                quant: Quant::F32,
+                layout: Layout::Plain,
+                rows: 2,
+                cols: 1,
+                scale: 0.3,
+            },
+            adapter: Adapter::None,
+            bias: Bias::Add(bias.into_dispatch()),
+        };
+        scale_outputs(&mut linear, factor);
+        let Bias::Add(bias) = linear.bias else {
+            panic!("the bias is gone")
+        };
+        let bias = Tensor::<1>::from_dispatch(bias).into_data();
+        (linear.spec.scale, bias.try_into_vec().expect("f32"))
+    }
+
+    #[test]
+    fn a_factor_of_outputs_also_scales_the_bias_and_1_changes_no_bit() {
+        assert_eq!(scaled(1.0), (0.3, vec![1.5, -0.1]));
+        assert_eq!(scaled(0.25), (0.075, vec![0.375, -0.025]));
     }
 }

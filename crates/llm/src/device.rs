@@ -1,13 +1,11 @@
 //! Opens and closes the devices of a model's layers.
 
 use crate::error::LoadError;
-use crate::ops::{MemoryUse, memory};
 use crate::placement::Place;
 #[cfg(feature = "gpu")]
 use burn::backend::DispatchDevice;
-use burn::tensor::{Device, Tensor};
-use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, MutexGuard};
+use burn::tensor::Device;
+use std::sync::{Mutex, MutexGuard};
 
 /// Returns the device of a place. A GPU is opened on first use.
 ///
@@ -47,16 +45,12 @@ pub fn register(number: usize, device: Device) {
     gpus.push((number, device));
 }
 
-/// Bytes of this process on a GPU: in use, and reserved by the allocator. The second includes the
-/// first. `None` if the GPU is not open.
-pub fn memory_use(number: usize) -> Option<(u64, u64)> {
-    let device = open_gpus().iter().find(|(other, _)| *other == number)?.1.clone();
-    let memory_use = Arc::<MemoryUse>::default();
-    memory(Tensor::zeros([1], &device), memory_use.clone());
-    Some((
-        memory_use.used.load(Ordering::Relaxed),
-        memory_use.reserved.load(Ordering::Relaxed),
-    ))
+/// The GPU with this number. `None` if it is not open.
+pub fn opened(number: usize) -> Option<Device> {
+    let gpus = open_gpus();
+    gpus.iter()
+        .find(|(other, _)| *other == number)
+        .map(|(_, device)| device.clone())
 }
 
 /// Whether GEMMs in bf16 precision run on matrix units on this device.

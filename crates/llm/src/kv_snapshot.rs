@@ -23,7 +23,7 @@ pub type SnapshotKey = [u8; 32];
 /// Magic bytes.
 const MAGIC: [u8; 8] = *b"HearthKV";
 /// The version of the file format. [`KvLayer::LAYOUT`] is the version of the cells.
-const VERSION: u32 = 3;
+const VERSION: u32 = 4;
 
 /// Maximum tokens of a segment. After an edit, fewer unchanged tokens than this are written again.
 const MAX_SEGMENT: usize = 16 * KvLayer::TILE;
@@ -386,6 +386,7 @@ impl Session {
             shape[1],
             shape[2],
             releasing_mask,
+            self.model.rope_identity() as u32,
         ];
         let mut header = [0; HEADER_BYTES];
         let parts = [&MAGIC[..], key, bytemuck::cast_slice(&numbers)];
@@ -405,7 +406,7 @@ impl Session {
 }
 
 /// Bytes of [`Session::header`].
-const HEADER_BYTES: usize = size_of_val(&MAGIC) + size_of::<SnapshotKey>() + 7 * size_of::<u32>();
+const HEADER_BYTES: usize = size_of_val(&MAGIC) + size_of::<SnapshotKey>() + 8 * size_of::<u32>();
 /// Bytes of a checksum.
 const CHECKSUM_BYTES: usize = size_of::<u32>();
 

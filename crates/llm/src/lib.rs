@@ -8,7 +8,6 @@ pub mod arch;
 mod batch;
 mod cache;
 mod chunk;
-mod config;
 mod cpu_matrices;
 #[cfg(feature = "cuda")]
 pub mod cuda;
@@ -20,6 +19,7 @@ pub mod draft;
 mod error;
 #[cfg(feature = "wgpu")]
 pub mod gpus;
+mod header_keys;
 mod kv_snapshot;
 pub mod launches;
 mod layer;
@@ -37,10 +37,10 @@ pub mod threads;
 mod weights;
 
 pub use adapter::{AdapterError, LoraPart};
+pub use arch::Config;
 pub use batch::Batch;
 pub use cache::{Cache, CacheSize, LayerCells, LayerGroup, Sequence};
 pub use chunk::Chunk;
-pub use config::Config;
 pub use decoder::Decoder;
 pub use detokenize::Detokenizer;
 pub use divergence::divergence;

@@ -1,8 +1,7 @@
 //! A loaded model: its weights on their devices, and its configuration.
 
-use crate::arch;
+use crate::arch::{self, Config, RopeIdentity};
 use crate::cache::LayerGroup;
-use crate::config::Config;
 use crate::decoder::Decoder;
 use crate::error::{LoadError, SessionError};
 use crate::packed::PackedWeights;
@@ -21,6 +20,9 @@ pub struct LoadOptions {
     pub placement: Option<Placement>,
     /// The cache folder of packed weights; `None` means that weights are packed at each load.
     pub packed_in: Option<PathBuf>,
+    /// The planned context length, in tokens per sequence, by which LongRoPE chooses its
+    /// frequencies; `None` means the context length in training. Sequences may be longer or shorter.
+    pub context: Option<usize>,
     /// Whether to measure the best prefetching of weights on the CPU, for formats that were not
     /// measured yet.
     pub calibrate: bool,
@@ -31,6 +33,7 @@ pub struct Model {
     config: Config,
     groups: Vec<LayerGroup>,
     placement: Placement,
+    rope_identity: RopeIdentity,
     decoder: Decoder,
     calibrated: Vec<Calibrated>,
 }
@@ -57,7 +60,8 @@ impl Model {
             }
         };
         let packed = PackedWeights::new(gguf, options.packed_in.as_deref());
-        let mut weights = Weights::new(gguf, packed, Device::flex(), progress);
+        let context = options.context.unwrap_or(config.context_trained);
+        let mut weights = Weights::new(gguf, packed, Device::flex(), context, progress);
         let spec = arch::describe(gguf, &config)?;
         let decoder = Decoder::load(&config, &spec, &placement, &mut weights)?;
         let cpu_matrices = weights.finish();
@@ -70,6 +74,7 @@ impl Model {
             config,
             groups: LayerGroup::from_spec(&spec),
             placement,
+            rope_identity: spec.rope_identity(context),
             decoder,
             calibrated,
         })
@@ -81,6 +86,7 @@ impl Model {
             config: self.config.clone(),
             groups: self.groups.clone(),
             placement: self.placement.clone(),
+            rope_identity: self.rope_identity,
             decoder,
             calibrated: Vec::new(),
         }
@@ -99,6 +105,7 @@ impl Model {
             config,
             groups: groups.filter(|group| !group.layers.is_empty()).collect(),
             placement: self.placement.clone(),
+            rope_identity: self.rope_identity,
             decoder: self.decoder.first_layers(count),
             calibrated: Vec::new(),
         }
@@ -122,6 +129,12 @@ impl Model {
     /// The placement of the layers.
     pub fn placement(&self) -> &Placement {
         &self.placement
+    }
+
+    /// The choice of RoPE's frequencies by [`LoadOptions::context`]. KV cells of a model with
+    /// another choice are useless with this one.
+    pub fn rope_identity(&self) -> RopeIdentity {
+        self.rope_identity
     }
 
     /// Checks that all tokens are in the vocabulary.

@@ -1,8 +1,7 @@
 //! Loads the tensors of a file as inputs of the operations: checks them, packs them for the CPU,
 //! and moves them to their device.
 
-use crate::arch::RopeSpec;
-use crate::config::Config;
+use crate::arch::{Config, RopeSpec};
 use crate::cpu_matrices::CpuMatrices;
 use crate::error::LoadError;
 use crate::ops::{Adapter, Bias, Linear, MatrixSpec, Norm, SharedRope};
@@ -13,9 +12,6 @@ use hearth_formats::gguf::{Gguf, TensorType};
 use hearth_kernels::rope::Rope;
 use hearth_kernels::{Layout, Quant, ShapeError, matrix};
 use std::ops::{ControlFlow, Range};
-
-/// The tensor with the divisors of RoPE's frequencies.
-pub(crate) const ROPE_FACTORS: &str = "rope_freqs.weight";
 
 /// Consecutive rows of a tensor, which are a matrix.
 struct MatrixRows<'n> {
@@ -32,6 +28,8 @@ pub(crate) struct Weights<'a> {
     packed: PackedWeights,
     /// The device of the next weights.
     device: Device,
+    /// The planned context length, in tokens.
+    context: usize,
     progress: &'a mut dyn FnMut(f32) -> ControlFlow<()>,
     bytes_done: u64,
     bytes_total: u64,
@@ -46,6 +44,7 @@ impl<'a> Weights<'a> {
         gguf: &'a Gguf,
         packed: PackedWeights,
         device: Device,
+        context: usize,
         progress: &'a mut dyn FnMut(f32) -> ControlFlow<()>,
     ) -> Self {
         let bytes_total = gguf.tensors().map(|tensor| tensor.byte_len as u64).sum::<u64>().max(1);
@@ -53,6 +52,7 @@ impl<'a> Weights<'a> {
             gguf,
             packed,
             device,
+            context,
             progress,
             bytes_done: 0,
             bytes_total,
@@ -226,39 +226,38 @@ impl<'a> Weights<'a> {
         }
     }
 
-    /// RoPE, with the frequency factors of Llama 3.1 and later if the architecture uses them and
-    /// the file has them.
+    /// RoPE, with the divisors of its frequencies if the architecture uses them and the file has
+    /// them.
     pub fn rope(&mut self, spec: RopeSpec) -> Result<SharedRope, LoadError> {
         if let Some((_, rope)) = self.ropes.iter().find(|(loaded, _)| *loaded == spec) {
             return Ok(rope.clone());
         }
-        let RopeSpec {
-            pairing,
-            dims,
-            base,
-            scale,
-            has_factors,
-        } = spec;
-        let factors = if has_factors {
-            self.rope_factors(dims / 2)?
-        } else {
-            None
-        };
-        let rope = SharedRope::from(Rope::new(pairing, dims, base, scale, factors.as_deref()));
+        let frequencies = spec.frequencies(self.rope_divisors(&spec)?.as_deref());
+        let rope = SharedRope::from(Rope::new(spec.pairing, &frequencies, spec.total_magnitude()));
         self.ropes.push((spec, rope.clone()));
         Ok(rope)
     }
 
-    /// The divisors of RoPE's frequencies, if the file has them. Zero, negative and subnormal ones
-    /// are refused, unlike in llama.cpp: they make angles infinite or NaN, or rotate backwards.
-    fn rope_factors(&mut self, count: usize) -> Result<Option<Vec<f32>>, LoadError> {
-        if self.gguf.tensor(ROPE_FACTORS).is_none() {
+    /// The divisors of RoPE's frequencies for the planned context, if the file has them. Zero,
+    /// negative and subnormal ones are refused, unlike in llama.cpp: they make angles infinite or
+    /// NaN, or rotate backwards.
+    fn rope_divisors(&mut self, spec: &RopeSpec) -> Result<Option<Vec<f32>>, LoadError> {
+        let Some(name) = spec.factors.tensor(self.context) else {
             return Ok(None);
+        };
+        if self.gguf.tensor(name).is_none() {
+            let mut others = spec.factors.others(name);
+            // A file has both sets of LongRoPE, or none.
+            return if others.any(|other| self.gguf.tensor(other).is_some()) {
+                Err(LoadError::missing(self.gguf, name))
+            } else {
+                Ok(None)
+            };
         }
-        let factors = self.float_vec(ROPE_FACTORS, count)?;
-        match factors.iter().find(|factor| **factor < f32::MIN_POSITIVE) {
-            Some(factor) => Err(LoadError::bad_value(self.gguf, ROPE_FACTORS, factor)),
-            None => Ok(Some(factors)),
+        let divisors = self.float_vec(name, spec.dims / 2)?;
+        match divisors.iter().find(|divisor| **divisor < f32::MIN_POSITIVE) {
+            Some(divisor) => Err(LoadError::bad_value(self.gguf, name, divisor)),
+            None => Ok(Some(divisors)),
         }
     }
 

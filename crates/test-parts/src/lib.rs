@@ -8,10 +8,12 @@
 //! - `HEARTH_PART_FAULTS=2,4/4` selects parts 2 and 4 of four of the product `faults`;
 //! - `HEARTH_CASES` names a folder in which each process lists the cases that it ran and left out.
 //!
-//! It also finds test files that no executable compiles.
+//! It also finds test files that no executable compiles, and modules that import each other.
 
+mod imports;
 mod modules;
 
+pub use imports::assert_no_cycles;
 pub use modules::assert_all_compiled;
 
 use std::env;

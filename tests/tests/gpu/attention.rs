@@ -15,7 +15,16 @@ const fn heads(heads: usize, kv_heads: usize, head_dim: usize, window: Option<us
         kv_heads,
         head_dim,
         scale: 0.7,
+        softcap: None,
         window,
+    }
+}
+
+/// The heads with a softcap near the size of their scores.
+const fn capped(heads: Heads) -> Heads {
+    Heads {
+        softcap: Some(8.0),
+        ..heads
     }
 }
 
@@ -48,6 +57,7 @@ fn a_batch_attends_as_the_reference() {
         (heads(4, 2, 80, Some(5)), vec![0, 0, 0, 3, 3, 3, 3, 3, 8]),
         (heads(6, 2, 64, Some(66)), [vec![0; 50], vec![50; 85]].concat()),
         (heads(2, 1, 256, None), [vec![0; 3], vec![3; 67]].concat()),
+        (capped(heads(4, 2, 80, Some(5))), vec![0, 0, 0, 3, 3, 3, 3, 3, 3, 9]),
     ];
     let parts = Parts::from_variable("gpu");
     for (number, (heads, starts)) in cases.into_iter().enumerate() {
@@ -81,6 +91,7 @@ fn a_batch_without_a_causal_mask_attends_both_ways() {
         (heads(2, 1, 256, None), vec![3, 67]),
         // Several cubes split the keys.
         (heads(1, 1, 16, None), vec![600]),
+        (capped(heads(6, 2, 64, Some(66))), vec![20, 50]),
     ];
     let parts = Parts::from_variable("gpu");
     for (number, (heads, lengths)) in cases.into_iter().enumerate() {
@@ -226,6 +237,8 @@ fn attention_over_pages_matches_the_sequence() {
         // Several cubes split the keys.
         (heads(8, 2, 64, None), 1, 700),
         (heads(3, 3, 10, Some(600)), 3, 900),
+        (capped(heads(6, 2, 64, None)), 5, 70),
+        (capped(heads(8, 2, 64, None)), 2, 700),
     ];
     let parts = Parts::from_variable("gpu");
     for (number, (heads, tokens, length)) in cases.into_iter().enumerate() {

@@ -3,11 +3,11 @@
 
 use crate::device::{assert_near, floats, gpu, numbers, read, unpadded, weight};
 use cubecl::prelude::*;
-use hearth_kernels::attention::{self, Heads};
+use hearth_kernels::attention::{self, Heads, QkNormWidth, Temperature};
 use hearth_kernels::glu::{Activation, glu_backward_in_place};
 use hearth_kernels::gpu::{self, Floats, Linear, Lora, Norm};
 use hearth_kernels::norm;
-use hearth_kernels::reference::{matmul, noise, transpose, wide};
+use hearth_kernels::reference::{Rotation, matmul, noise, transpose, wide};
 use hearth_kernels::rope::{Pairing, Rope};
 use hearth_kernels::softmax::{IGNORE_INDEX, cross_entropy_backward_in_place};
 use hearth_kernels::{Dropout, MatmulPrecision, Quant};
@@ -96,16 +96,20 @@ fn the_losses_and_their_gradient_match_the_cpu() {
             }
         };
         let targets: Vec<u32> = (0..rows).map(target).collect();
-        let (mut gradients, mut losses) = (logits.clone(), vec![0.0; rows]);
-        cross_entropy_backward_in_place(&mut gradients, &targets, 0.25, &mut losses).expect("sizes that fit");
-        for with_gradient in [false, true] {
-            let (case, x) = (format!("{rows} rows of {cols}"), floats(&client, &logits, rows, cols));
-            let actual = gpu::cross_entropy_in_place(&client, &x, &numbers(&client, &targets), 0.25, with_gradient)
-                .and_then(|losses| Floats::new(losses, 1, rows))
+        for softcap in [None, Some(20.0)] {
+            let (mut gradients, mut losses) = (logits.clone(), vec![0.0; rows]);
+            cross_entropy_backward_in_place(&mut gradients, &targets, 0.25, softcap, &mut losses)
                 .expect("sizes that fit");
-            assert_near(&format!("losses of {case}"), &client, &actual, &wide(&losses), ERROR);
-            let expected = if with_gradient { &gradients } else { &logits };
-            assert_near(&case, &client, &x, &wide(expected), ERROR);
+            for with_gradient in [false, true] {
+                let case = format!("{rows} rows of {cols}, softcap {softcap:?}");
+                let (x, ids) = (floats(&client, &logits, rows, cols), numbers(&client, &targets));
+                let actual = gpu::cross_entropy_in_place(&client, &x, &ids, 0.25, softcap, with_gradient)
+                    .and_then(|losses| Floats::new(losses, 1, rows))
+                    .expect("sizes that fit");
+                assert_near(&format!("losses of {case}"), &client, &actual, &wide(&losses), ERROR);
+                let expected = if with_gradient { &gradients } else { &logits };
+                assert_near(&case, &client, &x, &wide(expected), ERROR);
+            }
         }
     }
 }
@@ -130,14 +134,22 @@ fn dropout_drops_the_same_elements_as_the_cpu() {
 #[test]
 fn the_gradient_of_qk_norm_rope_matches_the_cpu() {
     let Some(client) = gpu() else { return };
-    // Tokens, heads, KV heads, head dimension, and rotated elements.
-    for ([tokens, heads, kv_heads, head_dim, dims], normed) in [
-        ([1, 1, 1, 6, 6], [false, false]),
-        ([3, 4, 2, 64, 64], [true, true]),
-        ([70, 3, 1, 80, 32], [false, true]),
-        ([3, 2, 2, 256, 256], [true, false]),
-        ([3, 2, 2, 6, 0], [true, true]),
-        ([3, 2, 1, 7, 8], [false, true]),
+    let (head, all) = (QkNormWidth::Head, QkNormWidth::AllHeads);
+    let temperature = Some(Temperature { scale: 0.3, length: 7 });
+    // Tokens, heads, KV heads, head dimension, and rotated elements; the norms and their width; the
+    // magnitude of RoPE, `None` without RoPE; the temperature.
+    for ([tokens, heads, kv_heads, head_dim, dims], normed, norm_width, magnitude, temperature) in [
+        ([1, 1, 1, 6, 6], [false, false], head, Some(1.0), None),
+        ([3, 4, 2, 64, 64], [true, true], head, Some(1.0), None),
+        ([70, 3, 1, 80, 32], [false, true], head, Some(1.0), None),
+        ([3, 2, 2, 256, 256], [true, false], head, Some(1.0), None),
+        ([3, 2, 2, 6, 0], [true, true], head, Some(1.0), None),
+        ([3, 2, 1, 7, 8], [false, true], head, Some(1.0), None),
+        ([9, 4, 2, 64, 32], [true, true], head, Some(1.25), temperature),
+        ([9, 4, 2, 10, 10], [false, true], head, None, temperature),
+        ([9, 5, 5, 64, 64], [true, true], all, Some(1.0), None),
+        ([9, 7, 1, 80, 80], [true, false], all, None, None),
+        ([9, 2, 1, 6, 6], [false, true], all, Some(0.75), temperature),
     ] {
         for pairing in [Pairing::Interleaved, Pairing::Halves] {
             let heads = Heads {
@@ -145,47 +157,58 @@ fn the_gradient_of_qk_norm_rope_matches_the_cpu() {
                 kv_heads,
                 head_dim,
                 scale: 1.0,
+                softcap: None,
                 window: None,
             };
             let width = heads.qkv_width();
             let (x, d) = (noise(1, tokens * width), noise(2, tokens * width));
-            let weights = [3, 4].map(|seed| noise(seed, head_dim));
+            let lengths = norm_width.lengths(&heads);
+            let weights = [0, 1].map(|i| noise(3 + i as u64, lengths[i]));
             let positions: Vec<u32> = (0..tokens as u32).map(|token| token * 5 % 37).collect();
-            let rope = Rope::new(pairing, dims, 1e4, 1.0, None);
+            let frequencies = Rotation::plain(pairing, dims, 1e4).frequencies;
+            let rope = magnitude.map(|magnitude| Rope::new(pairing, &frequencies, magnitude));
             let mut expected = d.clone();
-            let cpu_norms = [0, 1].map(|i| {
-                normed[i].then_some(hearth_kernels::Norm {
-                    weight: &weights[i],
-                    eps: 1e-3,
-                })
-            });
-            attention::qk_norm_rope_backward_in_place(
-                &mut expected,
-                &x,
-                &heads,
-                &positions,
-                cpu_norms[0],
-                cpu_norms[1],
-                &rope,
-            )
-            .expect("sizes that fit");
+            let args = attention::QkNormRope {
+                norms: [0, 1].map(|i| {
+                    normed[i].then_some(hearth_kernels::Norm {
+                        weight: &weights[i],
+                        eps: 1e-3,
+                    })
+                }),
+                norm_width,
+                rope: rope.as_ref(),
+                temperature,
+            };
+            attention::qk_norm_rope_backward_in_place(&mut expected, &x, &heads, &positions, &args)
+                .expect("sizes that fit");
             let gpu_norms = [0, 1].map(|i| normed[i].then(|| norm_of(&client, &weights[i], 1e-3)));
-            let angles = client.create_from_slice(f32::as_bytes(&gpu::rope_table(&rope, 37)));
+            let table = rope.as_ref().map(|rope| gpu::rope_table(rope, 37)).unwrap_or_default();
+            // An empty table still needs a buffer of one word.
+            let table = client.create_from_slice(f32::as_bytes(&[table, vec![0.0]].concat()));
+            let gpu_args = gpu::QkNormRope {
+                norms: gpu_norms.each_ref().map(Option::as_ref),
+                norm_width,
+                rotation: magnitude.map(|_| gpu::Rotation {
+                    pairing,
+                    dims,
+                    table: &table,
+                    positions: 37,
+                }),
+                temperature,
+            };
             let actual = gpu::qk_norm_rope_backward(
                 &client,
                 &floats(&client, &d, tokens, width),
                 &floats(&client, &x, tokens, width),
                 &heads,
-                gpu_norms[0].as_ref(),
-                gpu_norms[1].as_ref(),
-                pairing,
-                dims,
-                &angles,
-                37,
+                &gpu_args,
                 &numbers(&client, &positions),
             )
             .expect("sizes that fit");
-            let case = format!("{tokens} tokens, {heads:?}, {dims} rotated, {pairing:?}, norms {normed:?}");
+            let case = format!(
+                "{tokens} tokens, {heads:?}, {dims} rotated, {pairing:?}, norms {normed:?} {norm_width:?}, magnitude \
+                 {magnitude:?}, {temperature:?}"
+            );
             assert_near(&case, &client, &actual, &wide(&expected), ERROR);
         }
     }
@@ -194,23 +217,27 @@ fn the_gradient_of_qk_norm_rope_matches_the_cpu() {
 #[test]
 fn the_gradient_of_attention_matches_the_cpu() {
     let Some(client) = gpu() else { return };
-    // Tokens, heads, KV heads and head dimension; the window; the lengths of all sequences but the
-    // last.
-    let cases: [([usize; 4], Option<usize>, &[usize]); 8] = [
-        ([1, 1, 1, 6], None, &[]),
-        ([3, 4, 2, 64], None, &[]),
-        ([70, 2, 1, 80], None, &[]),
-        ([70, 4, 2, 6], Some(5), &[]),
-        ([70, 3, 3, 64], None, &[1, 30, 33]),
-        ([130, 2, 1, 16], Some(40), &[40, 60]),
-        ([70, 1, 1, 256], Some(33), &[3]),
-        ([64, 2, 2, 32], Some(1), &[32]),
+    // Tokens, heads, KV heads and head dimension; the window; the softcap; the lengths of all
+    // sequences but the last.
+    let cases: [([usize; 4], Option<usize>, Option<f32>, &[usize]); 10] = [
+        ([1, 1, 1, 6], None, None, &[]),
+        ([3, 4, 2, 64], None, None, &[]),
+        ([70, 2, 1, 80], None, None, &[]),
+        ([70, 4, 2, 6], Some(5), None, &[]),
+        ([70, 3, 3, 64], None, None, &[1, 30, 33]),
+        ([130, 2, 1, 16], Some(40), None, &[40, 60]),
+        ([70, 1, 1, 256], Some(33), None, &[3]),
+        ([64, 2, 2, 32], Some(1), None, &[32]),
+        // Scores are around 1.
+        ([70, 4, 2, 16], None, Some(1.0), &[30]),
+        ([70, 2, 1, 80], Some(33), Some(0.5), &[]),
     ];
     let parts = Parts::from_variable("gpu");
-    for (number, ([tokens, heads, kv_heads, head_dim], window, lengths)) in cases.into_iter().enumerate() {
+    for (number, ([tokens, heads, kv_heads, head_dim], window, softcap, lengths)) in cases.into_iter().enumerate() {
+        let capped = softcap.map(|cap| format!(", softcap {cap}")).unwrap_or_default();
         let case = format!(
             "backward::the_gradient_of_attention_matches_the_cpu {tokens} tokens, {heads} heads of {head_dim} over \
-             {kv_heads}, window {window:?}"
+             {kv_heads}, window {window:?}{capped}"
         );
         if !parts.includes_or(number == 0, number, &case) {
             continue;
@@ -220,6 +247,7 @@ fn the_gradient_of_attention_matches_the_cpu() {
             kv_heads,
             head_dim,
             scale: 2.0 / (head_dim as f32).sqrt(),
+            softcap,
             window,
         };
         let (x, d_out) = (
@@ -260,6 +288,7 @@ fn masked_keys_get_zero_gradient_and_distant_scores_a_finite_one() {
             kv_heads: 1,
             head_dim: 16,
             scale: 1.0,
+            softcap: None,
             window: Some(5),
         };
         let (tokens, first_length, width) = (70, 33, heads.qkv_width());
@@ -315,9 +344,9 @@ fn masked_logits_get_zero_gradient_and_change_no_other() {
         }
         let unmasked_index = |target: u32| (0..target).filter(|column| !is_masked(*column as usize)).count() as u32;
         let cpu_targets: Vec<u32> = targets.iter().map(|target| unmasked_index(*target)).collect();
-        cross_entropy_backward_in_place(&mut gradients, &cpu_targets, 0.25, &mut losses).expect("sizes that fit");
+        cross_entropy_backward_in_place(&mut gradients, &cpu_targets, 0.25, None, &mut losses).expect("sizes that fit");
         let x = floats(&client, &logits, rows, cols);
-        let actual = gpu::cross_entropy_in_place(&client, &x, &numbers(&client, &targets), 0.25, true)
+        let actual = gpu::cross_entropy_in_place(&client, &x, &numbers(&client, &targets), 0.25, None, true)
             .and_then(|losses| Floats::new(losses, 1, rows))
             .expect("sizes that fit");
         let case = format!("masked by {masked:e}");
@@ -346,7 +375,7 @@ fn masked_logits_get_zero_gradient_and_change_no_other() {
 fn no_kernel_calls_exp_without_its_bounds() {
     let gpu = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/kernels/src/gpu");
     let mut unbounded = Vec::new();
-    for folder in ["", "backward", "matrix_units"] {
+    for folder in ["", "attention", "backward", "matrix_units"] {
         for entry in std::fs::read_dir(gpu.join(folder)).expect("the kernels' folder") {
             let path = entry.expect("an entry").path();
             if path.extension().is_none_or(|extension| extension != "rs") || path.ends_with("gpu/exp.rs") {
@@ -571,6 +600,7 @@ fn mismatched_sizes_are_errors() {
         kv_heads: 2,
         head_dim: 2,
         scale: 1.0,
+        softcap: None,
         window: None,
     };
     let starts = numbers(&client, &[0, 0]);

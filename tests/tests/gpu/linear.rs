@@ -3,7 +3,7 @@
 use crate::device::{assert_near, floats, gpu, unpadded, weight};
 use crate::matrix_units;
 use cubecl::prelude::*;
-use hearth_kernels::gpu::{Floats, Linear, Lora, linear, linear_with_limit};
+use hearth_kernels::gpu::{Floats, Linear, Lora, linear, linear_add, linear_with_limit};
 use hearth_kernels::reference::{self, noise, wide};
 use hearth_kernels::{Dropout, MatmulPrecision, Quant};
 use hearth_test_parts::Parts;
@@ -158,6 +158,55 @@ fn scale_adapter_and_bias_follow_the_product_in_any_columns() {
         case.check(&client, |x, y, out| {
             linear(&client, x, y, MatmulPrecision::F32, out, at, add).expect("shapes that fit");
         });
+    }
+}
+
+/// Product, adapter and bias all have the factor.
+#[test]
+fn a_scaled_linear_is_added_with_its_adapter_and_bias() {
+    let Some(client) = gpu() else { return };
+    for tokens in [1, 8, 70] {
+        let (rows, cols, rank) = (130, 96, 5);
+        let (weight, values) = weight(&client, Quant::Q4_0, rows, cols);
+        let (a, b, bias) = (noise(3, rank * cols), noise(4, rows * rank), noise(5, rows));
+        let (x, residual) = (noise(6, tokens * cols), noise(7, tokens * rows));
+        let lora = reference::Lora {
+            a: wide(&a),
+            b: wide(&b),
+            scale: 2.0,
+            mask: None,
+        };
+        let output = reference::Linear {
+            weight: wide(&values),
+            rows,
+            cols,
+            scale: 0.25,
+            lora: Some(lora),
+            bias: Some(wide(&bias)),
+        }
+        .over(&wide(&x));
+        let on_device = Linear {
+            weight,
+            scale: 0.25,
+            lora: Some(Lora {
+                a: floats(&client, &a, rank, cols),
+                b: floats(&client, &b, rows, rank),
+                scale: 2.0,
+                dropout: None,
+            }),
+            bias: Some(floats(&client, &bias, 1, rows).handle),
+        };
+        for scale in [1.0_f32, 0.22, -3.0] {
+            let out = floats(&client, &residual, tokens, rows);
+            let x = floats(&client, &x, tokens, cols);
+            linear_add(&client, &x, &on_device, scale, MatmulPrecision::F32, &out).expect("shapes that fit");
+            let add = |(residual, y): (f64, &f64)| residual + f64::from(scale) * y;
+            let expected: Vec<f64> = wide(&residual).into_iter().zip(&output).map(add).collect();
+            let case = format!("{tokens} tokens, times {scale}");
+            assert_near(&case, &client, &out, &expected, 1e-5);
+            let wide_out = floats(&client, &vec![0.0; tokens * (rows + 1)], tokens, rows + 1);
+            assert!(linear_add(&client, &x, &on_device, scale, MatmulPrecision::F32, &wide_out).is_err());
+        }
     }
 }
 

@@ -1,11 +1,11 @@
 //! Row-wise kernels: RMSNorm, gated units, embeddings, argmax.
 
-use crate::device::{assert_near, floats, gpu, numbers, unpadded, weight};
+use crate::device::{assert_near, floats, gpu, numbers, read, unpadded, weight};
 use cubecl::prelude::*;
 use hearth_kernels::Quant;
 use hearth_kernels::glu::Activation;
-use hearth_kernels::gpu::{Norm, add_norm, argmax, embed, glu, rms_norm};
-use hearth_kernels::reference::{self, gated, noise, wide};
+use hearth_kernels::gpu::{Floats, Norm, add_norm, argmax, embed, glu, rms_norm, softcap_in_place};
+use hearth_kernels::reference::{self, gated, noise, softcapped, wide};
 
 /// Rows and columns, fewer and more than the units of a row.
 const SHAPES: [(usize, usize); 4] = [(1, 1), (3, 10), (9, 129), (70, 576)];
@@ -23,15 +23,19 @@ fn norms_match_the_reference() {
         let normed = reference::rms_norm(&wide(&y), &wide(&w), 1e-3_f32.into());
         let actual = rms_norm(&client, &y_there, &norm).expect("a weight as wide as rows");
         assert_near("norm", &client, &actual, &normed, 1e-6);
-        let sum: Vec<f64> = wide(&x).iter().zip(normed).map(|(x, y)| x + y).collect();
-        let actual = add_norm(&client, &x_there, &y_there, &norm).expect("a weight as wide as rows");
-        assert_near("sum", &client, &actual, &sum, 1e-6);
+        for scale in [1.0_f32, 0.22, -3.0] {
+            let add = |(x, y): (f64, &f64)| x + f64::from(scale) * y;
+            let sum: Vec<f64> = wide(&x).into_iter().zip(&normed).map(add).collect();
+            let actual = add_norm(&client, &x_there, &y_there, &norm, scale).expect("a weight as wide as rows");
+            // A scale above 1 multiplies the norm's error.
+            assert_near(&format!("sum, times {scale}"), &client, &actual, &sum, 3e-6);
+        }
         let short = Norm {
             weight: unpadded(norm.weight.clone()),
             ..norm
         };
         assert!(rms_norm(&client, &floats(&client, &noise(4, cols + 1), 1, cols + 1), &short).is_err());
-        assert!(add_norm(&client, &floats(&client, &x, rows * cols, 1), &y_there, &norm).is_err() || cols == 1);
+        assert!(add_norm(&client, &floats(&client, &x, rows * cols, 1), &y_there, &norm, 1.0).is_err() || cols == 1);
     }
 }
 
@@ -51,6 +55,35 @@ fn gated_units_match_the_reference() {
         }
         assert!(glu(&client, &floats(&client, &[1.0; 3], 1, 3), activation).is_err());
     }
+}
+
+/// Elements far below the cap, near it, and so far beyond that exponentials overflow.
+#[test]
+fn softcaps_match_the_reference() {
+    let Some(client) = gpu() else { return };
+    for (rows, cols) in SHAPES {
+        for cap in [0.5, 30.0, 1e6] {
+            let x: Vec<f32> = noise(1, rows * cols).iter().map(|x| 1e4 * x.powi(5)).collect();
+            let there = floats(&client, &x, rows, cols);
+            softcap_in_place(&client, &there, cap).expect("a whole matrix");
+            let expected = softcapped(&wide(&x), f64::from(cap));
+            for (actual, expected) in read(&client, &there).into_iter().zip(expected) {
+                // WGSL divides within 2.5 ulp, and has `exp` within 4 ulp from -1 to 0.
+                let error = (f64::from(actual) - expected).abs();
+                assert!(error <= 2e-6 * expected.abs(), "{cap}: {actual}, expected {expected}");
+            }
+        }
+    }
+    let special = [f32::INFINITY, f32::NEG_INFINITY, f32::MAX, f32::MIN, 0.0];
+    let there = floats(&client, &special, 1, 5);
+    softcap_in_place(&client, &there, 30.0).expect("a whole matrix");
+    assert_eq!(read(&client, &there), [30.0, -30.0, 30.0, -30.0, 0.0]);
+    let short = Floats {
+        handle: unpadded(there.handle.clone()),
+        cols: 6,
+        ..there
+    };
+    assert!(softcap_in_place(&client, &short, 30.0).is_err());
 }
 
 #[test]

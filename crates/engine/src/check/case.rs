@@ -64,6 +64,8 @@ pub enum Op {
         linear: LinearShape,
         /// Whether a norm follows it.
         norm: bool,
+        /// Factor of what is added.
+        scale: f32,
     },
     /// A gated feed-forward with an optional norm, added to the residual.
     FeedForward {
@@ -75,6 +77,8 @@ pub enum Op {
         activation: Activation,
         /// Whether a norm follows down.
         norm: bool,
+        /// Factor of what is added.
+        scale: f32,
     },
     /// Attention.
     Attend {
@@ -88,7 +92,12 @@ pub enum Op {
         source: Source,
     },
     /// Cross-entropy through the output layer.
-    CrossEntropy(LinearShape),
+    CrossEntropy {
+        /// The output layer.
+        output: LinearShape,
+        /// Softcap of the logits.
+        softcap: Option<f32>,
+    },
     /// The argmax of each row.
     Argmax {
         /// Columns.
@@ -232,8 +241,24 @@ impl Op {
             Self::LinearAdd { .. } => "linear_add",
             Self::FeedForward { .. } => "feed_forward",
             Self::Attend { .. } => "attend",
-            Self::CrossEntropy(_) => "cross_entropy",
+            Self::CrossEntropy { .. } => "cross_entropy",
             Self::Argmax { .. } => "argmax",
+        }
+    }
+
+    /// The op with this factor of what it adds to the residual.
+    pub fn scaled(mut self, factor: f32) -> Self {
+        if let Self::LinearAdd { scale, .. } | Self::FeedForward { scale, .. } = &mut self {
+            *scale = factor;
+        }
+        self
+    }
+
+    /// The factor of what it adds to the residual.
+    fn scale(&self) -> f32 {
+        match self {
+            Self::LinearAdd { scale, .. } | Self::FeedForward { scale, .. } => *scale,
+            Self::NormLinears(_) | Self::Attend { .. } | Self::CrossEntropy(_) | Self::Argmax { .. } => 1.0,
         }
     }
 
@@ -241,7 +266,7 @@ impl Op {
     pub fn linears(&self) -> Vec<LinearShape> {
         match self {
             Self::NormLinears(linears) => linears.clone(),
-            Self::LinearAdd { linear, .. } | Self::CrossEntropy(linear) => vec![*linear],
+            Self::LinearAdd { linear, .. } | Self::CrossEntropy { output: linear, .. } => vec![*linear],
             Self::FeedForward { gated, down, .. } => vec![gated[0], gated[1], *down],
             Self::Attend { .. } | Self::Argmax { .. } => Vec::new(),
         }
@@ -252,7 +277,7 @@ impl Op {
     pub fn map_linears(&mut self, change: impl Fn(&mut LinearShape)) {
         match self {
             Self::NormLinears(linears) => linears.iter_mut().for_each(change),
-            Self::LinearAdd { linear, .. } | Self::CrossEntropy(linear) => change(linear),
+            Self::LinearAdd { linear, .. } | Self::CrossEntropy { output: linear, .. } => change(linear),
             Self::FeedForward { gated, down, .. } => gated.iter_mut().chain([down]).for_each(change),
             Self::Attend { .. } | Self::Argmax { .. } => {}
         }
@@ -304,7 +329,7 @@ impl Case {
             ],
             Op::FeedForward { gated, .. } => vec![Leaf::input("x", self.tokens, gated[0].cols, 1)],
             Op::Attend { heads, .. } => vec![queries_keys_values(heads, self.tokens)],
-            Op::CrossEntropy(output) => vec![Leaf::input("x", self.tokens, output.cols, 1)],
+            Op::CrossEntropy { output, .. } => vec![Leaf::input("x", self.tokens, output.cols, 1)],
             Op::Argmax { vocab } => vec![logits(self.tokens, *vocab)],
         };
         for (index, linear) in linears.iter().enumerate() {
@@ -335,9 +360,16 @@ impl Case {
             let (q_heads, kv_heads, head_dim) = (heads.heads, heads.kv_heads, heads.head_dim);
             parts.push(format!("{q_heads} heads of {head_dim} over {kv_heads}"));
             parts.extend(heads.window.map(|window| format!("a window of {window}")));
+            parts.extend(heads.softcap.map(|cap| format!("a softcap of {cap}")));
             if let Source::Cache { format, .. } = source {
                 parts.push(format!("a cache in {format:?}"));
             }
+        }
+        if self.op.scale() != 1.0 {
+            parts.push(format!("added {} times", self.op.scale()));
+        }
+        if let Op::CrossEntropy { softcap: Some(cap), .. } = self.op {
+            parts.push(format!("a softcap of {cap}"));
         }
         parts.push(format!("{} tokens", self.tokens));
         if self.precision != MatmulPrecision::F32 {

@@ -10,6 +10,8 @@ use hearth_llm::ops::{Activation, MatmulPrecision};
 
 /// Vocabulary size: a prime, so that the last tile of every kernel is ragged.
 pub const VOCAB: usize = 331;
+/// A factor of what is added to the residual, as in Granite.
+const RESIDUAL_SCALE: f32 = 0.22;
 /// Tokens of a pass.
 const TOKENS: [usize; 6] = [1, 2, 9, 33, 70, 129];
 /// Tokens of consecutive passes over a KV cache. The pass of 33 tokens attends to 328 before it.
@@ -18,6 +20,10 @@ const PASSES: [usize; 7] = [129, 70, 129, 33, 9, 2, 1];
 const SEQUENCES: [usize; 3] = [270, 33, 9];
 /// Sequence lengths for cases that are slow with a software driver.
 const SHORT_SEQUENCES: [usize; 3] = [70, 33, 9];
+/// Tokens of consecutive passes over a KV cache with a softcap.
+const CAPPED_PASSES: [usize; 3] = [70, 9, 1];
+/// A softcap near the size of the scores.
+const SOFTCAP: f32 = 1.0;
 
 /// Sizes of a model's layer.
 struct Layer {
@@ -76,6 +82,7 @@ const fn heads(heads: usize, kv_heads: usize, head_dim: usize) -> Heads {
         kv_heads,
         head_dim,
         scale: if head_dim == 64 { 0.125 } else { 0.088_388_35 },
+        softcap: None,
         window: None,
     }
 }
@@ -87,8 +94,11 @@ pub fn cases(matrix_units: bool) -> Vec<Case> {
     cases.extend(LAYERS.iter().flat_map(layer_linears));
     cases.extend(LAYERS.iter().flat_map(attention));
     let output = LinearShape::new(Quant::Q6_K, VOCAB, 768);
-    cases.push(Case::new(Op::CrossEntropy(output), 129).backward());
-    cases.push(Case::new(Op::CrossEntropy(output), 33));
+    let cross_entropy = |softcap, tokens| Case::new(Op::CrossEntropy { output, softcap }, tokens);
+    cases.push(cross_entropy(None, 129).backward());
+    cases.push(cross_entropy(None, 33));
+    // Logits are about as large as inputs.
+    cases.push(cross_entropy(Some(1.0), 33).backward());
     cases.push(Case::new(Op::Argmax { vocab: VOCAB }, 9));
     if matrix_units {
         cases.extend(rounded());
@@ -123,7 +133,12 @@ fn formats() -> Vec<Case> {
 }
 
 fn linear_add(linear: LinearShape, tokens: usize) -> Case {
-    Case::new(Op::LinearAdd { linear, norm: false }, tokens)
+    let op = Op::LinearAdd {
+        linear,
+        norm: false,
+        scale: 1.0,
+    };
+    Case::new(op, tokens)
 }
 
 /// Each format, and the feed-forward of each layer, with factors rounded for matrix units.
@@ -172,6 +187,7 @@ impl Layer {
         Op::LinearAdd {
             linear: self.linear(3, self.width, self.heads.out_width()),
             norm: self.norms,
+            scale: 1.0,
         }
     }
 
@@ -181,12 +197,13 @@ impl Layer {
             down: self.linear(6, self.width, self.ffn_width),
             activation: self.activation,
             norm: self.norms,
+            scale: 1.0,
         }
     }
 }
 
 /// The linear layers of a layer with adapters, with each number of tokens, with an owned and a
-/// shared residual; and backward.
+/// shared residual, and added with a factor; and backward.
 fn layer_linears(layer: &Layer) -> Vec<Case> {
     let mut cases = Vec::new();
     for (index, tokens) in TOKENS.into_iter().enumerate() {
@@ -200,21 +217,26 @@ fn layer_linears(layer: &Layer) -> Vec<Case> {
     for op in [layer.queries_keys_values(), layer.output(), layer.feed_forward()] {
         cases.push(Case::new(op, 129).backward());
     }
+    for op in [layer.output(), layer.feed_forward()] {
+        let op = op.scaled(RESIDUAL_SCALE);
+        cases.extend([Case::new(op.clone(), 2), Case::new(op, 33).backward()]);
+    }
     cases
 }
 
 /// Attention over KV caches of both types, with windows wider and narrower than a tile of keys;
-/// over a batch, and backward.
+/// over a batch, and backward; and with a softcap.
 fn attention(layer: &Layer) -> Vec<Case> {
-    let attend = |window, source, tokens| {
+    let attend_with = |heads, source, tokens| {
         let op = Op::Attend {
-            heads: Heads { window, ..layer.heads },
+            heads,
             pairing: layer.pairing,
             norms: layer.norms,
             source,
         };
         Case::new(op, tokens)
     };
+    let attend = |window, source, tokens| attend_with(Heads { window, ..layer.heads }, source, tokens);
     let mut cases = Vec::new();
     for format in [KvFormat::F16, KvFormat::Q8_0] {
         for (window, scattered) in [(None, false), (Some(270), true), (Some(40), false)] {
@@ -232,6 +254,18 @@ fn attention(layer: &Layer) -> Vec<Case> {
         let source = Source::Batch(lengths.to_vec());
         cases.push(attend(window, source, lengths.iter().sum()).backward());
     }
+    let capped = Heads {
+        softcap: Some(SOFTCAP),
+        ..layer.heads
+    };
+    let over_cache = Source::Cache {
+        format: KvFormat::F16,
+        passes: CAPPED_PASSES.to_vec(),
+        scattered: false,
+    };
+    let over_batch = Source::Batch(SHORT_SEQUENCES.to_vec());
+    cases.push(attend_with(capped, over_cache, CAPPED_PASSES.iter().sum()));
+    cases.push(attend_with(capped, over_batch, SHORT_SEQUENCES.iter().sum()).backward());
     cases
 }
 
@@ -380,6 +414,18 @@ mod tests {
                 "{mismatch:?}"
             );
         }
+    }
+
+    #[test]
+    fn a_branch_without_its_factor_is_caught() {
+        let fault = Faulty {
+            change_case: |case| case.op = case.op.clone().scaled(1.0),
+            change_outputs: UNCHANGED_OUTPUTS,
+        };
+        mismatches(
+            &fault,
+            |case| matches!(case.op, Op::LinearAdd { scale, .. } | Op::FeedForward { scale, .. } if scale != 1.0),
+        );
     }
 
     /// Like an in-place op on a shared residual: the sum is correct, but the other owner sees it,

@@ -54,27 +54,33 @@ fn small_cases() -> Vec<Case> {
     for tokens in [3, 11] {
         let linears = [Quant::Q5_0, Quant::F16, Quant::Q8_0].map(|quant| linear(quant, 21, 64));
         cases.push(Case::new(Op::NormLinears(linears.to_vec()), tokens));
-        for norm in [false, true] {
+        for (norm, scale) in [(false, 1.0), (true, 1.0), (true, 0.22)] {
             let linear = linear(Quant::Q4_K, 21, 256);
-            cases.push(Case::new(Op::LinearAdd { linear, norm }, tokens));
+            cases.push(Case::new(Op::LinearAdd { linear, norm, scale }, tokens));
             for activation in [Activation::Silu, Activation::GeluTanh] {
                 let op = Op::FeedForward {
                     gated: [linear_without_bias(64, 32), linear_without_bias(64, 32)],
                     down: linear_without_bias(32, 64),
                     activation,
                     norm,
+                    scale,
                 };
                 cases.push(Case::new(op, tokens));
             }
         }
-        cases.push(Case::new(
-            Op::CrossEntropy(LinearShape::new(Quant::Q8_0, 37, 64)),
-            tokens,
-        ));
+        // Logits are about as large as inputs.
+        for softcap in [None, Some(1.0)] {
+            let output = LinearShape::new(Quant::Q8_0, 37, 64);
+            cases.push(Case::new(Op::CrossEntropy { output, softcap }, tokens));
+        }
     }
     for quant in Quant::ALL {
-        let linear = LinearShape::new(quant, 5, quant.block_elements().max(32));
-        cases.push(Case::new(Op::LinearAdd { linear, norm: false }, 11));
+        let op = Op::LinearAdd {
+            linear: LinearShape::new(quant, 5, quant.block_elements().max(32)),
+            norm: false,
+            scale: 0.22,
+        };
+        cases.push(Case::new(op, 11));
     }
     cases.extend(attention_cases());
     let rounded: Vec<Case> = cases
@@ -97,13 +103,14 @@ fn attention_cases() -> Vec<Case> {
     let lengths = vec![7, 1, 9];
     let mut cases = Vec::new();
     for (pairing, norms) in [(Pairing::Interleaved, false), (Pairing::Halves, true)] {
-        for window in [None, Some(3)] {
+        for (window, softcap) in [(None, None), (Some(3), None), (None, Some(1.5))] {
             let op = Op::Attend {
                 heads: Heads {
                     heads: 4,
                     kv_heads: 2,
                     head_dim: 16,
                     scale: 0.5,
+                    softcap,
                     window,
                 },
                 pairing,

@@ -3,7 +3,7 @@
 use super::case::{Case, EPS, Executor, LORA_SCALE, Leaf, LinearShape, Op, Output, Source, norm_weight};
 use burn::backend::Dispatch;
 use burn::tensor::{DType, Device, Int, Tensor, TensorData};
-use hearth_kernels::attention::{Heads, KvFormat};
+use hearth_kernels::attention::{Heads, KvFormat, QkNormWidth};
 use hearth_kernels::rope::{Pairing, Rope};
 use hearth_kernels::{Layout, reference};
 use hearth_llm::ops::{
@@ -107,7 +107,7 @@ fn gradients(
 /// The gradient of a case's output, the start of the backward pass.
 pub fn probe(case: &Case, elements: usize) -> Vec<f32> {
     match case.op {
-        Op::CrossEntropy(_) => vec![1.0; elements],
+        Op::CrossEntropy { .. } => vec![1.0; elements],
         _ => reference::noise(PROBE, elements),
     }
 }
@@ -137,7 +137,7 @@ pub enum NormKind {
 
 /// RoPE of a case, and its frequency base.
 pub fn rope(pairing: Pairing, dims: usize) -> (Rope, f64) {
-    (Rope::new(pairing, dims, ROPE_BASE, 1.0, None), f64::from(ROPE_BASE))
+    (Rope::plain(pairing, dims, ROPE_BASE), f64::from(ROPE_BASE))
 }
 
 /// A case with its inputs on a device.
@@ -235,27 +235,32 @@ impl Inputs<'_> {
         Ok(match &self.case.op {
             Op::NormLinears(shapes) => {
                 let linears = parallel_linears(self.linears()?)?;
-                let norm = self.norm(shapes[0].cols, NormKind::Before);
+                let norm = self.optional_norm(true, shapes[0].cols, NormKind::Before);
                 norm_linears(self.take(0)?, &norm, &linears, precision)
             }
-            Op::LinearAdd { linear, norm } => {
+            Op::LinearAdd { linear, norm, scale } => {
                 let norm = self.optional_norm(*norm, linear.rows, NormKind::After);
                 let linears = self.linears()?;
-                linear_add(self.take(0)?, self.take(1)?, &linears[0], &norm, precision)
+                linear_add(self.take(0)?, self.take(1)?, &linears[0], &norm, *scale, precision)
             }
             Op::FeedForward {
-                down, activation, norm, ..
-            } => self.feed_forward(down, *activation, *norm)?,
+                down,
+                activation,
+                norm,
+                scale,
+                ..
+            } => self.feed_forward(down, *activation, *norm, *scale)?,
             Op::Attend { heads, source, .. } => match source {
                 Source::Batch(lengths) => self.attend(heads, self.take(0)?, Batch::of_lengths(lengths))?,
                 Source::Cache { .. } => return Err("a cache has no backward".into()),
             },
-            Op::CrossEntropy(output) => {
+            Op::CrossEntropy { output, softcap } => {
                 let norm = self.norm(output.cols, NormKind::Before);
                 let targets = self.case.targets(output.rows).into();
                 let scale = 1.0 / self.case.tokens as f32;
                 let linears = self.linears()?;
-                cross_entropy(self.take(0)?, &norm, &linears[0], targets, scale, precision).reshape([1, 1])
+                let x = self.take(0)?;
+                cross_entropy(x, &norm, &linears[0], *softcap, targets, scale, precision).reshape([1, 1])
             }
             Op::Argmax { .. } => return Err("argmax has no float output".into()),
         })
@@ -266,6 +271,7 @@ impl Inputs<'_> {
         down: &LinearShape,
         activation: Activation,
         norm: bool,
+        scale: f32,
     ) -> Result<Tensor<2>, Box<dyn Error>> {
         let linears: [Linear<Dispatch>; 3] = self
             .linears()?
@@ -273,7 +279,7 @@ impl Inputs<'_> {
             .map_err(|_| "a feed-forward has three linears")?;
         let [gate, up, down_linear] = linears;
         let gated = Gated {
-            norm: self.norm(gate.spec.cols, NormKind::Before),
+            norm: self.optional_norm(true, gate.spec.cols, NormKind::Before),
             gate,
             up,
             activation,
@@ -284,6 +290,7 @@ impl Inputs<'_> {
             &gated,
             &down_linear,
             &norm,
+            scale,
             self.case.precision,
         ))
     }
@@ -294,7 +301,9 @@ impl Inputs<'_> {
         };
         let spec = Arc::new(AttentionSpec {
             heads: *heads,
-            rope: rope(pairing, heads.head_dim).0.into(),
+            norm_width: QkNormWidth::Head,
+            rope: Some(rope(pairing, heads.head_dim).0.into()),
+            temperature: None,
         });
         let norm = |kind| self.optional_norm(norms, heads.head_dim, kind);
         Ok(attend(

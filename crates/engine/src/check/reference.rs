@@ -3,7 +3,7 @@
 use super::case::{Case, EPS, LORA_SCALE, LinearShape, Op, Source};
 use super::on_device::{NormKind, norm_weights, rope, weight_seed};
 use hearth_kernels::attention::Heads;
-use hearth_kernels::reference::{self, Linear, Lora, QkNormRope, wide};
+use hearth_kernels::reference::{self, Linear, Lora, QkNormRope, Rotation, wide};
 use hearth_kernels::rope::Pairing;
 use hearth_llm::Batch;
 use std::error::Error;
@@ -55,19 +55,21 @@ impl<'a> Formula<'a> {
                 };
                 (0..self.case.tokens).flat_map(row).collect()
             }
-            Op::LinearAdd { linear, norm } => {
+            Op::LinearAdd { linear, norm, scale } => {
                 let y = optionally_normed(linears[0].over(&leaves[1]), *norm, linear.rows);
-                sum(&leaves[0], &y)
+                sum(&leaves[0], *scale, &y)
             }
             Op::FeedForward {
                 gated,
                 down,
                 activation,
                 norm,
+                scale,
             } => {
                 let x = normed(&leaves[0], gated[0].cols, NormKind::Before);
                 let h = reference::gated(*activation, &linears[0].over(&x), &linears[1].over(&x));
-                sum(&leaves[0], &optionally_normed(linears[2].over(&h), *norm, down.rows))
+                let y = optionally_normed(linears[2].over(&h), *norm, down.rows);
+                sum(&leaves[0], *scale, &y)
             }
             Op::Attend {
                 heads,
@@ -75,8 +77,11 @@ impl<'a> Formula<'a> {
                 norms,
                 source,
             } => attend(&leaves[0], heads, *pairing, *norms, source),
-            Op::CrossEntropy(output) => {
-                let logits = linears[0].over(&normed(&leaves[0], output.cols, NormKind::Before));
+            Op::CrossEntropy { output, softcap } => {
+                let mut logits = linears[0].over(&normed(&leaves[0], output.cols, NormKind::Before));
+                if let Some(cap) = softcap {
+                    logits = reference::softcapped(&logits, f64::from(*cap));
+                }
                 let losses = reference::cross_entropy(&logits, &self.case.targets(output.rows));
                 vec![losses.iter().sum::<f64>() / self.case.tokens as f64]
             }
@@ -106,9 +111,12 @@ fn attend(qkv: &[f64], heads: &Heads, pairing: Pairing, norms: bool, source: &So
     let args = QkNormRope {
         norms: [norm(NormKind::Queries), norm(NormKind::Keys)],
         eps: f64::from(EPS),
-        pairing,
-        dims: heads.head_dim,
-        base: rope(pairing, heads.head_dim).1,
+        rotation: Some(Rotation::plain(
+            pairing,
+            heads.head_dim,
+            rope(pairing, heads.head_dim).1,
+        )),
+        temperature: None,
     };
     let prepared = reference::qk_norm_rope(qkv, heads, batch.positions(), &args);
     reference::attend(&prepared, heads, batch.starts())
@@ -122,6 +130,8 @@ fn optionally_normed(y: Vec<f64>, norm: bool, width: usize) -> Vec<f64> {
     if norm { normed(&y, width, NormKind::After) } else { y }
 }
 
-fn sum(a: &[f64], b: &[f64]) -> Vec<f64> {
-    a.iter().zip(b).map(|(a, b)| a + b).collect()
+/// `residual + scale * y`.
+fn sum(residual: &[f64], scale: f32, y: &[f64]) -> Vec<f64> {
+    let sum = |(residual, y): (&f64, &f64)| residual + f64::from(scale) * y;
+    residual.iter().zip(y).map(sum).collect()
 }

@@ -114,7 +114,8 @@ impl Sample {
 fn own_values(architecture: Architecture) -> Vec<(&'static str, Value)> {
     const WINDOW: (&str, Value) = ("attention.sliding_window", Value::U32(270));
     match architecture {
-        Architecture::Gemma3 => vec![WINDOW],
+        // A softcap near the size of the logits.
+        Architecture::Gemma3 => vec![WINDOW, ("final_logit_softcapping", Value::F32(2.0))],
         Architecture::Gemma2 => vec![
             WINDOW,
             ("attn_logit_softcapping", Value::F32(5.0)),

@@ -2,11 +2,11 @@
 
 mod vocabulary;
 
+use crate::drafting::Drafting;
 use crate::numbers::saturating_u32;
 use crate::packed;
 use crate::plan::{self, ModelBytes, ModelPlan, draft_place};
 use crate::problem::{from_gguf, from_load, from_tokenizer, internal, panic_text};
-use crate::scheduler::Drafting;
 use hearth_formats::gguf::Gguf;
 use hearth_formats::tokenizer::Tokenizer;
 use hearth_kernels::attention::KvFormat;
@@ -28,26 +28,6 @@ pub(crate) struct DraftFile {
     layers: usize,
     /// `None` means that draft and target have the same tokens.
     map: Option<TokenMap>,
-}
-
-/// The bytes of a target, whose KV cache is larger if it drafts with its first layers.
-pub(crate) fn target_bytes(bytes: ModelBytes, choice: &DraftChoice) -> ModelBytes {
-    match choice {
-        DraftChoice::FirstLayers { .. } => bytes.with_first_layers_draft(),
-        _ => bytes,
-    }
-}
-
-/// The bytes of the chosen draft model. `None` if no model was chosen.
-///
-/// # Errors
-/// The file cannot be read or is unsupported.
-pub(crate) fn model_bytes(choice: &DraftChoice) -> Result<Option<ModelBytes>, Problem> {
-    let Some(path) = choice.path() else { return Ok(None) };
-    let gguf = Gguf::open(path).map_err(from_gguf)?;
-    let config = Config::from_gguf(&gguf).map_err(from_load)?;
-    let bytes = ModelBytes::from_header(&gguf, &config).map_err(from_load)?;
-    Ok(Some(bytes.as_draft()))
 }
 
 impl DraftFile {
@@ -94,6 +74,7 @@ impl DraftFile {
         let options = LoadOptions {
             placement: Some(placement),
             packed_in: packed::folder(),
+            context: Some(context),
             ..LoadOptions::default()
         };
         let model = Model::load(&self.gguf, &options, &mut |_| ControlFlow::Continue(()));

@@ -21,6 +21,7 @@ mod probe;
 pub(crate) mod records;
 mod selection;
 mod sysfs;
+mod team;
 mod vulkan;
 
 pub use backends::{build_for, check, check_build, check_installed, check_new, place};
@@ -36,6 +37,7 @@ pub(crate) use prefetch::{can_record_prefetches, record_prefetches, use_recorded
 pub use probe::{LIMIT, Probe, check_here, exit_with_parent, probe, query, this_program};
 pub use records::{FormatPrefetch, set_records_file};
 pub use selection::is_auto_selected;
+pub(crate) use team::team_size;
 
 use crate::numbers::saturating_u32;
 use hearth_protocol::{DeviceInfo, DeviceStatus, DriverProblem};

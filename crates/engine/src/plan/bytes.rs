@@ -1,6 +1,5 @@
 //! Bytes of the parts of a model on the CPU and on a GPU, from the file's tensor table.
 
-use crate::scheduler::MAX_RUNNING;
 use hearth_formats::gguf::{GgufHeader, TensorInfo};
 use hearth_kernels::attention::KvFormat;
 use hearth_llm::arch::{self, LayerSpec};
@@ -9,6 +8,8 @@ use hearth_llm::ops::logit_rows;
 use hearth_llm::{CacheSize, Config, LayerGroup, LoadError, Session};
 use hearth_protocol::BufferContent;
 
+/// Maximum number of answers in progress, each with its logits. Further answers wait.
+pub(crate) const MAX_RUNNING: usize = 32;
 /// Alignment of allocations on a GPU in bytes.
 const GPU_ALIGNMENT: u64 = 256;
 /// Bytes of an f32.

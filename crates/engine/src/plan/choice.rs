@@ -1,10 +1,9 @@
 //! Choice of the build and the devices for a model: those that are predicted to answer soonest.
 
 use super::decode_speed::DecodeWeights;
+use super::draft::{draft_bytes, target_bytes};
 use super::{ModelBytes, ModelPlan, PlanOptions, compute_plan, free, judge_speed};
 use crate::check::decode_cost::DecodeCost;
-use crate::draft;
-use crate::engine::team_size;
 use crate::hardware::{self, CPU};
 use crate::problem::{from_gguf, from_load};
 use hearth_formats::gguf::Gguf;
@@ -29,12 +28,12 @@ const MAX_COMBINED: usize = 4;
 pub fn plan(request: &PlanRequest, report: &mut dyn FnMut(Stage)) -> Result<Plan, Problem> {
     let gguf = Gguf::open(&request.path).map_err(from_gguf)?;
     let config = Config::from_gguf(&gguf).map_err(from_load)?;
-    let bytes = draft::target_bytes(
+    let bytes = target_bytes(
         ModelBytes::from_header(&gguf, &config).map_err(from_load)?,
         &request.draft,
     );
     // The plan omits an unreadable draft. The load will report it.
-    let draft = draft::model_bytes(&request.draft).ok().flatten();
+    let draft = draft_bytes(&request.draft).ok().flatten();
     request.build.as_deref().map_or(Ok(()), hardware::check_build)?;
     let uses_gpus = request.gpu_layers != GpuLayers::Count(0) && hardware::needs_drivers(request.device.as_deref());
     if uses_gpus && request.assume_gpu.is_none() {
@@ -50,7 +49,7 @@ pub fn plan(request: &PlanRequest, report: &mut dyn FnMut(Stage)) -> Result<Plan
     };
     free::account_for_models(&mut devices, request);
     let weights = DecodeWeights::from_header(&gguf, &config);
-    let threads = team_size(request.threads)? as usize;
+    let threads = hardware::team_size(request.threads)? as usize;
     let model = Model {
         bytes: &bytes,
         cost: weights.cost(threads, request.measure_speed),

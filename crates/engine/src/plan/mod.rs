@@ -5,6 +5,7 @@
 mod bytes;
 mod choice;
 mod decode_speed;
+mod draft;
 mod estimate;
 mod fallback;
 mod fit;
@@ -13,8 +14,10 @@ mod main_memory;
 
 use crate::hardware;
 use crate::numbers::saturating_u32;
+pub(crate) use bytes::MAX_RUNNING;
 pub use bytes::ModelBytes;
 pub use choice::plan;
+pub(crate) use draft::target_bytes;
 pub use estimate::estimate_fit;
 pub(crate) use fallback::load_with_fallback;
 pub(crate) use fit::draft_place;

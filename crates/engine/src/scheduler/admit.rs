@@ -1,8 +1,9 @@
 //! Admission: a waiting answer gets a session as soon as the KV cache has room for its prompt.
 
 use super::idle::SessionSource;
-use super::{Listener, MAX_RUNNING, RunningAnswer, Scheduler, WaitingAnswer};
+use super::{Listener, RunningAnswer, Scheduler, WaitingAnswer};
 use crate::numbers::saturating_u32;
+use crate::plan::MAX_RUNNING;
 use crate::problem::from_session;
 use crate::prompt_cache::PromptCache;
 use hearth_llm::{Session, SessionError};

@@ -19,15 +19,12 @@ mod step;
 
 use crate::adapters::AdaptedModel;
 use crate::answer::Answer;
+use crate::drafting::Drafting;
 use crate::prompt_cache::PromptCache;
-pub(crate) use draft::{AnswerDraft, Drafting};
 use hearth_llm::{Chunk, Session};
 use hearth_protocol::{ConversationId, DroppedTurns, Event, FinishReason, Problem, RequestId};
 use idle::IdleSessions;
 use std::collections::VecDeque;
-
-/// Maximum number of answers in progress. Further answers wait.
-pub(crate) const MAX_RUNNING: usize = 32;
 
 /// Receives the events of answers, and reports which answers are cancelled.
 pub(crate) trait Listener {

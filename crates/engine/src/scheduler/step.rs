@@ -2,10 +2,10 @@
 
 use super::draft::verify;
 use super::{Listener, RunningAnswer, Scheduler, WaitingAnswer};
-use crate::engine::Texts;
 use crate::numbers::saturating_u32;
 use crate::problem::{from_session, internal};
 use crate::prompt_cache::PromptCache;
+use crate::texts::Texts;
 use hearth_llm::draft::Drafted;
 use hearth_llm::{CacheError, Chunk, Output, Session, SessionError, SessionRows, Want, step_sessions};
 use hearth_protocol::{Event, FinishReason, Problem, RequestId};

@@ -302,6 +302,7 @@ impl<'a> PreparedRun<'a> {
         let options = LoadOptions {
             placement: Some(model_plan.placement.clone()),
             packed_in: packed::folder(),
+            context: Some(self.data.sequence as usize),
             ..LoadOptions::default()
         };
         let model = Model::load(&self.reader.gguf, &options, &mut |loaded_fraction| {

@@ -41,9 +41,15 @@ const GENERAL_PROMPTS: [&str; 4] = [
 /// # Errors
 /// The export cannot be loaded.
 pub fn verify(request: &ExportRequest, reader: &Reader, adapter: &AdapterFile) -> Result<Verification, Problem> {
+    let prompts = prompts(&request.adapter, &reader.tokenizer);
+    let longest_prompt = prompts.iter().map(Vec::len).max().unwrap_or(0);
+    let options = LoadOptions {
+        context: Some(longest_prompt + ANSWER_TOKENS),
+        ..LoadOptions::default()
+    };
     let load = |gguf: &Gguf| {
         let progress = &mut |_: f32| ControlFlow::Continue(());
-        Model::load(gguf, &LoadOptions::default(), progress).map_err(from_load)
+        Model::load(gguf, &options, progress).map_err(from_load)
     };
     let with_adapter = |model: &Model, adapter: &AdapterFile| {
         let result = model.adapted(&LoraPart::from_file(adapter, 1.0));
@@ -58,7 +64,6 @@ pub fn verify(request: &ExportRequest, reader: &Reader, adapter: &AdapterFile) -
         ExportFormat::Gguf { .. } => load(&Gguf::open(&request.out).map_err(from_gguf)?)?,
     };
     let (base, exported) = (Arc::new(base), Arc::new(exported));
-    let prompts = prompts(&request.adapter, &reader.tokenizer);
     let vocab = trained.config().vocab;
     let (mut positions, mut divergence_sum, mut taught_sum, mut same) = (0, 0.0, 0.0, 0);
     for prompt in &prompts {

@@ -23,3 +23,8 @@ mod worker;
 fn every_test_file_is_compiled() {
     hearth_test_parts::assert_all_compiled(env!("CARGO_MANIFEST_DIR"));
 }
+
+#[test]
+fn no_modules_import_each_other() {
+    hearth_test_parts::assert_no_cycles(env!("CARGO_MANIFEST_DIR"));
+}

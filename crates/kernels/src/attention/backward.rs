@@ -2,9 +2,10 @@
 //!
 //! Probabilities are recomputed from the scores and the forward's log-sum-exp `L` (`lse`):
 //! `P = e^(S - L)`. With `dP = dO V^T` and `D = sum(dO * O)` (`delta`): `dS = P (dP - D)`,
-//! `dQ = dS K`, `dK = dS^T Q`, `dV = P^T dO`. Each group of keys owns its rows of `dK` and `dV` and
-//! a partial `dQ`; the partials are added in the order of the groups, so that no two threads add to
-//! the same element.
+//! `dQ = dS K`, `dK = dS^T Q`, `dV = P^T dO`. With a softcap, `S` and `L` are of capped scores, and
+//! `dS` is multiplied by the softcap's derivative, `1 - (S / cap)^2`. Each group of keys owns its
+//! rows of `dK` and `dV` and a partial `dQ`; the partials are added in the order of the groups, so
+//! that no two threads add to the same element.
 
 use super::block::{KEYS, ROWS, Scores, block_rows};
 use super::forward::{Block, Pass, Sequence, check_lse, check_starts};
@@ -16,6 +17,7 @@ use crate::isa::Isa;
 use crate::lanes::{WIDTH, exp, on_lanes};
 use crate::scratch::Scratch;
 use crate::shape::{self, ShapeError};
+use crate::softcap::{capped_ratio, slope};
 use crate::softmax;
 use crate::team;
 
@@ -52,6 +54,23 @@ on_lanes! {
             let p = exp(l, l.sub(l.load(x), lse));
             l.store(p, x);
             l.store(l.mul(p, l.sub(l.load(d), delta)), d);
+        }
+    }
+}
+
+on_lanes! {
+    /// [`softmax_backward_in_place`] of scores before their softcap. It caps them as the forward,
+    /// bit for bit, since their exponentials are relative to the forward's log-sum-exp.
+    fn capped_softmax_backward_in_place<L>(
+        l; scores: &mut [f32], gradients: &mut [f32], lse: f32, delta: f32, cap: f32
+    ) {
+        let (lse, delta, cap) = (l.splat(lse), l.splat(delta), l.splat(cap));
+        for (x, d) in scores.as_chunks_mut().0.iter_mut().zip(gradients.as_chunks_mut().0) {
+            let ratio = capped_ratio(l, l.load(x), cap);
+            let p = exp(l, l.sub(l.mul(cap, ratio), lse));
+            l.store(p, x);
+            let capped_gradient = l.mul(p, l.sub(l.load(d), delta));
+            l.store(l.mul(capped_gradient, slope(l, ratio)), d);
         }
     }
 }
@@ -104,7 +123,11 @@ impl Backward<'_> {
             );
             let (token, query_head) = self.pass.token_and_head(head, row);
             let index = token * self.pass.heads.heads + query_head;
-            softmax_backward_in_place(isa, p, ds, self.lse[index], self.delta[index]);
+            let (lse, delta) = (self.lse[index], self.delta[index]);
+            match self.pass.heads.softcap {
+                None => softmax_backward_in_place(isa, p, ds, lse, delta),
+                Some(cap) => capped_softmax_backward_in_place(isa, p, ds, lse, delta, cap),
+            }
             let lanes = self.pass.visible_lanes(head, row, span);
             for row in [p, ds] {
                 row[..lanes.start].fill(0.0);

@@ -6,6 +6,7 @@ use super::kv::{KvElement, KvLayer, KvStore, with_store};
 use super::spans::{Span, Spans};
 use crate::isa::Isa;
 use crate::shape::{self, ShapeError};
+use crate::softcap;
 use crate::softmax;
 use crate::team;
 use std::ops::Range;
@@ -202,6 +203,10 @@ fn attend_split<E: KvElement>(
             if lanes.is_empty() {
                 scores.fill(0.0);
                 continue;
+            }
+            // Before the mask, and in whole vectors: what invisible lanes hold is overwritten next.
+            if let Some(cap) = pass.heads.softcap {
+                softcap::cap_in_place(isa, scores, cap);
             }
             scores[..lanes.start].fill(0.0);
             scores[lanes.end..].fill(0.0);

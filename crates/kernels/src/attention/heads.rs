@@ -3,7 +3,7 @@
 use crate::shape::{self, ShapeError};
 use std::ops::Range;
 
-/// Shape, scale and window of an attention layer.
+/// Shape, scale, softcap and window of an attention layer.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Heads {
     /// Query heads.

@@ -23,5 +23,5 @@ pub use heads::{Heads, Temperature};
 #[cfg(feature = "gpu")]
 pub(crate) use kv::{BLOCK, q8_0_gpu_words};
 pub use kv::{KvFormat, KvLayer};
-pub use qk_norm_rope::{qk_norm_rope_backward_in_place, qk_norm_rope_in_place};
+pub use qk_norm_rope::{QkNormRope, QkNormWidth, qk_norm_rope_backward_in_place, qk_norm_rope_in_place};
 pub use spans::{PAGE, Spans};

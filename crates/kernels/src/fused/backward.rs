@@ -26,10 +26,8 @@ pub(crate) fn linears_backward(
     dx: &mut [f32],
 ) -> Result<Vec<Option<LoraGradient>>, ShapeError> {
     match precision {
-        MatmulPrecision::Bf16 => linear::backward::<Bf16Pair>(linears, x, dx, Accumulate::Replace),
-        MatmulPrecision::F32 | MatmulPrecision::Int8Activations => {
-            linear::backward::<f32>(linears, x, dx, Accumulate::Replace)
-        }
+        MatmulPrecision::Bf16 => linear::backward::<Bf16Pair>(linears, x, dx),
+        MatmulPrecision::F32 | MatmulPrecision::Int8Activations => linear::backward::<f32>(linears, x, dx),
     }
 }
 
@@ -65,7 +63,8 @@ pub fn norm_linears_backward(
 }
 
 /// Backward of [`linear_add_in_place`](super::linear_add_in_place): writes the gradient of `h` to
-/// `dh` and returns the gradient of the adapter. The gradient of the residual is `dy`.
+/// `dh` and returns the gradient of the adapter, both times `scale`. The gradient of the residual
+/// is `dy`.
 ///
 /// # Errors
 /// Returns an error if the sizes do not match.
@@ -73,6 +72,7 @@ pub fn linear_add_backward(
     h: &[f32],
     linear: &Linear,
     norm: Option<Norm>,
+    scale: f32,
     precision: MatmulPrecision,
     dy: &[f32],
     dh: &mut [f32],
@@ -95,7 +95,9 @@ pub fn linear_add_backward(
         rms_norm_backward_in_place(&y, norm.weight, norm.eps, &mut through_norm)?;
     }
     let dy = if norm.is_some() { &through_norm } else { dy };
-    let gradients = linears_backward(&[(linear, View::all(dy, tokens, rows)?)], h, precision, dh)?;
+    // The gradient through a norm is linear in `dy`, too, so the scale may be applied after it.
+    let linear = linear.with_gradients_times(scale);
+    let gradients = linears_backward(&[(&linear, View::all(dy, tokens, rows)?)], h, precision, dh)?;
     Ok(gradients.into_iter().next().flatten())
 }
 

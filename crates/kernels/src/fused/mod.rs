@@ -109,6 +109,7 @@ fn in_strips(
                 _ => y.copy_from_slice(results),
             },
             Accumulate::Add => y.iter_mut().zip(results).for_each(|(y, x)| *y += x),
+            Accumulate::AddScaled(factor) => y.iter_mut().zip(results).for_each(|(y, x)| *y += factor * x),
         }
     })
 }
@@ -130,8 +131,8 @@ pub fn norm_linears(
     forward(&input, &linears, precision, y, Accumulate::Replace)
 }
 
-/// Computes a linear over `h [T, in]`, normalizes its output if there is a norm, and adds it to
-/// `residual [T, out]`.
+/// Computes a linear over `h [T, in]`, normalizes its output if there is a norm, and adds `scale`
+/// times the result to `residual [T, out]`.
 ///
 /// # Errors
 /// Returns an error if the sizes do not match.
@@ -139,6 +140,7 @@ pub fn linear_add_in_place(
     h: &[f32],
     linear: &Linear,
     norm: Option<Norm>,
+    scale: f32,
     precision: MatmulPrecision,
     residual: &mut [f32],
 ) -> Result<(), ShapeError> {
@@ -146,11 +148,11 @@ pub fn linear_add_in_place(
     let (rows, tokens) = (linear.weight.rows(), input.tokens);
     shape::length("the residual", residual.len(), tokens.checked_mul(rows))?;
     let Some(norm) = norm else {
-        return forward(&input, &[linear], precision, residual, Accumulate::Add);
+        return forward(&input, &[linear], precision, residual, Accumulate::add_times(scale));
     };
     let mut y = Scratch::new(residual.len());
     forward(&input, &[linear], precision, &mut y, Accumulate::Replace)?;
     rms_norm_in_place(&mut y, norm.weight, norm.eps)?;
-    linear::add(residual, &y);
+    linear::add_times(scale, &y, residual);
     Ok(())
 }

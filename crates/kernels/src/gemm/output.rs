@@ -6,12 +6,34 @@ use crate::shape::{self, ShapeError};
 use crate::team;
 
 /// The mode of writing a product to its target.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Accumulate {
     /// The product overwrites the target.
     Replace,
     /// The product is added to the target.
     Add,
+    /// The product, with its bias, is multiplied by this factor and added to the target.
+    AddScaled(f32),
+}
+
+impl Accumulate {
+    /// Adds `factor` times the product. There is no multiplication by a factor of 1, so that it
+    /// costs nothing.
+    pub(crate) fn add_times(factor: f32) -> Self {
+        if factor == 1.0 {
+            Self::Add
+        } else {
+            Self::AddScaled(factor)
+        }
+    }
+
+    /// The mode of further products that belong to the same sum.
+    fn after_first(self) -> Self {
+        match self {
+            Self::Replace => Self::Add,
+            Self::Add | Self::AddScaled(_) => self,
+        }
+    }
 }
 
 /// Epilogue of a GEMM: `scale * sum + bias`, written or added.
@@ -38,7 +60,7 @@ impl Epilogue<'_> {
         Self {
             scale: self.scale,
             bias: None,
-            accumulate: Accumulate::Add,
+            accumulate: self.accumulate.after_first(),
         }
     }
 }
@@ -163,8 +185,10 @@ impl OutputTile<'_> {
         if let Some(bias) = self.epilogue.bias {
             sums = l.add(sums, load_padded(l, &bias[col..col + count]));
         }
-        if self.epilogue.accumulate == Accumulate::Add {
-            sums = l.add(sums, load_padded(l, out));
+        match self.epilogue.accumulate {
+            Accumulate::Replace => {}
+            Accumulate::Add => sums = l.add(sums, load_padded(l, out)),
+            Accumulate::AddScaled(factor) => sums = l.add(l.mul(sums, l.splat(factor)), load_padded(l, out)),
         }
         match <&mut [f32; WIDTH]>::try_from(&mut *out) {
             Ok(out) => l.store(sums, out),

@@ -18,6 +18,11 @@ pub(super) fn check(heads: &Heads, qkv: &Floats) -> Result<(), GpuError> {
     matrix_arg(qkv, "Q, K and V").map(|_| ())
 }
 
+/// The softcap as a kernel takes it. Without one, the kernel does not read it.
+pub(super) fn softcap(heads: &Heads) -> f32 {
+    heads.softcap.unwrap_or(1.0)
+}
+
 /// The sliding window as a kernel takes it: `u32::MAX` means none.
 pub(super) fn window(heads: &Heads) -> usize {
     heads.window.unwrap_or(usize::MAX).min(u32::MAX as usize)

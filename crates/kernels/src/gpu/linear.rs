@@ -348,9 +348,9 @@ fn gemm(
 }
 
 #[cube(launch_unchecked)]
-fn add_bias(bias: &[f32], out: &mut [f32], tokens: usize, rows: usize, width: usize, first_column: usize) {
+fn add_bias(bias: &[f32], out: &mut [f32], tokens: usize, rows: usize, width: usize, first_column: usize, scale: f32) {
     if ABSOLUTE_POS < tokens * rows {
-        out[ABSOLUTE_POS / rows * width + first_column + ABSOLUTE_POS % rows] += bias[ABSOLUTE_POS % rows];
+        out[ABSOLUTE_POS / rows * width + first_column + ABSOLUTE_POS % rows] += scale * bias[ABSOLUTE_POS % rows];
     }
 }
 
@@ -382,6 +382,23 @@ pub fn linear(
     )
 }
 
+/// Adds `scale` times the output of a linear over `x [T, in]` to `out [T, out]`, as [`linear`].
+///
+/// # Errors
+/// Returns an error if the shapes do not match.
+pub fn linear_add(
+    client: &Client,
+    x: &Floats,
+    linear: &Linear,
+    scale: f32,
+    precision: MatmulPrecision,
+    out: &Floats,
+) -> Result<(), GpuError> {
+    check_equal("width of a linear's sum", out.cols, linear.weight.rows)?;
+    let limit = client.properties().memory.max_page_size;
+    run(client, x, linear, precision, out, 0, Some(scale), limit)
+}
+
 /// [`linear`] on a device whose bindings hold at most `limit` bytes: processes a larger weight in
 /// ranges of its rows.
 ///
@@ -398,7 +415,22 @@ pub fn linear_with_limit(
     add: bool,
     limit: u64,
 ) -> Result<(), GpuError> {
-    let weight = &linear.weight;
+    let add = add.then_some(1.0);
+    run(client, x, linear, precision, out, first_column, add, limit)
+}
+
+/// Writes the output of a linear, or adds it times a factor.
+fn run(
+    client: &Client,
+    x: &Floats,
+    linear: &Linear,
+    precision: MatmulPrecision,
+    out: &Floats,
+    first_column: usize,
+    add: Option<f32>,
+    limit: u64,
+) -> Result<(), GpuError> {
+    let (weight, factor) = (&linear.weight, add.unwrap_or(1.0));
     check_equal("width of a linear's input", x.cols, weight.cols)?;
     check_equal("number of rows of a linear's output", out.rows, x.rows)?;
     check_columns(out, first_column, weight.rows)?;
@@ -423,11 +455,11 @@ pub fn linear_with_limit(
             x,
             weight,
             range,
-            linear.scale,
+            linear.scale * factor,
             precision,
             out,
             first_column,
-            add,
+            add.is_some(),
         )?;
     }
     if let Some(lora) = &linear.lora {
@@ -451,7 +483,7 @@ pub fn linear_with_limit(
             &lora_hidden,
             &lora.b,
             Transpose::B,
-            lora.scale,
+            lora.scale * factor,
             out,
             first_column,
             true,
@@ -472,6 +504,7 @@ pub fn linear_with_limit(
                 weight.rows,
                 out.cols,
                 first_column,
+                factor,
             );
         }
     }

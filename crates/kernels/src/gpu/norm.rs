@@ -17,7 +17,9 @@ fn norm_rows(
     rows: usize,
     cols: usize,
     eps: f32,
+    scale: f32,
     #[comptime] add: bool,
+    #[comptime] scaled: bool,
 ) {
     if CUBE_POS >= rows {
         terminate!();
@@ -40,7 +42,11 @@ fn norm_rows(
         if column < cols {
             let i = start + column;
             let value = x[i] * inverse_rms * weight[column];
-            if comptime!(add) {
+            // No multiplication by a scale of 1: it could change how a driver's compiler contracts
+            // the sum, and so its last bit.
+            if comptime!(add && scaled) {
+                out[i] = residual[i] + scale * value;
+            } else if comptime!(add) {
                 out[i] = residual[i] + value;
             } else {
                 out[i] = value;
@@ -49,7 +55,13 @@ fn norm_rows(
     }
 }
 
-fn launch_norm(client: &Client, residual: Option<&Floats>, x: &Floats, norm: &Norm) -> Result<Floats, GpuError> {
+fn launch_norm(
+    client: &Client,
+    residual: Option<&Floats>,
+    x: &Floats,
+    norm: &Norm,
+    scale: f32,
+) -> Result<Floats, GpuError> {
     let out = Floats::empty(client, x.rows, x.cols);
     let weight = buffer_arg(&norm.weight, "weight of a norm", x.cols)?;
     let input = matrix_arg(x, "input of a norm")?;
@@ -72,7 +84,9 @@ fn launch_norm(client: &Client, residual: Option<&Floats>, x: &Floats, norm: &No
                 x.rows,
                 x.cols,
                 norm.eps,
+                scale,
                 residual.is_some(),
+                scale != 1.0,
             );
         }
     }
@@ -84,15 +98,15 @@ fn launch_norm(client: &Client, residual: Option<&Floats>, x: &Floats, norm: &No
 /// # Errors
 /// Returns an error if the weight is shorter than a row.
 pub fn rms_norm(client: &Client, x: &Floats, norm: &Norm) -> Result<Floats, GpuError> {
-    launch_norm(client, None, x, norm)
+    launch_norm(client, None, x, norm, 1.0)
 }
 
-/// `residual` plus the norm of each row of `y`.
+/// `residual` plus `scale` times the norm of each row of `y`.
 ///
 /// # Errors
 /// Returns an error if the shapes differ or the weight is shorter than a row.
-pub fn add_norm(client: &Client, residual: &Floats, y: &Floats, norm: &Norm) -> Result<Floats, GpuError> {
+pub fn add_norm(client: &Client, residual: &Floats, y: &Floats, norm: &Norm, scale: f32) -> Result<Floats, GpuError> {
     check_equal("number of rows that a norm is added to", residual.rows, y.rows)?;
     check_equal("width of rows that a norm is added to", residual.cols, y.cols)?;
-    launch_norm(client, Some(residual), y, norm)
+    launch_norm(client, Some(residual), y, norm, scale)
 }

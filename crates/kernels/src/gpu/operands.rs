@@ -98,6 +98,18 @@ pub struct Linear {
     pub bias: Option<Handle>,
 }
 
+impl Linear {
+    /// A linear whose gradients are `factor` times those of this one: gradients are proportional to
+    /// the scales of weight and adapter. The bias has no gradient.
+    pub fn with_gradients_times(mut self, factor: f32) -> Self {
+        self.scale *= factor;
+        if let Some(lora) = &mut self.lora {
+            lora.scale *= factor;
+        }
+        self
+    }
+}
+
 /// RMSNorm: `x * weight / sqrt(mean(x^2) + eps)`.
 #[derive(Clone, Debug)]
 pub struct Norm {

@@ -1,9 +1,11 @@
-//! Optional RMSNorm of each head of Q and K, then RoPE.
+//! The change of Q and K before attention: RMSNorm, then RoPE, then the temperature of Q. Each is
+//! optional. One cube per head of a token; norms over all heads have a separate kernel.
 
 use super::launch::{buffer_arg, cube_count, matrix_arg};
+use super::norm_over_heads::norm_over_heads;
 use super::reduce::reduce_sum;
 use super::{Floats, GpuError, Norm, heads};
-use crate::attention::Heads;
+use crate::attention::{Heads, QkNormWidth, Temperature};
 use crate::rope::{Pairing, Rope};
 use cubecl::prelude::*;
 use cubecl::server::Handle;
@@ -11,20 +13,56 @@ use cubecl::server::Handle;
 /// Units that share a head.
 const UNITS: usize = 64;
 
-/// Cosine and sine of each pair at each position below `positions`: `[positions, dims / 2, 2]`.
+/// The change of Q and K before attention, as [`crate::attention::QkNormRope`] on the CPU.
+#[derive(Clone, Copy, Debug)]
+pub struct QkNormRope<'a> {
+    /// The norms of Q and of K.
+    pub norms: [Option<&'a Norm>; 2],
+    /// The width of the norms.
+    pub norm_width: QkNormWidth,
+    /// RoPE, after the norms; `None` if Q and K have no positions.
+    pub rotation: Option<Rotation<'a>>,
+    /// The temperature of Q, after RoPE.
+    pub temperature: Option<Temperature>,
+}
+
+/// RoPE with its angles on a device.
+#[derive(Clone, Copy, Debug)]
+pub struct Rotation<'a> {
+    /// The pairing.
+    pub pairing: Pairing,
+    /// Rotated elements of a head. In narrower heads only the pairs that exist are rotated.
+    pub dims: usize,
+    /// [`rope_table`] of `positions`, with `dims / 2` pairs.
+    pub table: &'a Handle,
+    /// Positions in the table. Positions of tokens are clamped to them.
+    pub positions: usize,
+}
+
+/// Cosine and sine of each pair at each position below `positions`, times the magnitude:
+/// `[positions, dims / 2, 2]`.
 pub fn rope_table(rope: &Rope, positions: usize) -> Vec<f32> {
+    let magnitude = f64::from(rope.magnitude());
     (0..positions as u32)
         .flat_map(|position| rope.angles(position))
-        .flat_map(|angle| [angle.cos() as f32, angle.sin() as f32])
+        .flat_map(|angle| [(angle.cos() * magnitude) as f32, (angle.sin() * magnitude) as f32])
         .collect()
+}
+
+/// The factor of Q at a position: [`Temperature::at`].
+#[cube]
+pub(super) fn temperature_at(position: usize, scale: f32, length: usize) -> f32 {
+    let count = 1.0f32 + f32::cast_from(position / length);
+    1.0f32 + scale * count.ln()
 }
 
 /// Compile-time configuration of the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Config {
     pairing: Pairing,
-    /// `true` for each of Q and K that has a norm.
+    /// `true` for each of Q and K that has a norm of each head.
     norms: [bool; 2],
+    has_temperature: bool,
 }
 
 #[cube(launch_unchecked)]
@@ -44,6 +82,8 @@ fn normalize_and_rotate(
     table_positions: usize,
     q_eps: f32,
     k_eps: f32,
+    temperature_scale: f32,
+    temperature_length: usize,
     #[comptime] config: Config,
 ) {
     let heads_per_token = query_heads + 2 * kv_heads;
@@ -72,6 +112,11 @@ fn normalize_and_rotate(
         let mean = reduce_sum(squares, &mut shared, UNITS) / f32::cast_from(head_dim);
         let eps = select(is_query, q_eps, k_eps);
         inverse_rms = 1.0f32 / f32::sqrt(mean + eps);
+    }
+
+    let mut temperature = 1.0f32;
+    if comptime!(config.has_temperature) && is_query {
+        temperature = temperature_at(positions[token] as usize, temperature_scale, temperature_length);
     }
 
     let last_position = table_positions - 1;
@@ -113,6 +158,9 @@ fn normalize_and_rotate(
                 let angle = (position * table_pairs + pair) * 2;
                 value = element * table[angle] + sign * partner * table[angle + 1];
             }
+            if comptime!(config.has_temperature) {
+                value *= temperature;
+            }
             out[start + i] = value;
         }
     }
@@ -120,29 +168,39 @@ fn normalize_and_rotate(
 
 /// Checked kernel arguments, common to forward and backward.
 pub(super) struct RopeArgs {
+    /// The pairing; arbitrary if nothing is rotated.
+    pub pairing: Pairing,
     /// Pairs per position in the table.
     pub pairs: usize,
     /// Rotated elements of a head.
     pub rotated: usize,
-    /// The cosines and sines.
+    /// The cosines and sines; a dummy buffer if there is no RoPE.
     pub table: BufferArg,
+    /// Positions in the table; at least 1.
+    pub table_positions: usize,
     /// The position of each token.
     pub positions: BufferArg,
-    /// The weights of Q's and K's norm; a dummy buffer if there is none.
+    /// The weights of Q's and K's norm of each head; a dummy buffer if there is none.
     pub weights: [BufferArg; 2],
+    /// The scale of the temperature; 0 if there is none.
+    pub temperature_scale: f32,
+    /// The length of the temperature; at least 1.
+    pub temperature_length: usize,
 }
 
 impl RopeArgs {
-    /// Checks the arguments of [`qk_norm_rope`].
+    /// Checks the arguments of [`qk_norm_rope`]. `norms` are norms of each head.
     pub fn new(
         qkv: &Floats,
         heads: &Heads,
         norms: [Option<&Norm>; 2],
-        dims: usize,
-        table: &Handle,
-        table_positions: usize,
+        args: &QkNormRope,
         positions: &Handle,
     ) -> Result<Self, GpuError> {
+        let (pairing, dims, table_positions) = match &args.rotation {
+            Some(rotation) => (rotation.pairing, rotation.dims, rotation.positions),
+            None => (Pairing::Halves, 0, 0),
+        };
         let pairs = dims / 2;
         let rotated = (2 * pairs).min(heads.head_dim - heads.head_dim % 2);
         if rotated > 0 && table_positions == 0 {
@@ -153,26 +211,32 @@ impl RopeArgs {
             });
         }
         let table_elements = table_positions.checked_mul(2 * pairs).unwrap_or(usize::MAX / 4);
+        let table = match &args.rotation {
+            Some(rotation) => buffer_arg(rotation.table, "RoPE table", table_elements)?,
+            None => matrix_arg(qkv, "Q, K and V")?,
+        };
         let weight = |norm: Option<&Norm>| match norm {
             Some(norm) => buffer_arg(&norm.weight, "weight of a head's norm", heads.head_dim),
             None => matrix_arg(qkv, "Q, K and V"),
         };
         Ok(Self {
+            pairing,
             pairs,
             rotated,
-            table: buffer_arg(table, "RoPE table", table_elements)?,
+            table,
+            table_positions: table_positions.max(1),
             positions: buffer_arg(positions, "list of positions", qkv.rows)?,
             weights: [weight(norms[0])?, weight(norms[1])?],
+            temperature_scale: args.temperature.map_or(0.0, |temperature| temperature.scale),
+            temperature_length: args
+                .temperature
+                .map_or(1, |temperature| temperature.length.max(1) as usize),
         })
     }
 }
 
-/// Applies RMSNorm to each head of Q and K if there is a norm, then RoPE at the token's position;
-/// copies V.
-///
-/// `table` is [`rope_table`] for `table_positions`, with `dims / 2` pairs; in heads narrower than
-/// `dims` only the pairs that exist are rotated. `positions` has one word per token, clamped to the
-/// table.
+/// Applies the norms, RoPE at the token's position, and the temperature to Q and K of each token;
+/// copies V. `positions` has one word per token.
 ///
 /// # Errors
 /// Returns an error if the shapes do not match.
@@ -180,26 +244,41 @@ pub fn qk_norm_rope(
     client: &Client,
     qkv: &Floats,
     heads: &Heads,
-    q_norm: Option<&Norm>,
-    k_norm: Option<&Norm>,
-    pairing: Pairing,
-    dims: usize,
-    table: &Handle,
-    table_positions: usize,
+    args: &QkNormRope,
     positions: &Handle,
 ) -> Result<Floats, GpuError> {
     heads::check(heads, qkv)?;
+    match args.norm_width {
+        QkNormWidth::AllHeads if args.norms.iter().any(Option::is_some) => {
+            let normed = norm_over_heads(client, qkv, heads, args.norms)?;
+            rotate(client, &normed, heads, [None, None], args, positions)
+        }
+        _ => rotate(client, qkv, heads, args.norms, args, positions),
+    }
+}
+
+/// [`qk_norm_rope`] with these norms of each head.
+fn rotate(
+    client: &Client,
+    qkv: &Floats,
+    heads: &Heads,
+    norms: [Option<&Norm>; 2],
+    args: &QkNormRope,
+    positions: &Handle,
+) -> Result<Floats, GpuError> {
     let out = Floats::empty(client, qkv.rows, qkv.cols);
-    let rope = RopeArgs::new(qkv, heads, [q_norm, k_norm], dims, table, table_positions, positions)?;
+    let rope = RopeArgs::new(qkv, heads, norms, args, positions)?;
     let [q_weight, k_weight] = rope.weights;
     let (input, result) = (matrix_arg(qkv, "Q, K and V")?, matrix_arg(&out, "rotated Q, K and V")?);
     if qkv.rows > 0 {
         let count = cube_count(client, qkv.rows * (heads.heads + 2 * heads.kv_heads))?;
         let dim = CubeDim::new_1d(UNITS as u32);
         let config = Config {
-            pairing,
-            norms: [q_norm.is_some(), k_norm.is_some()],
+            pairing: rope.pairing,
+            norms: norms.map(|norm| norm.is_some()),
+            has_temperature: args.temperature.is_some(),
         };
+        let [q_eps, k_eps] = norms.map(|norm| norm.map_or(0.0, |norm| norm.eps));
         // SAFETY: the kernel stays in the heads of `qkv`, in norms as wide as a head, and in the
         // table's positions and pairs.
         unsafe {
@@ -219,9 +298,11 @@ pub fn qk_norm_rope(
                 heads.head_dim,
                 rope.rotated,
                 rope.pairs,
-                table_positions.max(1),
-                q_norm.map_or(0.0, |norm| norm.eps),
-                k_norm.map_or(0.0, |norm| norm.eps),
+                rope.table_positions,
+                q_eps,
+                k_eps,
+                rope.temperature_scale,
+                rope.temperature_length,
                 config,
             );
         }

@@ -1,9 +1,12 @@
 //! Attention over a batch, and RMSNorm and RoPE of Q and K.
 
 use super::{F32, Report, many_rows};
-use crate::attention::{Heads, attend_batch_backward, attend_batch_with_lse, qk_norm_rope_backward_in_place};
+use crate::attention::{
+    Heads, QkNormRope, QkNormWidth, Temperature, attend_batch_backward, attend_batch_with_lse,
+    qk_norm_rope_backward_in_place,
+};
 use crate::linear::Norm;
-use crate::reference::{self, QkNormRope, central_differences, noise, wide};
+use crate::reference::{self, central_differences, noise, wide};
 use crate::rope::{Pairing, Rope};
 
 /// An attention layer with large scores.
@@ -13,7 +16,16 @@ fn heads(heads: usize, kv_heads: usize, head_dim: usize, window: Option<usize>) 
         kv_heads,
         head_dim,
         scale: 2.0 / (head_dim as f32).sqrt(),
+        softcap: None,
         window,
+    }
+}
+
+/// The heads with a softcap near the size of their scores.
+fn capped(heads: Heads) -> Heads {
+    Heads {
+        softcap: Some(1.5),
+        ..heads
     }
 }
 
@@ -30,16 +42,52 @@ pub(super) fn check(report: &mut Report) {
         ),
         ("segments, causal", heads(4, 2, 6, None), vec![4, 1, 6]),
         ("segments, sliding window", heads(2, 2, 5, Some(2)), vec![1, 7, 3]),
+        ("segments, softcap", capped(heads(4, 2, 6, None)), vec![4, 1, 6]),
+        (
+            "softcap, sliding window, more rows than threads",
+            capped(heads(3, 1, 18, Some(3))),
+            vec![many],
+        ),
     ];
     for (case, heads, lengths) in cases {
         attend(report, case, &heads, &lengths);
     }
-    for pairing in [Pairing::Interleaved, Pairing::Halves] {
-        for norms in [false, true] {
+    for change in CHANGES {
+        for pairing in [Pairing::Interleaved, Pairing::Halves] {
             for (size, tokens) in [("one row", 1), ("more rows than threads", many)] {
-                qk_norm_rope(report, size, tokens, pairing, norms);
+                qk_norm_rope(report, size, tokens, pairing, change);
             }
         }
+    }
+}
+
+/// A change of Q and K before attention.
+#[derive(Clone, Copy, Debug)]
+struct Change {
+    /// The width of the norms; `None` means no norms.
+    norms: Option<QkNormWidth>,
+    /// The magnitude of RoPE; `None` means no RoPE.
+    magnitude: Option<f32>,
+    temperature: Option<Temperature>,
+}
+
+/// Positions are multiples of 37, so Q of all tokens but the first has another factor than 1.
+const TEMPERATURE: Temperature = Temperature { scale: 0.5, length: 20 };
+
+const CHANGES: [Change; 6] = [
+    change(None, Some(1.0), None),
+    change(Some(QkNormWidth::Head), Some(1.0), None),
+    change(Some(QkNormWidth::AllHeads), Some(1.25), None),
+    change(Some(QkNormWidth::Head), Some(1.25), Some(TEMPERATURE)),
+    change(Some(QkNormWidth::AllHeads), None, Some(TEMPERATURE)),
+    change(None, None, None),
+];
+
+const fn change(norms: Option<QkNormWidth>, magnitude: Option<f32>, temperature: Option<Temperature>) -> Change {
+    Change {
+        norms,
+        magnitude,
+        temperature,
     }
 }
 
@@ -64,18 +112,22 @@ fn attend(report: &mut Report, case: &str, heads: &Heads, lengths: &[usize]) {
     );
 }
 
-fn qk_norm_rope(report: &mut Report, size: &str, tokens: usize, pairing: Pairing, has_norms: bool) {
+fn qk_norm_rope(report: &mut Report, size: &str, tokens: usize, pairing: Pairing, change: Change) {
     let (heads, eps, dims) = (heads(3, 1, 8, None), 1e-3, 6);
-    let (q_weight, k_weight) = (noise(3, heads.head_dim), noise(4, heads.head_dim));
-    let norm = |weight| has_norms.then_some(Norm { weight, eps });
-    let (q_norm, k_norm) = (norm(&q_weight[..]), norm(&k_weight[..]));
+    let norm_width = change.norms.unwrap_or_default();
+    let [q_length, k_length] = norm_width.lengths(&heads);
+    let (q_weight, k_weight) = (noise(3, q_length), noise(4, k_length));
+    let norms = [&q_weight[..], &k_weight[..]].map(|weight| change.norms.map(|_| Norm { weight, eps }));
+    let plain = reference::Rotation::plain(pairing, dims, 10_000.0);
     let positions: Vec<u32> = (0..tokens as u32).map(|token| 37 * token).collect();
-    let reference_args = QkNormRope {
-        norms: [q_norm, k_norm].map(|norm| norm.map(|norm| wide(norm.weight))),
+    let reference_args = reference::QkNormRope {
+        norms: norms.map(|norm| norm.map(|norm| wide(norm.weight))),
         eps: f64::from(eps),
-        pairing,
-        dims,
-        base: 10_000.0,
+        rotation: change.magnitude.map(|magnitude| reference::Rotation {
+            magnitude: f64::from(magnitude),
+            ..plain.clone()
+        }),
+        temperature: change.temperature,
     };
     let (qkv, mut gradient) = (
         noise(5, tokens * heads.qkv_width()),
@@ -84,13 +136,19 @@ fn qk_norm_rope(report: &mut Report, size: &str, tokens: usize, pairing: Pairing
     let expected = central_differences(&wide(&qkv), &wide(&gradient), |qkv| {
         reference::qk_norm_rope(qkv, &heads, &positions, &reference_args)
     });
-    let rope = Rope::new(pairing, dims, 10_000.0, 1.0, None);
-    let result = qk_norm_rope_backward_in_place(&mut gradient, &qkv, &heads, &positions, q_norm, k_norm, &rope);
-    let norms = if has_norms { "head norms" } else { "no norms" };
-    let arrangement = format!("{pairing:?}, {norms}, over the gradient, {size}");
+    let rope = change
+        .magnitude
+        .map(|magnitude| Rope::new(pairing, &plain.frequencies, magnitude));
+    let args = QkNormRope {
+        norms,
+        norm_width,
+        rope: rope.as_ref(),
+        temperature: change.temperature,
+    };
+    let result = qk_norm_rope_backward_in_place(&mut gradient, &qkv, &heads, &positions, &args);
     report.compare(
-        "rope and head norms",
-        arrangement,
+        "rope and norms of Q and K",
+        format!("{pairing:?}, {change:?}, over the gradient, {size}"),
         result.map(|()| gradient),
         &expected,
         F32,

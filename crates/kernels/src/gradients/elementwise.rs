@@ -19,7 +19,9 @@ pub(super) fn check(report: &mut Report) {
     }
     for (heads, size) in [(1, "one head"), (many_rows(), "more heads than threads")] {
         for pairing in [Pairing::Interleaved, Pairing::Halves] {
-            rotation(report, size, heads, pairing);
+            for magnitude in [1.0, 1.25] {
+                rotation(report, size, heads, pairing, magnitude);
+            }
         }
     }
 }
@@ -79,16 +81,18 @@ fn from_saved<K: SavedElement>(
     Ok(gradients)
 }
 
-fn rotation(report: &mut Report, size: &str, heads: usize, pairing: Pairing) {
+fn rotation(report: &mut Report, size: &str, heads: usize, pairing: Pairing, magnitude: f32) {
     let (head_dim, dims, position) = (12, 8, 300);
     let (x, dy) = (noise(9, heads * head_dim), noise(10, heads * head_dim));
-    let rope = Rope::new(pairing, dims, 10_000.0, 1.0, None);
-    let angle = |pair: usize| f64::from(position) * 10_000_f64.powf(-2.0 * pair as f64 / dims as f64);
-    let angles: Vec<f64> = (0..dims / 2).map(angle).collect();
+    let frequency = |pair: usize| 10_000_f64.powf(-2.0 * pair as f64 / dims as f64);
+    let frequencies: Vec<f64> = (0..dims / 2).map(frequency).collect();
+    let rope = Rope::new(pairing, &frequencies, magnitude);
+    let angle = |frequency: &f64| f64::from(position) * frequency;
+    let angles: Vec<f64> = frequencies.iter().map(angle).collect();
     let expected = central_differences(&wide(&x), &wide(&dy), |x| {
         let heads = x.chunks(head_dim);
         heads
-            .flat_map(|head| reference::rotated(head, pairing, &angles))
+            .flat_map(|head| reference::rotated(head, pairing, &angles, f64::from(magnitude)))
             .collect()
     });
     let actual = applied(&dy, |dy| {
@@ -97,7 +101,7 @@ fn rotation(report: &mut Report, size: &str, heads: usize, pairing: Pairing) {
     });
     report.compare(
         "rope",
-        format!("{pairing:?}, over the gradient, {size}"),
+        format!("{pairing:?}, magnitude {magnitude}, over the gradient, {size}"),
         actual,
         &expected,
         F32,

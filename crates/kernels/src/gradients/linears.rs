@@ -255,7 +255,7 @@ fn check_norm_linears(
 }
 
 /// Checks the gradients of a linear that is added to the residual, with and without a norm after
-/// it.
+/// it, and with and without a scale.
 fn check_linear_add(
     report: &mut Report,
     case: &str,
@@ -270,18 +270,18 @@ fn check_linear_add(
         noise(6, stored.rows),
     );
     let linears = [stored.full(None)?];
-    for (norm, arrangement) in [
-        (None, "no norm"),
-        (
-            Some(Norm {
-                weight: &weight,
-                eps: EPS,
-            }),
-            "norm after",
-        ),
+    let norm = Norm {
+        weight: &weight,
+        eps: EPS,
+    };
+    for (norm, scale, arrangement) in [
+        (None, 1.0, "no norm"),
+        (None, 0.22, "no norm, scaled"),
+        (Some(norm), 1.0, "norm after"),
+        (Some(norm), -1.5, "norm after, scaled"),
     ] {
         let mut dx = vec![f32::NAN; h.len()];
-        let actual = linear_add_backward(&h, &linears[0], norm, precision, &dy, &mut dx);
+        let actual = linear_add_backward(&h, &linears[0], norm, scale, precision, &dy, &mut dx);
         let actual = actual.map(|adapter| InputAndAdapterGradients {
             dx,
             adapters: vec![adapter],
@@ -298,10 +298,11 @@ fn check_linear_add(
             tolerance,
             |h, linears| {
                 let y = linears[0].over(h);
-                match norm {
+                let y = match norm {
                     Some(norm) => reference::rms_norm(&y, &wide(norm.weight), f64::from(EPS)),
                     None => y,
-                }
+                };
+                y.iter().map(|y| f64::from(scale) * y).collect()
             },
         );
     }
@@ -324,7 +325,8 @@ fn gradient_from_saved<K: SavedElement>(
     gated_backward_from_saved(x, norm, gate, up, activation, precision, [&gates[..], &ups], dh, dx)
 }
 
-/// Checks the gradients of a gated unit from saved outputs of gate and up.
+/// Checks the gradients of a gated unit from saved outputs of gate and up, with and without a norm
+/// before it.
 fn check_gated(
     report: &mut Report,
     case: &str,
@@ -341,7 +343,11 @@ fn check_gated(
     });
     let linears = [stored[0].full(None)?, stored[1].full(None)?];
     let gate_and_up = [&linears[0], &linears[1]];
-    for activation in [Activation::Silu, Activation::GeluTanh] {
+    for (activation, norm) in [
+        (Activation::Silu, norm),
+        (Activation::GeluTanh, norm),
+        (Activation::Silu, None),
+    ] {
         for (saved_as, tolerance) in [("saved as f32", tolerance), ("saved as bf16", BF16)] {
             let mut dx = vec![f32::NAN; x.len()];
             let actual = match saved_as {
@@ -361,7 +367,8 @@ fn check_gated(
                 dx,
                 adapters: adapters.into(),
             });
-            let arrangement = format!("{activation:?}, gate and up {saved_as}, {case}");
+            let norm_before = if norm.is_some() { "norm before" } else { "no norm" };
+            let arrangement = format!("{activation:?}, {norm_before}, gate and up {saved_as}, {case}");
             compare(
                 report,
                 "gated",
@@ -372,7 +379,10 @@ fn check_gated(
                 &linears,
                 tolerance,
                 |x, linears| {
-                    let x = reference::rms_norm(x, &wide(&weight), f64::from(EPS));
+                    let x = match norm {
+                        Some(norm) => reference::rms_norm(x, &wide(norm.weight), f64::from(EPS)),
+                        None => x.to_vec(),
+                    };
                     reference::gated(activation, &linears[0].over(&x), &linears[1].over(&x))
                 },
             );

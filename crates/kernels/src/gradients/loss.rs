@@ -51,11 +51,13 @@ fn compare_loss(
 ) -> Result<(), ShapeError> {
     let (x, norm_weight, weights) = (noise(2, tokens * cols), noise(3, cols), noise(4, tokens));
     let ids = targets(tokens, vocab);
-    for (output, weights, arrangement) in [
-        (stored.plain()?, None, "weight alone"),
+    for (output, weights, softcap, arrangement) in [
+        (stored.plain()?, None, None, "weight alone"),
+        (stored.plain()?, None, Some(2.0), "softcap"),
         (
             stored.full(None)?,
             Some(&weights[..]),
+            None,
             "scale, adapter, bias, weighted rows",
         ),
     ] {
@@ -69,7 +71,8 @@ fn compare_loss(
             scale: SCALE,
         };
         let (mut dx, mut losses) = (vec![f32::NAN; x.len()], vec![f32::NAN; tokens]);
-        let result = linear_cross_entropy(&x, norm, &output, &targets, precision, &mut losses, Some(&mut dx));
+        let dx_out = Some(&mut dx[..]);
+        let result = linear_cross_entropy(&x, norm, &output, softcap, &targets, precision, &mut losses, dx_out);
         let actual = result.map(|loss| InputAndAdapterGradients {
             dx,
             adapters: vec![loss.adapter],
@@ -90,7 +93,11 @@ fn compare_loss(
             tolerance,
             |x, linears| {
                 let x = reference::rms_norm(x, &wide(&norm_weight), f64::from(EPS));
-                reference::cross_entropy(&linears[0].over(&x), &ids)
+                let logits = linears[0].over(&x);
+                match softcap {
+                    None => reference::cross_entropy(&logits, &ids),
+                    Some(cap) => reference::cross_entropy(&reference::softcapped(&logits, f64::from(cap)), &ids),
+                }
             },
         );
     }

@@ -30,7 +30,7 @@ pub(crate) use avx_vnni::{AvxVnni, avx_vnni, dpbusd};
 pub(crate) use avx2::{Avx2, avx2};
 #[cfg(target_arch = "x86_64")]
 pub(crate) use avx512::{Avx512, Avx512Bf16, avx512, avx512_bf16, reduce_add_16};
-pub(crate) use exp::{exp, sigmoid, tanh};
+pub(crate) use exp::{accurate_tanh, exp, sigmoid, tanh};
 #[cfg(all(target_arch = "aarch64", target_endian = "little"))]
 pub(crate) use neon::{Neon, neon_dot};
 #[cfg(all(target_arch = "aarch64", target_endian = "little"))]

@@ -35,6 +35,7 @@ enum RhsSource<'a, E> {
 struct InputGradient<'a, 't, E> {
     pending: Vec<PendingProduct<'a, E>>,
     dx: &'a mut ViewMut<'t>,
+    /// The first products replace the gradient, the others are added.
     accumulate: Accumulate,
 }
 
@@ -96,13 +97,12 @@ impl<'a, E: Factor> InputGradient<'a, '_, E> {
 }
 
 /// Backward of linear layers over the same `x [T, in]`, given the gradient of each output,
-/// `[T, out]`. Writes, or adds, the gradient of the input to `dx [T, in]`. Returns the gradients of
-/// the adapters.
+/// `[T, out]`. Writes the gradient of the input to `dx [T, in]`. Returns the gradients of the
+/// adapters.
 pub(crate) fn backward<E: Factor>(
     linears: &[(&Linear, View)],
     x: &[f32],
     dx: &mut [f32],
-    accumulate: Accumulate,
 ) -> Result<Vec<Option<LoraGradient>>, ShapeError> {
     let Some((first, dy)) = linears.first() else {
         return Ok(Vec::new());
@@ -118,7 +118,7 @@ pub(crate) fn backward<E: Factor>(
         let mut sum = InputGradient {
             pending: Vec::new(),
             dx: &mut target,
-            accumulate,
+            accumulate: Accumulate::Replace,
         };
         for (linear, dy) in linears {
             linear.check()?;
@@ -232,5 +232,17 @@ pub(crate) fn add(x: &mut [f32], y: &[f32]) {
         x.iter_mut()
             .zip(&y[work_chunk * WORK_CHUNK..])
             .for_each(|(x, y)| *x += y);
+    });
+}
+
+/// Adds `factor * y` to `x`.
+pub(crate) fn add_times(factor: f32, y: &[f32], x: &mut [f32]) {
+    if factor == 1.0 {
+        return add(x, y);
+    }
+    team::run_over(x, WORK_CHUNK, &|work_chunk, x| {
+        x.iter_mut()
+            .zip(&y[work_chunk * WORK_CHUNK..])
+            .for_each(|(x, y)| *x += factor * y);
     });
 }

@@ -14,7 +14,7 @@ mod input;
 mod strips;
 mod tiled;
 
-pub(crate) use backward::{add, backward};
+pub(crate) use backward::{add, add_times, backward};
 pub(crate) use bf16_dot::takes_bf16;
 pub(crate) use input::Input;
 pub(crate) use strips::{Strips, WorkSplit, multiply_strips};
@@ -93,6 +93,19 @@ impl<'a> Linear<'a> {
             scale: 1.0,
             lora: None,
             bias: None,
+        }
+    }
+
+    /// A linear whose gradients are `factor` times those of this one: gradients are proportional to
+    /// the scales of weight and adapter. The bias has no gradient.
+    pub(crate) fn with_gradients_times(self, factor: f32) -> Self {
+        Self {
+            scale: self.scale * factor,
+            lora: self.lora.map(|lora| Lora {
+                scale: lora.scale * factor,
+                ..lora
+            }),
+            ..self
         }
     }
 

@@ -1,7 +1,7 @@
 //! RMSNorm and RoPE of Q and K, and attention.
 
-use super::{rms_norm, rotated, softmax};
-use crate::attention::{Heads, KvFormat};
+use super::{rms_norm, rotated, softcapped, softmax};
+use crate::attention::{Heads, KvFormat, Temperature};
 use crate::rope::Pairing;
 use half::f16;
 use std::ops::Range;
@@ -9,31 +9,67 @@ use std::ops::Range;
 /// Parameters of [`qk_norm_rope`].
 #[derive(Clone, Debug)]
 pub struct QkNormRope {
-    /// The weights of Q's and K's norm; `None` means no norm.
+    /// The weights of Q's and K's norm, as long as a head or as all heads; `None` means no norm.
     pub norms: [Option<Vec<f64>>; 2],
     /// Epsilon of the norms.
     pub eps: f64,
-    /// The pairing of RoPE.
-    pub pairing: Pairing,
-    /// Rotated elements of a head.
-    pub dims: usize,
-    /// Pair `i` is rotated by `base^(-2 i / dims)` radians per position.
-    pub base: f64,
+    /// RoPE; `None` means none.
+    pub rotation: Option<Rotation>,
+    /// The temperature of Q.
+    pub temperature: Option<Temperature>,
 }
 
-/// Rows of Q, K and V with Q and K normalized and rotated, each token at its position.
+/// RoPE.
+#[derive(Clone, Debug)]
+pub struct Rotation {
+    /// The pairing.
+    pub pairing: Pairing,
+    /// Radians per position of each pair.
+    pub frequencies: Vec<f64>,
+    /// Factor of rotated elements.
+    pub magnitude: f64,
+}
+
+impl Rotation {
+    /// Pair `i` of the first `dims` elements is rotated by `base^(-2 i / dims)` radians per
+    /// position.
+    pub fn plain(pairing: Pairing, dims: usize, base: f64) -> Self {
+        let frequency = |pair: usize| base.powf(-2.0 * pair as f64 / dims as f64);
+        Self {
+            pairing,
+            frequencies: (0..dims / 2).map(frequency).collect(),
+            magnitude: 1.0,
+        }
+    }
+
+    /// A head at a position, rotated.
+    fn rotated(&self, head: &[f64], position: u32) -> Vec<f64> {
+        let angle = |frequency: &f64| f64::from(position) * frequency;
+        let angles: Vec<f64> = self.frequencies.iter().map(angle).collect();
+        rotated(head, self.pairing, &angles, self.magnitude)
+    }
+}
+
+/// Rows of Q, K and V with Q and K normalized and rotated, and Q multiplied by its temperature,
+/// each token at its position.
 pub fn qk_norm_rope(qkv: &[f64], heads: &Heads, positions: &[u32], args: &QkNormRope) -> Vec<f64> {
     let mut out = qkv.to_vec();
     for (row, position) in out.chunks_mut(heads.qkv_width()).zip(positions) {
-        let angle = |pair: usize| f64::from(*position) * args.base.powf(-2.0 * pair as f64 / args.dims as f64);
-        let angles: Vec<f64> = (0..args.dims / 2).map(angle).collect();
-        let q_and_k_heads = row.chunks_mut(heads.head_dim).take(heads.heads + heads.kv_heads);
-        for (index, head) in q_and_k_heads.enumerate() {
-            let mut x = head.to_vec();
-            if let Some(weight) = &args.norms[usize::from(index >= heads.heads)] {
-                x = rms_norm(&x, weight, args.eps);
+        let (q, k_and_v) = row.split_at_mut(heads.heads * heads.head_dim);
+        let k = &mut k_and_v[..heads.kv_heads * heads.head_dim];
+        for (part, norm) in [(&mut *q, &args.norms[0]), (k, &args.norms[1])] {
+            if let Some(weight) = norm {
+                part.copy_from_slice(&rms_norm(part, weight, args.eps));
             }
-            head.copy_from_slice(&rotated(&x, args.pairing, &angles));
+            for head in part.chunks_mut(heads.head_dim) {
+                if let Some(rotation) = &args.rotation {
+                    head.copy_from_slice(&rotation.rotated(head, *position));
+                }
+            }
+        }
+        if let Some(Temperature { scale, length }) = args.temperature {
+            let factor = 1.0 + f64::from(scale) * f64::from(1 + position / length).ln();
+            q.iter_mut().for_each(|x| *x *= factor);
         }
     }
     out
@@ -93,7 +129,11 @@ pub fn attend_to(qkv: &[f64], shape: &Heads, visible: impl Iterator<Item = Range
                     .map(|(q, k)| q * k);
                 f64::from(shape.scale) * terms.sum::<f64>()
             };
-            let p = softmax(&keys.clone().map(score).collect::<Vec<_>>());
+            let scores: Vec<f64> = keys.clone().map(score).collect();
+            let p = softmax(&match shape.softcap {
+                None => scores,
+                Some(cap) => softcapped(&scores, f64::from(cap)),
+            });
             out.extend((0..head_dim).map(|i| {
                 let terms = keys.clone().zip(&p);
                 terms

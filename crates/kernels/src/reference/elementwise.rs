@@ -25,6 +25,11 @@ pub fn softmax(x: &[f64]) -> Vec<f64> {
     exps.iter().map(|e| e / sum).collect()
 }
 
+/// `cap * tanh(x / cap)` of each element.
+pub fn softcapped(x: &[f64], cap: f64) -> Vec<f64> {
+    x.iter().map(|x| cap * (x / cap).tanh()).collect()
+}
+
 /// `-ln p(target)` of each row of logits; 0 if the target is [`IGNORE_INDEX`].
 pub fn cross_entropy(logits: &[f64], targets: &[u32]) -> Vec<f64> {
     let loss = |(row, target): (&[f64], &u32)| match *target {
@@ -56,15 +61,16 @@ pub fn gated(activation: Activation, gate: &[f64], up: &[f64]) -> Vec<f64> {
         .collect()
 }
 
-/// A head rotated by the angles of its pairs, in radians.
-pub fn rotated(head: &[f64], pairing: Pairing, angles: &[f64]) -> Vec<f64> {
+/// A head rotated by the angles of its pairs, in radians, and multiplied by the magnitude. Elements
+/// without an angle are unchanged.
+pub fn rotated(head: &[f64], pairing: Pairing, angles: &[f64], magnitude: f64) -> Vec<f64> {
     let mut out = head.to_vec();
     for (pair, angle) in angles.iter().enumerate() {
         let (i, j) = match pairing {
             Pairing::Interleaved => (2 * pair, 2 * pair + 1),
             Pairing::Halves => (pair, pair + angles.len()),
         };
-        let (sin, cos) = angle.sin_cos();
+        let (sin, cos) = (magnitude * angle.sin(), magnitude * angle.cos());
         (out[i], out[j]) = (head[i] * cos - head[j] * sin, head[i] * sin + head[j] * cos);
     }
     out

@@ -7,8 +7,8 @@ mod attention;
 mod elementwise;
 mod linear;
 
-pub use attention::{QkNormRope, attend, attend_to, cached, qk_norm_rope};
-pub use elementwise::{activated, cross_entropy, gated, rms_norm, rotated, softmax};
+pub use attention::{QkNormRope, Rotation, attend, attend_to, cached, qk_norm_rope};
+pub use elementwise::{activated, cross_entropy, gated, rms_norm, rotated, softcapped, softmax};
 pub use linear::{Linear, Lora, matmul, transpose};
 
 /// Reproducible uniform noise in [-1, 1).

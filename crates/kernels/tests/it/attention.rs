@@ -12,12 +12,22 @@ fn shape(heads: usize, kv_heads: usize, head_dim: usize, window: Option<usize>) 
         kv_heads,
         head_dim,
         scale: 2.0 / (head_dim as f32).sqrt(),
+        softcap: None,
         window,
     }
 }
 
-/// Groups of one, some and many heads; head dimensions that are and are not whole vectors.
-fn shapes() -> [Heads; 7] {
+/// The shape with a softcap near the size of its scores.
+fn capped(shape: Heads) -> Heads {
+    Heads {
+        softcap: Some(1.5),
+        ..shape
+    }
+}
+
+/// Groups of one, some and many heads; head dimensions that are and are not whole vectors; with
+/// and without a softcap.
+fn shapes() -> [Heads; 8] {
     [
         shape(1, 1, 16, None),
         shape(9, 3, 64, None),
@@ -26,6 +36,7 @@ fn shapes() -> [Heads; 7] {
         shape(14, 2, 24, Some(130)),
         shape(16, 1, 80, None),
         shape(2, 1, 128, Some(1)),
+        capped(shape(6, 2, 40, Some(130))),
     ]
 }
 
@@ -150,7 +161,12 @@ fn attend_through_cache(format: KvFormat, shape: Heads, qkv: &[f32], pages: &[u3
 #[test]
 fn a_cache_matches_the_batch_with_pages_in_any_order() {
     let tokens = 300;
-    let odd_shapes = [shape(4, 2, 6, None), shape(3, 1, 10, Some(7)), shape(2, 2, 33, None)];
+    let odd_shapes = [
+        shape(4, 2, 6, None),
+        shape(3, 1, 10, Some(7)),
+        shape(2, 2, 33, None),
+        capped(shape(2, 2, 33, None)),
+    ];
     let (skip, step) = if reference::is_emulated() { (1, 3) } else { (0, 1) };
     for shape in shapes().into_iter().chain(odd_shapes).skip(skip).step_by(step) {
         let qkv = qkv(2, shape, tokens);
@@ -181,7 +197,7 @@ fn sequences_of_a_batch_have_the_bits_they_have_alone() {
     let lengths_and_rows = [(300, 1), (5, 5), (260, 130), (700, 1), (129, 2)];
     for shape in [
         shape(9, 3, 64, None),
-        shape(4, 2, 24, Some(100)),
+        capped(shape(4, 2, 24, Some(100))),
         shape(2, 2, 33, Some(1)),
     ] {
         for format in [KvFormat::F16, KvFormat::Q8_0] {
@@ -227,7 +243,13 @@ fn sequences_of_a_batch_have_the_bits_they_have_alone() {
 fn a_nan_in_the_cache_reaches_only_rows_that_see_it() {
     const TOKENS: usize = 40;
     const NAN_TOKEN: usize = 21;
-    for shape in [shape(4, 2, 24, None), shape(2, 2, 64, Some(5)), shape(3, 1, 33, None)] {
+    let shapes = [
+        shape(4, 2, 24, None),
+        shape(2, 2, 64, Some(5)),
+        shape(3, 1, 33, None),
+        capped(shape(4, 2, 24, None)),
+    ];
+    for shape in shapes {
         let clean = qkv(30, shape, TOKENS);
         for format in [KvFormat::F16, KvFormat::Q8_0] {
             let expected = attend_through_cache(format, shape, &clean, &[0], &[20, 20]);
@@ -400,6 +422,32 @@ fn large_scores_do_not_overflow() {
     );
 }
 
+/// Scores far beyond the cap, up to 1e37, become the cap with their sign, and the gradient through
+/// them is zero.
+#[test]
+fn a_softcap_bounds_scores_of_any_size() {
+    let shape = Heads {
+        scale: 1.0,
+        ..capped(shape(2, 1, 16, None))
+    };
+    let mut qkv = qkv(3, shape, 40);
+    // Only queries and keys: gradients of huge values overflow.
+    for row in qkv.chunks_mut(shape.qkv_width()) {
+        row[..48].iter_mut().for_each(|x| *x *= 1e18);
+    }
+    let starts = [0; 40];
+    let mut out = vec![f32::NAN; 40 * 32];
+    attend_batch(&qkv, &shape, &starts, &mut out).unwrap();
+    let expected = reference::attend(&wide(&qkv), &shape, &starts);
+    assert_near("capped scores", &out, &expected, 2e-6);
+    let gradient = backward(&qkv, shape, &starts, &noise(4, out.len()));
+    for row in gradient.chunks(shape.qkv_width()) {
+        let (through_scores, values) = row.split_at(48);
+        assert!(through_scores.iter().all(|x| *x == 0.0), "{through_scores:?}");
+        assert!(values.iter().all(|x| x.is_finite()));
+    }
+}
+
 /// Runs attention and returns the gradient of Q, K and V.
 fn backward(qkv: &[f32], shape: Heads, starts: &[u32], d_out: &[f32]) -> Vec<f32> {
     let [mut out, mut without_lse] = [(); 2].map(|()| vec![f32::NAN; d_out.len()]);
@@ -413,7 +461,13 @@ fn backward(qkv: &[f32], shape: Heads, starts: &[u32], d_out: &[f32]) -> Vec<f32
 
 #[test]
 fn the_gradient_matches_central_differences() {
-    for shape in [shape(1, 1, 4, None), shape(6, 2, 8, None), shape(3, 1, 18, Some(3))] {
+    let shapes = [
+        shape(1, 1, 4, None),
+        shape(6, 2, 8, None),
+        shape(3, 1, 18, Some(3)),
+        capped(shape(3, 1, 18, None)),
+    ];
+    for shape in shapes {
         for lengths in [&[1][..], &[4, 1, 6], &[17]] {
             let starts = starts(lengths);
             let qkv = qkv(4, shape, starts.len());
@@ -447,13 +501,16 @@ fn gradient(qkv: &[f64], shape: Heads, starts: &[u32], d_out: &[f64]) -> Vec<f64
             let scores: Vec<f64> = (first..=token)
                 .map(|key| scale * dot(&qkv[q..q + dim], &qkv[k(key)..k(key) + dim]))
                 .collect();
+            let cap = shape.softcap.map(f64::from);
+            let scores = cap.map_or(scores.clone(), |cap| reference::softcapped(&scores, cap));
+            let slope = |score: f64| cap.map_or(1.0, |cap| 1.0 - (score / cap).powi(2));
             let p = reference::softmax(&scores);
             let dp: Vec<f64> = (first..=token)
                 .map(|key| dot(d_out, &qkv[v(key)..v(key) + dim]))
                 .collect();
             let delta = dot(&p, &dp);
-            for ((key, p), dp) in (first..=token).zip(&p).zip(&dp) {
-                let ds = scale * p * (dp - delta);
+            for (((key, p), dp), score) in (first..=token).zip(&p).zip(&dp).zip(&scores) {
+                let ds = scale * p * (dp - delta) * slope(*score);
                 for i in 0..dim {
                     gradient[v(key) + i] += p * d_out[i];
                     gradient[q + i] += ds * qkv[k(key) + i];
@@ -472,6 +529,7 @@ fn the_gradient_of_long_sequences_matches_the_formulas() {
         (shape(14, 2, 24, Some(100)), &[200, 70]),
         // Several spans in a group of keys.
         (shape(2, 1, 4, None), &[900, 500]),
+        (capped(shape(4, 2, 24, None)), &[200, 70]),
     ] {
         let starts = starts(lengths);
         let qkv = qkv(6, shape, starts.len());
@@ -486,29 +544,126 @@ fn the_gradient_of_long_sequences_matches_the_formulas() {
     }
 }
 
+/// Parameters with and without each change, the same in f32 and in f64. Q of the first token has the
+/// factor 1, since its position is below the length of the temperature.
+fn changes<'a>(rope: &'a Rope, norms: &'a [Norm<'a>; 4]) -> Vec<(QkNormRope<'a>, reference::QkNormRope)> {
+    let [q_head, k_head, q_all, k_all] = norms.map(Some);
+    let temperature = Some(Temperature { scale: 0.3, length: 5 });
+    let (head, all) = (QkNormWidth::Head, QkNormWidth::AllHeads);
+    let mut changes = Vec::new();
+    for (norms, norm_width, rope, temperature) in [
+        ([q_head, k_head], head, Some(rope), None),
+        ([None, None], head, Some(rope), temperature),
+        ([q_head, None], head, None, temperature),
+        ([q_all, k_all], all, Some(rope), None),
+        ([None, k_all], all, Some(rope), temperature),
+        ([None, None], all, None, None),
+    ] {
+        let plain = reference::Rotation::plain(Pairing::Halves, 6, 10_000.0);
+        let expected = reference::QkNormRope {
+            norms: norms.map(|norm| norm.map(|norm| wide(norm.weight))),
+            eps: f64::from(EPS),
+            rotation: rope.map(|rope| reference::Rotation {
+                magnitude: f64::from(rope.magnitude()),
+                ..plain
+            }),
+            temperature,
+        };
+        let actual = QkNormRope {
+            norms,
+            norm_width,
+            rope,
+            temperature,
+        };
+        changes.push((actual, expected));
+    }
+    changes
+}
+
+const EPS: f32 = 1e-3;
+
 #[test]
 fn qk_norm_rope_and_its_gradient_match_f64() {
     let shape = shape(6, 2, 8, None);
-    let (positions, eps) = ([0, 5, 300], 1e-3);
-    let (q_weight, k_weight) = (noise(8, shape.head_dim), noise(9, shape.head_dim));
-    let rope = Rope::new(Pairing::Halves, 6, 10_000.0, 1.0, None);
-    let args = reference::QkNormRope {
-        norms: [Some(wide(&q_weight)), Some(wide(&k_weight))],
-        eps: f64::from(eps),
-        pairing: Pairing::Halves,
-        dims: 6,
-        base: 10_000.0,
+    let positions = [0, 5, 300];
+    let weights = [8, 8, 48, 16].map(|length| noise(8 + length as u64, length));
+    let norms = weights.each_ref().map(|weight| Norm { weight, eps: EPS });
+    let frequencies = reference::Rotation::plain(Pairing::Halves, 6, 10_000.0).frequencies;
+    for magnitude in [1.0, 0.75] {
+        let rope = Rope::new(Pairing::Halves, &frequencies, magnitude);
+        for (number, (args, reference_args)) in changes(&rope, &norms).iter().enumerate() {
+            let forward = |qkv: &[f64]| reference::qk_norm_rope(qkv, &shape, &positions, reference_args);
+            let qkv = qkv(10, shape, 3);
+            let mut actual = qkv.clone();
+            qk_norm_rope_in_place(&mut actual, &shape, &positions, args).unwrap();
+            let case = format!("change {number}, magnitude {magnitude}");
+            assert_near(&case, &actual, &forward(&wide(&qkv)), 1e-6);
+            let mut gradient = noise(11, qkv.len());
+            let expected = central_differences(&wide(&qkv), &wide(&gradient), forward);
+            qk_norm_rope_backward_in_place(&mut gradient, &qkv, &shape, &positions, args).unwrap();
+            assert_near(&format!("gradient of {case}"), &gradient, &expected, 5e-6);
+        }
+    }
+}
+
+#[test]
+fn neutral_changes_of_q_and_k_keep_every_bit() {
+    let shape = shape(3, 1, 8, None);
+    let (positions, qkv) = ([0, 7, 70_000, 1 << 21], qkv(13, shape, 4));
+    let run = |args: &QkNormRope| {
+        let mut actual = qkv.clone();
+        qk_norm_rope_in_place(&mut actual, &shape, &positions, args).unwrap();
+        actual.into_iter().map(f32::to_bits).collect::<Vec<_>>()
     };
-    let forward = |qkv: &[f64]| reference::qk_norm_rope(qkv, &shape, &positions, &args);
-    let qkv = qkv(10, shape, 3);
-    let norms = [&q_weight, &k_weight].map(|weight| Some(Norm { weight, eps }));
-    let mut actual = qkv.clone();
-    qk_norm_rope_in_place(&mut actual, &shape, &positions, norms[0], norms[1], &rope).unwrap();
-    assert_near("qk_norm_rope", &actual, &forward(&wide(&qkv)), 1e-6);
-    let mut gradient = noise(11, qkv.len());
-    let expected = central_differences(&wide(&qkv), &wide(&gradient), forward);
-    qk_norm_rope_backward_in_place(&mut gradient, &qkv, &shape, &positions, norms[0], norms[1], &rope).unwrap();
-    assert_near("gradient of qk_norm_rope", &gradient, &expected, 5e-6);
+    let bits = |x: &[f32]| x.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
+    assert_eq!(run(&QkNormRope::default()), bits(&qkv));
+    let rope = Rope::plain(Pairing::Interleaved, 8, 10_000.0);
+    let rotated = QkNormRope {
+        rope: Some(&rope),
+        ..QkNormRope::default()
+    };
+    for (scale, length) in [(0.0, 1), (0.0, 0), (9.0, u32::MAX)] {
+        let temperature = Some(Temperature { scale, length });
+        assert_eq!(
+            run(&QkNormRope { temperature, ..rotated }),
+            run(&rotated),
+            "{temperature:?}"
+        );
+    }
+    // K and V have no temperature.
+    let temperature = Some(Temperature { scale: 0.5, length: 3 });
+    let (warm, cold) = (run(&QkNormRope { temperature, ..rotated }), run(&rotated));
+    for (token, (warm, cold)) in warm.chunks(40).zip(cold.chunks(40)).enumerate() {
+        assert_eq!(warm[24..], cold[24..], "token {token}");
+        assert_eq!(warm[..24] == cold[..24], token == 0, "token {token}");
+    }
+}
+
+#[test]
+fn norms_of_q_and_k_must_have_their_width() {
+    let shape = shape(6, 2, 8, None);
+    let weights = [8, 16, 48].map(|length| vec![1.0; length]);
+    let [head, k_all, q_all] = weights.each_ref().map(|weight| Some(Norm { weight, eps: EPS }));
+    for (norm_width, norms, is_valid) in [
+        (QkNormWidth::Head, [head, head], true),
+        (QkNormWidth::Head, [q_all, head], false),
+        (QkNormWidth::Head, [head, k_all], false),
+        (QkNormWidth::AllHeads, [q_all, k_all], true),
+        (QkNormWidth::AllHeads, [q_all, None], true),
+        (QkNormWidth::AllHeads, [head, k_all], false),
+        (QkNormWidth::AllHeads, [q_all, head], false),
+    ] {
+        let args = QkNormRope {
+            norms,
+            norm_width,
+            ..QkNormRope::default()
+        };
+        let (mut x, gradient) = (qkv(14, shape, 2), qkv(15, shape, 2));
+        let forward = qk_norm_rope_in_place(&mut x, &shape, &[0, 1], &args);
+        let backward = qk_norm_rope_backward_in_place(&mut x, &gradient, &shape, &[0, 1], &args);
+        assert_eq!((forward.is_ok(), backward.is_ok()), (is_valid, is_valid), "{args:?}");
+        assert!(qk_norm_rope_in_place(&mut x, &shape, &[0], &args).is_err());
+    }
 }
 
 #[test]

@@ -230,20 +230,18 @@ fn a_token_has_the_same_feed_forward_in_any_batch() {
                     h
                 },
             );
-            for norm in [
-                None,
-                Some(Norm {
-                    weight: &norm_weight,
-                    eps: 1e-6,
-                }),
-            ] {
+            let norm = Norm {
+                weight: &norm_weight,
+                eps: 1e-6,
+            };
+            for (norm, scale) in [(None, 1.0), (None, 0.3), (Some(norm), 1.0), (Some(norm), 0.3)] {
                 check(
-                    &format!("{quant}, down, rank {rank}, norm {}", norm.is_some()),
+                    &format!("{quant}, down, rank {rank}, norm {}, scale {scale}", norm.is_some()),
                     &pairs,
                     &|first, tokens| {
                         let mut y = residual[first * rows..][..tokens * rows].to_vec();
                         let x = &x[first * cols..][..tokens * cols];
-                        linear_add_in_place(x, &gate, norm, MatmulPrecision::Int8Activations, &mut y).unwrap();
+                        linear_add_in_place(x, &gate, norm, scale, MatmulPrecision::Int8Activations, &mut y).unwrap();
                         y
                     },
                 );
@@ -285,6 +283,7 @@ fn shape(heads: usize, kv_heads: usize, head_dim: usize, window: Option<usize>) 
         kv_heads,
         head_dim,
         scale: 0.3 / (head_dim as f32).sqrt(),
+        softcap: None,
         window,
     }
 }
@@ -325,7 +324,10 @@ fn a_token_attends_to_the_same_bits_in_any_batch() {
     let shapes = [
         shape(3, 3, 64, None),
         shape(9, 3, 64, None),
-        shape(7, 1, 80, Some(300)),
+        Heads {
+            softcap: Some(0.2),
+            ..shape(7, 1, 80, Some(300))
+        },
         shape(8, 1, 33, Some(17)),
     ];
     let parts = Parts::from_variable("levels");

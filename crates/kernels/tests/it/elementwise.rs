@@ -90,20 +90,25 @@ fn rms_norm_gradient_matches_central_differences() {
 
 #[test]
 fn rope_rotates_by_the_angle_and_back() {
-    let factors = [1.0, 2.0, 4.0, 8.0];
-    for (pairing, factors) in [(Pairing::Interleaved, None), (Pairing::Halves, Some(&factors[..]))] {
+    for (pairing, divisors, magnitude) in [
+        (Pairing::Interleaved, [1.0; 4], 1.0),
+        (Pairing::Interleaved, [1.0; 4], 1.25),
+        (Pairing::Halves, [1.0, 2.0, 4.0, 8.0], 1.0),
+        (Pairing::Halves, [1.0, 2.0, 4.0, 8.0], 0.5),
+    ] {
         for position in [0, 1, 255, 256, 100_000, 2_000_000] {
             let (dim, dims, heads) = (12, 8, 3);
-            let rope = Rope::new(pairing, dims, 10_000.0, 2.0, factors);
+            let frequency = |pair: usize| 10_000_f64.powf(-2.0 * pair as f64 / dims as f64) / divisors[pair];
+            let frequencies: Vec<f64> = (0..dims / 2).map(frequency).collect();
+            let rope = Rope::new(pairing, &frequencies, magnitude);
             let x = noise(6, heads * dim);
             let mut y = x.clone();
             rope.rotate_in_place(&mut y, dim, position);
             let mut expected = wide(&x);
             for head in expected.chunks_mut(dim) {
-                for pair in 0..dims / 2 {
-                    let frequency = 10_000_f64.powf(-2.0 * pair as f64 / dims as f64);
-                    let factor = factors.map_or(1.0, |factors| f64::from(factors[pair]));
-                    let (sin, cos) = (f64::from(position) / 2.0 * frequency / factor).sin_cos();
+                for (pair, frequency) in frequencies.iter().enumerate() {
+                    let angle = f64::from(position) * frequency;
+                    let (sin, cos) = (f64::from(magnitude) * angle.sin(), f64::from(magnitude) * angle.cos());
                     let (i, j) = match pairing {
                         Pairing::Interleaved => (2 * pair, 2 * pair + 1),
                         Pairing::Halves => (pair, pair + dims / 2),
@@ -113,7 +118,11 @@ fn rope_rotates_by_the_angle_and_back() {
             }
             assert_near("rotation", &y, &expected, 1e-6);
             rope.rotate_backward_in_place(&mut y, dim, position);
-            assert_near("rotation and back", &y, &wide(&x), 1e-6);
+            let mut expected = wide(&x);
+            for head in expected.chunks_mut(dim) {
+                head[..dims].iter_mut().for_each(|x| *x *= f64::from(magnitude).powi(2));
+            }
+            assert_near("rotation and back", &y, &expected, 1e-6);
         }
     }
 }
@@ -148,31 +157,48 @@ fn cross_entropy_and_its_gradient_match_f64() {
     let (rows, vocab, scale) = (5, 77, 0.25);
     let logits: Vec<f32> = noise(12, rows * vocab).iter().map(|x| 6.0 * x).collect();
     let targets = [3, 76, IGNORE_INDEX, 0, 41];
-    let loss = |row: &[f64], target: u32| match target {
-        IGNORE_INDEX => 0.0,
-        target => -reference::softmax(row)[target as usize].ln(),
-    };
-    let expected: Vec<f64> = wide(&logits)
-        .chunks(vocab)
-        .zip(targets)
-        .map(|(row, target)| loss(row, target))
-        .collect();
     let wide_logits = wide(&logits);
-    let expected_gradient = wide_logits
-        .chunks(vocab)
-        .zip(targets)
-        .flat_map(|(row, target)| central_differences(row, &[f64::from(scale)], |row| vec![loss(row, target)]));
-    let (mut actual, mut gradient) = (vec![0.0; rows], logits.clone());
-    cross_entropy(&logits, &targets, &mut actual).unwrap();
-    assert_near("losses", &actual, &expected, 1e-6);
-    cross_entropy_backward_in_place(&mut gradient, &targets, scale, &mut actual).unwrap();
-    assert_near("losses", &actual, &expected, 1e-6);
-    assert_near(
-        "gradient of the losses",
-        &gradient,
-        &expected_gradient.collect::<Vec<_>>(),
-        2e-6,
-    );
+    for softcap in [None, Some(4.0)] {
+        let loss = |row: &[f64], target: u32| {
+            let row = softcap.map_or(row.to_vec(), |cap| reference::softcapped(row, f64::from(cap)));
+            match target {
+                IGNORE_INDEX => 0.0,
+                target => -reference::softmax(&row)[target as usize].ln(),
+            }
+        };
+        let pairs = || wide_logits.chunks(vocab).zip(targets);
+        let expected: Vec<f64> = pairs().map(|(row, target)| loss(row, target)).collect();
+        let expected_gradient: Vec<f64> = pairs()
+            .flat_map(|(row, target)| central_differences(row, &[f64::from(scale)], |row| vec![loss(row, target)]))
+            .collect();
+        let (mut actual, mut gradient) = (vec![0.0; rows], logits.clone());
+        cross_entropy_backward_in_place(&mut gradient, &targets, scale, softcap, &mut actual).unwrap();
+        assert_near(&format!("losses, softcap {softcap:?}"), &actual, &expected, 1e-6);
+        // The derivative of the softcap, 1 - t^2 with t up to tanh(6 / 4), has ten times the relative
+        // error of t, which is up to 3e-7.
+        let tolerance = if softcap.is_some() { 5e-6 } else { 2e-6 };
+        let case = format!("gradient of the losses, softcap {softcap:?}");
+        assert_near(&case, &gradient, &expected_gradient, tolerance);
+        if softcap.is_none() {
+            cross_entropy(&logits, &targets, &mut actual).unwrap();
+            assert_near("losses alone", &actual, &expected, 1e-6);
+        }
+    }
+}
+
+/// A logit of any size, also an infinite one, has a finite loss below a softcap. Beyond the cap the
+/// gradient is zero.
+#[test]
+fn a_softcap_bounds_losses() {
+    let targets = [0, 1, 1];
+    let mut gradient = [1e30, 0.0, f32::INFINITY, 0.0, f32::NEG_INFINITY, 3e38];
+    let mut losses = [f32::NAN; 3];
+    cross_entropy_backward_in_place(&mut gradient, &targets, 1.0, Some(30.0), &mut losses).unwrap();
+    // ln(1 + e^-30) rounds to 0. In the second row the other logit is the cap, in the third minus
+    // the cap.
+    assert_near("losses", &losses, &[0.0, 30.0, 0.0], 1e-6);
+    assert_eq!([gradient[0], gradient[2], gradient[4], gradient[5]], [0.0; 4]);
+    assert!(gradient.iter().all(|x| x.is_finite()), "{gradient:?}");
 }
 
 #[test]

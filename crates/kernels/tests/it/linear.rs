@@ -308,13 +308,76 @@ fn linear_add_with_and_without_a_norm_matches_f64() {
                 if norm.is_some() {
                     output = reference::rms_norm(&output, &wide(&weight), f64::from(EPS));
                 }
-                let expected: Vec<f64> = output.iter().zip(wide(&residual)).map(|(a, b)| a + b).collect();
-                for precision in [MatmulPrecision::F32, MatmulPrecision::Int8Activations] {
-                    let mut y = residual.clone();
-                    linear_add_in_place(&h, &layer.linears()[i], norm, precision, &mut y).unwrap();
-                    let tolerance = tolerance(precision, layer.weights[i].quant).max(2e-6);
-                    assert_near(&format!("{precision:?} {i} x {tokens}"), &y, &expected, tolerance);
+                for scale in [1.0_f32, 0.22, -3.0, 0.0] {
+                    let sum = |(output, residual): (&f64, f64)| residual + f64::from(scale) * output;
+                    let expected: Vec<f64> = output.iter().zip(wide(&residual)).map(sum).collect();
+                    for precision in [MatmulPrecision::F32, MatmulPrecision::Int8Activations] {
+                        let mut y = residual.clone();
+                        linear_add_in_place(&h, &layer.linears()[i], norm, scale, precision, &mut y).unwrap();
+                        // A scale above 1 multiplies the output's error.
+                        let factor = f64::from(scale.abs().max(1.0));
+                        let tolerance = factor * tolerance(precision, layer.weights[i].quant).max(2e-6);
+                        let case = format!("{precision:?} {i} x {tokens}, times {scale}");
+                        assert_near(&case, &y, &expected, tolerance);
+                    }
                 }
+            }
+        }
+    }
+}
+
+const PRECISIONS: [MatmulPrecision; 3] = [
+    MatmulPrecision::F32,
+    MatmulPrecision::Int8Activations,
+    MatmulPrecision::Bf16,
+];
+
+/// The scalar specification, bit by bit: one multiplication and one addition per element, and no
+/// multiplication by a scale of 1.
+#[test]
+fn an_output_is_scaled_once_and_added_once() {
+    for layer in layers() {
+        let (rows, cols) = (layer.weights[0].rows, layer.weights[0].cols);
+        for tokens in [1, 2, 17] {
+            let (h, residual) = (noise(13, tokens * cols), noise(14, tokens * rows));
+            for linear in layer.linears() {
+                for precision in PRECISIONS {
+                    let mut output = vec![f32::NAN; tokens * rows];
+                    norm_linears(&h, None, &[linear], precision, &mut output).unwrap();
+                    for scale in [1.0, 0.22, -3.0, 0.0] {
+                        let mut actual = residual.clone();
+                        linear_add_in_place(&h, &linear, None, scale, precision, &mut actual).unwrap();
+                        let scaled = output.iter().map(|y| if scale == 1.0 { *y } else { scale * y });
+                        let expected = scaled.zip(&residual).map(|(y, residual)| residual + y);
+                        let is_same = actual.iter().map(|y| y.to_bits()).eq(expected.map(f32::to_bits));
+                        assert!(is_same, "{precision:?} x {tokens}, times {scale}");
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Gradients are proportional to the scale, and a power of two changes no mantissa.
+#[test]
+fn half_the_scale_halves_the_gradients_of_the_branch() {
+    for layer in layers() {
+        let (rows, cols, tokens) = (layer.weights[0].rows, layer.weights[0].cols, 5);
+        let (h, dy, weight) = (noise(18, tokens * cols), noise(19, tokens * rows), noise(20, rows));
+        let norm = Norm {
+            weight: &weight,
+            eps: EPS,
+        };
+        let gradients = |norm, precision, scale| {
+            let (linear, mut dh) = (layer.linears()[2], vec![f32::NAN; h.len()]);
+            let adapter = linear_add_backward(&h, &linear, norm, scale, precision, &dy, &mut dh).unwrap();
+            let adapter = adapter.unwrap();
+            [dh, adapter.a, adapter.b].concat()
+        };
+        for norm in [None, Some(norm)] {
+            for precision in PRECISIONS {
+                let expected: Vec<f32> = gradients(norm, precision, 1.0).iter().map(|x| 0.5 * x).collect();
+                assert_eq!(gradients(norm, precision, 0.5), expected, "{precision:?}, {norm:?}");
             }
         }
     }
@@ -493,7 +556,7 @@ fn linear_add_and_gated_gradients_match_the_formulas() {
         let (rows, cols, tokens) = (layer.weights[0].rows, layer.weights[0].cols, 5);
         let (x, dy) = (noise(18, tokens * cols), noise(19, tokens * rows));
         let mut dh = vec![f32::NAN; x.len()];
-        let actual = linear_add_backward(&x, &layer.linears()[2], None, MatmulPrecision::F32, &dy, &mut dh)
+        let actual = linear_add_backward(&x, &layer.linears()[2], None, 1.0, MatmulPrecision::F32, &dy, &mut dh)
             .unwrap()
             .unwrap();
         let [expected, a, b] = linear_gradients(&layer, 2, &wide(&x), &wide(&dy));
@@ -560,7 +623,16 @@ fn the_gradient_through_a_norm_after_a_linear_matches_central_differences() {
         eps: EPS,
     };
     let mut dh = vec![f32::NAN; x.len()];
-    linear_add_backward(&x, &layer.linears()[1], Some(norm), MatmulPrecision::F32, &dy, &mut dh).unwrap();
+    linear_add_backward(
+        &x,
+        &layer.linears()[1],
+        Some(norm),
+        1.0,
+        MatmulPrecision::F32,
+        &dy,
+        &mut dh,
+    )
+    .unwrap();
     let forward = |x: &[f64]| reference::rms_norm(&layer.linear(1, x), &wide(&weight), f64::from(EPS));
     assert_near(
         "gradient of h",
@@ -637,7 +709,8 @@ fn results_do_not_depend_on_the_number_of_threads() {
             let mut dx = vec![f32::NAN; x.len()];
             let adapters = norm_linears_backward(&x, None, &[linear], precision, &y, &mut dx).unwrap();
             let (mut losses, mut d_hidden) = (vec![f32::NAN; 100], vec![f32::NAN; x.len()]);
-            linear_cross_entropy(&x, None, &linear, &targets, precision, &mut losses, Some(&mut d_hidden)).unwrap();
+            let gradient = Some(&mut d_hidden[..]);
+            linear_cross_entropy(&x, None, &linear, None, &targets, precision, &mut losses, gradient).unwrap();
             let adapter = adapters
                 .into_iter()
                 .flatten()

@@ -70,8 +70,7 @@ impl MixerSpec {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::arch::describe;
-    use crate::config::Config;
+    use crate::arch::{Config, describe};
     use hearth_formats::Architecture;
     use hearth_formats::gguf::Gguf;
     use std::path::Path;

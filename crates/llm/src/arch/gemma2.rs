@@ -4,10 +4,11 @@
 //!
 //! The norm weights in the file already include the "1 +" of the reference code.
 
+use super::config::Config;
 use super::gemma3;
 use super::norms::Norms;
+use super::softcap::softcap;
 use super::spec::{DecoderSpec, FeedForwardSpec, LayerSpec, MixerSpec, RopeSpec, full_attention};
-use crate::config::Config;
 use crate::error::LoadError;
 use crate::header_keys::HeaderKeys;
 use hearth_formats::gguf::GgufHeader;
@@ -38,8 +39,7 @@ pub(super) fn describe(gguf: &GgufHeader, config: &Config) -> Result<DecoderSpec
     };
     let window = keys.window(DEFAULT_WINDOW)?;
     let is_windowed = keys.windowed_layers(config.n_layers(), DEFAULT_PATTERN)?;
-    // A cap of 0 would divide by 0, so it is refused.
-    let softcap = keys.positive("attn_logit_softcapping", DEFAULT_SCORE_SOFTCAP)?;
+    let score_softcap = softcap(gguf, &keys.key("attn_logit_softcapping"), Some(DEFAULT_SCORE_SOFTCAP))?;
     let full_rope = RopeSpec::new(config, Pairing::Halves);
     let windowed_rope = RopeSpec {
         base: keys.positive("rope.freq_base_swa", config.rope_base)?,
@@ -49,7 +49,7 @@ pub(super) fn describe(gguf: &GgufHeader, config: &Config) -> Result<DecoderSpec
         let attention = |attention| -> Result<_, LoadError> {
             let heads = Heads {
                 scale: gemma3::score_scale(gguf, config, attention, LAYERS_OF_27B)?,
-                softcap: Some(softcap),
+                softcap: score_softcap,
                 window: window.filter(|_| is_windowed),
                 ..full_attention(attention)
             };
@@ -71,7 +71,7 @@ pub(super) fn describe(gguf: &GgufHeader, config: &Config) -> Result<DecoderSpec
     Ok(DecoderSpec {
         embedding_scale: (config.width as f32).sqrt(),
         logit_scale: 1.0,
-        logit_softcap: Some(keys.positive("final_logit_softcapping", DEFAULT_LOGIT_SOFTCAP)?),
+        logit_softcap: softcap(gguf, &keys.key("final_logit_softcapping"), Some(DEFAULT_LOGIT_SOFTCAP))?,
         layers: layers.collect::<Result<_, _>>()?,
     })
 }

@@ -4,10 +4,11 @@
 //!
 //! The norm weights in the file already include the "1 +" of the reference code.
 
+use super::config::Config;
 use super::norms::Norms;
 use super::qwen3;
-use super::spec::{DecoderSpec, FeedForwardSpec, LayerSpec, MixerSpec, RopeSpec, full_attention};
-use crate::config::Config;
+use super::softcap::softcap;
+use super::spec::{DecoderSpec, FeedForwardSpec, LayerSpec, MixerSpec, RopeScaling, RopeSpec, full_attention};
 use crate::error::LoadError;
 use crate::header_keys::HeaderKeys;
 use hearth_formats::gguf::GgufHeader;
@@ -25,6 +26,8 @@ pub(super) const NORMS: Norms = Norms {
 
 /// The default of `sliding_window_pattern`: every sixth layer has full attention.
 const DEFAULT_PATTERN: u32 = 6;
+/// The key of the softcap of logits. Gemma 3 has none, but llama.cpp applies it if a file has it.
+const LOGIT_SOFTCAP: &str = "gemma3.final_logit_softcapping";
 /// The default RoPE base of sliding-window layers.
 const LOCAL_ROPE_BASE: f32 = 10_000.0;
 /// The number of layers that identifies the 27B model. It alone scales scores by
@@ -46,7 +49,7 @@ pub(super) fn describe(gguf: &GgufHeader, config: &Config) -> Result<DecoderSpec
         None => full_rope,
         Some(_) => RopeSpec {
             base: keys.positive("rope.freq_base_swa", LOCAL_ROPE_BASE)?,
-            scale: 1.0,
+            scaling: RopeScaling::Linear(1.0),
             ..full_rope
         },
     };
@@ -62,18 +65,25 @@ pub(super) fn describe(gguf: &GgufHeader, config: &Config) -> Result<DecoderSpec
             } else {
                 (full, full_rope)
             };
-            Ok(MixerSpec::Attention { heads, rope })
+            Ok(MixerSpec::Attention {
+                heads,
+                rope: Some(rope),
+                temperature: None,
+            })
         };
         Ok(LayerSpec {
             shape: *shape,
             mixer: shape.attention().map(attention).transpose()?,
             feed_forward: FeedForwardSpec::gated(shape, Activation::GeluTanh),
             norms: NORMS,
+            residual_scale: 1.0,
         })
     };
     let layers = config.layer_shapes.iter().zip(is_local).map(layer);
     Ok(DecoderSpec {
         embedding_scale: (config.width as f32).sqrt(),
+        logit_scale: 1.0,
+        logit_softcap: softcap(gguf, LOGIT_SOFTCAP, None)?,
         layers: layers.collect::<Result<_, _>>()?,
     })
 }
@@ -125,6 +135,27 @@ mod tests {
             let error = score_scale(layers, heads).expect_err("it is refused").to_string();
             assert!(error.contains("head_count"), "{error}");
         }
+    }
+
+    #[test]
+    fn logits_have_the_softcap_of_the_file() {
+        let logit_softcap = |cap: Option<f32>| {
+            let keys: Vec<_> = cap
+                .map(|cap| ("final_logit_softcapping", Value::F32(cap)))
+                .into_iter()
+                .collect();
+            let gguf = synthetic::gguf(Architecture::Gemma3, &keys, &[]);
+            let spec = describe(&gguf, &Config::from_gguf(&gguf)?)?;
+            Ok::<_, LoadError>((
+                spec.logit_softcap,
+                spec.layers[0].heads().and_then(|heads| heads.softcap),
+            ))
+        };
+        assert_eq!(logit_softcap(None).expect("a model"), (None, None));
+        assert_eq!(logit_softcap(Some(0.0)).expect("a model"), (None, None));
+        assert_eq!(logit_softcap(Some(30.0)).expect("a model"), (Some(30.0), None));
+        let error = logit_softcap(Some(f32::NAN)).expect_err("it is refused").to_string();
+        assert!(error.contains(LOGIT_SOFTCAP) && error.contains("NaN"), "{error}");
     }
 
     /// The layers of an eight-layer model with this pattern: `w` for a sliding window, `-` for full

@@ -2,8 +2,8 @@
 //! residual stream and the logits.
 //! <https://huggingface.co/docs/transformers/model_doc/granite>
 
+use super::config::Config;
 use super::spec::{DecoderSpec, LayerSpec, MixerSpec, RopeSpec, full_attention};
-use crate::config::Config;
 use crate::error::LoadError;
 use crate::header_keys::HeaderKeys;
 use hearth_formats::gguf::GgufHeader;

@@ -3,8 +3,8 @@
 //!
 //! The names are from llama.cpp's `llama-arch.cpp`; `keys.txt` lists them.
 
+use super::config::Config;
 use super::neutral::{self, Neutral};
-use crate::config::Config;
 use crate::error::LoadError;
 use Neutral::{HeadDim, Number, RopeBase, RopeDims, ScoreScale, Text, WholeContext, Width, WithoutYarn};
 use Rule::{Harmless, Only, Read};
@@ -236,8 +236,7 @@ const GEMMA3: &[(&str, Rule)] = &[
     ("attention.sliding_window", Read),
     ("attention.sliding_window_pattern", Read),
     ("attention.value_length_swa", Only(&[HeadDim])),
-    // llama.cpp's graph of Gemma 3 applies it.
-    ("final_logit_softcapping", ZERO),
+    ("final_logit_softcapping", Read),
     ("hidden_activation", Only(&[Text("gelu_pytorch_tanh")])),
     ("rope.dimension_count_swa", Only(&[RopeDims])),
     ("rope.freq_base_swa", Read),
@@ -414,7 +413,7 @@ mod tests {
     fn keys_that_change_the_arithmetic_are_refused() {
         use Architecture::{Gemma2, Gemma3, Granite, Llama, Mistral3, Olmo2, Qwen2, Qwen3, SmolLm3};
         for (architecture, key, refused, accepted) in [
-            (Gemma3, "final_logit_softcapping", Value::F32(30.0), Value::F32(0.0)),
+            (Gemma3, "attn_logit_softcapping", Value::F32(20.0), Value::F32(50.0)),
             (
                 Gemma3,
                 "rope.global.freq_base",

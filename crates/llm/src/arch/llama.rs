@@ -2,15 +2,15 @@
 //!
 //! In the file the rows of Q and K are permuted so that RoPE pairs neighbors.
 
+use super::config::Config;
 use super::spec::{DecoderSpec, LayerSpec, RopeSpec};
-use crate::config::Config;
 use crate::error::LoadError;
 use hearth_formats::gguf::GgufHeader;
 use hearth_kernels::rope::Pairing;
 
 pub(super) fn describe(_: &GgufHeader, config: &Config) -> Result<DecoderSpec, LoadError> {
     let rope = RopeSpec {
-        has_factors: true,
+        factors: config.rope_factors,
         ..RopeSpec::new(config, Pairing::Interleaved)
     };
     Ok(DecoderSpec::uniform(config, |shape| LayerSpec::plain(shape, rope)))

@@ -1,8 +1,8 @@
 //! Mistral 3 (Ministral 3): Llama's layer with the temperature of attention by position, and YaRN
 //! by the keys of RoPE. <https://huggingface.co/docs/transformers/model_doc/ministral3>
 
+use super::config::Config;
 use super::spec::{DecoderSpec, LayerSpec, MixerSpec, RopeSpec};
-use crate::config::Config;
 use crate::error::LoadError;
 use crate::header_keys::HeaderKeys;
 use hearth_formats::gguf::GgufHeader;

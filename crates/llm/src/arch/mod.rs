@@ -1,7 +1,9 @@
-//! The architectures, one file each: the computation of their layers. Their names, and the
-//! properties that adapters depend on, are in [`Architecture`].
+//! The description of a model by its file: the hyperparameters that all architectures have, and the
+//! architectures, one file each: the computation of their layers. Their names, and the properties
+//! that adapters depend on, are in [`Architecture`].
 
 mod activations;
+mod config;
 mod gemma2;
 mod gemma3;
 mod granite;
@@ -14,20 +16,24 @@ mod olmo2;
 mod phi3;
 mod qwen2;
 mod qwen3;
+mod rope;
+mod rope_keys;
 mod scales;
 mod smollm3;
+mod softcap;
 mod spec;
 #[cfg(test)]
 mod synthetic;
 mod tensors;
 mod windows;
 
-pub(crate) use keys::check as check_keys;
+pub use config::Config;
 pub use keys::{UnknownKeys, unknown_keys};
 pub use norms::Norms;
-pub use spec::{DecoderSpec, FeedForwardSpec, LayerSpec, MixerSpec, RopeSpec};
+pub use rope::RopeIdentity;
+pub(crate) use rope_keys::RopeKeys;
+pub use spec::{DecoderSpec, FeedForwardSpec, LayerSpec, MixerSpec, RopeFactors, RopeScaling, RopeSpec, Yarn};
 
-use crate::config::Config;
 use crate::error::LoadError;
 use hearth_formats::Architecture;
 use hearth_formats::gguf::GgufHeader;

@@ -1,7 +1,7 @@
 //! Neutral values of metadata keys: with them, a key does not change the computation.
 
+use super::config::Config;
 use super::spec::RopeScaling;
-use crate::config::Config;
 use hearth_formats::gguf::Value;
 use hearth_formats::shape::{AttentionShape, LayerShape};
 use hearth_formats::shortened;

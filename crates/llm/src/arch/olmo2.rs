@@ -2,9 +2,9 @@
 //! RoPE over halves. OLMo 3 has a sliding window in three of four layers, whose RoPE is not scaled.
 //! <https://arxiv.org/abs/2501.00656>
 
+use super::config::Config;
 use super::norms::Norms;
 use super::spec::{DecoderSpec, LayerSpec, RopeScaling, RopeSpec};
-use crate::config::Config;
 use crate::error::LoadError;
 use crate::header_keys::HeaderKeys;
 use hearth_formats::gguf::GgufHeader;

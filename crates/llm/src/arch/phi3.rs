@@ -6,8 +6,8 @@
 //! with it: after as many tokens the logits differ from llama.cpp's. A window of the whole context,
 //! as in most of these models, changes nothing.
 
+use super::config::Config;
 use super::spec::{DecoderSpec, LayerSpec, RopeFactors, RopeSpec};
-use crate::config::Config;
 use crate::error::LoadError;
 use crate::header_keys::HeaderKeys;
 use hearth_formats::gguf::GgufHeader;

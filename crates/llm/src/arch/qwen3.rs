@@ -1,9 +1,9 @@
 //! Qwen 3: Llama's layer with RoPE over halves and head norms on Q and K.
 //! <https://arxiv.org/abs/2505.09388>
 
+use super::config::Config;
 use super::norms::Norms;
 use super::spec::{DecoderSpec, LayerSpec, RopeSpec};
-use crate::config::Config;
 use crate::error::LoadError;
 use hearth_formats::gguf::GgufHeader;
 use hearth_kernels::rope::Pairing;

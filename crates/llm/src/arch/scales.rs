@@ -26,8 +26,7 @@ impl HeaderKeys<'_> {
 
 #[cfg(test)]
 mod tests {
-    use crate::arch::{DecoderSpec, describe, synthetic};
-    use crate::config::Config;
+    use crate::arch::{Config, DecoderSpec, describe, synthetic};
     use crate::error::LoadError;
     use hearth_formats::Architecture::{self, Gemma2, Granite, Mistral3, Olmo2, Phi3};
     use hearth_formats::gguf::Value;
@@ -46,16 +45,8 @@ mod tests {
             // Its reciprocal is infinite.
             (Granite, "logit_scale", vec![f32::NAN, f32::INFINITY, -8.0, 0.0, 1e-40]),
             (Mistral3, "attention.temperature_scale", vec![f32::NAN, f32::INFINITY]),
-            (
-                Gemma2,
-                "attn_logit_softcapping",
-                vec![f32::NAN, f32::INFINITY, -50.0, 0.0],
-            ),
-            (
-                Gemma2,
-                "final_logit_softcapping",
-                vec![f32::NAN, f32::INFINITY, -30.0, 0.0],
-            ),
+            (Gemma2, "attn_logit_softcapping", vec![f32::NAN, f32::INFINITY, -50.0]),
+            (Gemma2, "final_logit_softcapping", vec![f32::NAN, f32::INFINITY, -30.0]),
             (Gemma2, "rope.freq_base_swa", vec![f32::NAN, 0.0, -1.0]),
         ] {
             for value in values {

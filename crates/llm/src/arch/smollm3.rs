@@ -1,8 +1,8 @@
 //! SmolLM3: Llama's layer, without RoPE in every fourth layer (NoPE).
 //! <https://huggingface.co/blog/smollm3>
 
+use super::config::Config;
 use super::spec::{DecoderSpec, LayerSpec, MixerSpec, RopeSpec};
-use crate::config::Config;
 use crate::error::LoadError;
 use hearth_formats::gguf::GgufHeader;
 use hearth_kernels::rope::Pairing;

@@ -1,8 +1,8 @@
 //! The computation of a decoder's layers, described as data. An architecture that needs more gets a
 //! field or a variant here, which `Layer` reads.
 
+use super::config::Config;
 use super::norms::Norms;
-use crate::config::Config;
 use hearth_formats::shape::{AttentionShape, LayerShape};
 use hearth_kernels::attention::{Heads, Temperature};
 use hearth_kernels::glu::Activation;
@@ -22,7 +22,8 @@ pub struct DecoderSpec {
 }
 
 /// The computation of a layer: a mixer, then a feed-forward. Each may have a norm before and after
-/// it, and is added to the residual stream. Biases and scales of weights are applied if the file has them.
+/// it, and is added to the residual stream, times `residual_scale`. Biases and scales of weights
+/// are applied if the file has them.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LayerSpec {
     /// The widths, from which the shapes of the linear layers follow.
@@ -33,7 +34,8 @@ pub struct LayerSpec {
     pub feed_forward: Option<FeedForwardSpec>,
     /// The norms.
     pub norms: Norms,
-    /// Factor of the outputs of mixer and feed-forward, which are added to the residual stream.
+    /// Factor of the outputs of mixer and feed-forward (after their norms and biases), which are
+    /// added to the residual stream.
     pub residual_scale: f32,
 }
 
@@ -70,11 +72,11 @@ pub struct RopeSpec {
     pub dims: usize,
     /// Base frequency (theta).
     pub base: f32,
-    /// The change of the frequencies for a longer context than that of the first training.
+    /// The change of the frequencies for a longer context than in the first training.
     pub scaling: RopeScaling,
     /// The divisors of the frequencies, which are tensors of the file.
     pub factors: RopeFactors,
-    /// Factor of sines and cosines, so of Q and K, besides that of [`RopeScaling`].
+    /// Factor of sines and cosines, so of Q and K, besides the factor in [`RopeScaling`].
     pub magnitude: f32,
 }
 
@@ -178,7 +180,7 @@ impl FeedForwardSpec {
 }
 
 impl RopeSpec {
-    /// RoPE with the model's base and scaling, and without factors.
+    /// RoPE with the model's base, scaling and magnitude, and without factors.
     pub(super) fn new(config: &Config, pairing: Pairing) -> Self {
         Self {
             pairing,
@@ -186,7 +188,7 @@ impl RopeSpec {
             base: config.rope_base,
             scaling: config.rope_scaling,
             factors: RopeFactors::None,
-            magnitude: 1.0,
+            magnitude: config.rope_magnitude,
         }
     }
 }

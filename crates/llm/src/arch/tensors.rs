@@ -1,8 +1,8 @@
 //! Checks the tensors of a file: some are used, some are skipped, and all others are refused, since
 //! a model that has them computes something else.
 
+use super::config::Config;
 use super::spec::{DecoderSpec, LayerSpec};
-use crate::config::Config;
 use crate::error::LoadError;
 use hearth_formats::gguf::GgufHeader;
 use hearth_formats::shape::{FusedLinear, LinearName};
@@ -56,7 +56,7 @@ fn is_known_model_tensor(name: &str, spec: &DecoderSpec) -> bool {
     MODEL_TENSORS.contains(&name)
         || base.is_some_and(|base| SKIPPED_HEADS.contains(&base))
         || name == "output.input_scale"
-        || name == crate::weights::ROPE_FACTORS && spec.ropes().iter().any(|rope| rope.has_factors)
+        || spec.ropes().iter().any(|rope| rope.factors.tensors().contains(&name))
 }
 
 fn is_known_layer_tensor(gguf: &GgufHeader, suffix: &str, layer: usize, config: &Config, spec: &DecoderSpec) -> bool {
@@ -161,6 +161,21 @@ mod tests {
             assert_eq!(refusal(architecture, 0, tensor), None, "{architecture} {tensor}");
         }
         assert_eq!(refusal(Qwen3, 1, "blk.1.nextn.eh_proj.weight"), None);
+    }
+
+    #[test]
+    fn longrope_replaces_the_divisors_of_llama_3() {
+        let refusal = |tensor: &str| {
+            let keys = [("rope.scaling.type", Value::from("longrope"))];
+            let gguf = synthetic::gguf(Llama, &keys, &[tensor]);
+            let config = Config::from_gguf(&gguf).expect("a model");
+            describe(&gguf, &config).err().map(|error| error.to_string())
+        };
+        for tensor in ["rope_factors_long.weight", "rope_factors_short.weight"] {
+            assert_eq!(refusal(tensor), None, "{tensor}");
+        }
+        let error = refusal("rope_freqs.weight").unwrap_or_default();
+        assert!(error.contains("rope_freqs.weight"), "{error}");
     }
 
     #[test]

@@ -1,7 +1,6 @@
 //! The sizes of a cache.
 
 use super::LayerGroup;
-use crate::draft;
 use hearth_kernels::attention::PAGE;
 
 /// The longest step of a chat: a chunk of a prompt.
@@ -10,7 +9,7 @@ const STEP: usize = 512;
 const SNAPSHOTS: usize = 2;
 
 /// Pages of a draft that shares the cells of its target: the copy of the last page, and the next.
-const DRAFT_PAGES: usize = 1 + draft::MAX_DRAFTED.div_ceil(PAGE);
+const DRAFT_PAGES: usize = 1 + CacheSize::MAX_DRAFTED.div_ceil(PAGE);
 
 /// The sizes that a cache is allocated for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,6 +28,8 @@ pub struct CacheSize {
 }
 
 impl CacheSize {
+    /// Maximum tokens of a draft that shares the cells of its target.
+    pub const MAX_DRAFTED: usize = 32;
     /// The longest step of a chat, in tokens.
     pub const STEP: usize = STEP;
 

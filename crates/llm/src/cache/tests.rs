@@ -44,6 +44,7 @@ fn write(sequence: &Sequence, count: usize) {
         kv_heads: 1,
         head_dim: 2,
         scale: 1.0,
+        softcap: None,
         window: None,
     };
     let cache = sequence.cache();

@@ -31,6 +31,7 @@ pub use rounds::DraftTime;
 pub use self_speculative::SelfSpeculativeDrafter;
 pub use token_map::TokenMap;
 
+use crate::cache::CacheSize;
 use crate::error::SessionError;
 use crate::sample::Sampler;
 use crate::session::Session;
@@ -40,7 +41,7 @@ use std::ops::ControlFlow;
 pub type OnLayer<'a> = dyn FnMut(usize) -> ControlFlow<()> + 'a;
 
 /// Maximum tokens of a draft.
-pub const MAX_DRAFTED: usize = 32;
+pub const MAX_DRAFTED: usize = CacheSize::MAX_DRAFTED;
 
 /// A source of drafts.
 pub trait Drafter: Send {

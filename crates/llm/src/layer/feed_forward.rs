@@ -15,6 +15,7 @@ pub(super) enum FeedForward {
         gated: Gated<Dispatch>,
         down: Linear<Dispatch>,
         output_norm: OptionalNorm<Dispatch>,
+        residual_scale: f32,
     },
 }
 
@@ -24,13 +25,14 @@ impl FeedForward {
         let (norms, width) = (weights.spec.norms, weights.spec.shape.width);
         Ok(Self::Gated {
             gated: Gated {
-                norm: weights.norm(norms.before_feed_forward, width)?,
+                norm: weights.optional_norm(norms.before_feed_forward, width)?,
                 gate: weights.linear(LinearName::FfnGate)?,
                 up: weights.linear(LinearName::FfnUp)?,
                 activation,
             },
             down: weights.linear(LinearName::FfnDown)?,
             output_norm: weights.optional_norm(norms.after_feed_forward, width)?,
+            residual_scale: weights.spec.residual_scale,
         })
     }
 
@@ -40,8 +42,9 @@ impl FeedForward {
             gated,
             down,
             output_norm,
+            residual_scale,
         } = self;
-        feed_forward(x, gated, down, output_norm, precision)
+        feed_forward(x, gated, down, output_norm, *residual_scale, precision)
     }
 
     /// The linear layers in the order of execution.

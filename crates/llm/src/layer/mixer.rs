@@ -20,8 +20,12 @@ pub(super) enum Mixer {
 
 impl Mixer {
     pub fn load(spec: MixerSpec, weights: &mut LayerWeights) -> Result<Self, LoadError> {
-        let MixerSpec::Attention { heads, rope } = spec;
-        Attention::load(heads, rope, weights).map(Self::Attention)
+        let MixerSpec::Attention {
+            heads,
+            rope,
+            temperature,
+        } = spec;
+        Attention::load(heads, rope, temperature, weights).map(Self::Attention)
     }
 
     /// The norm and the first linear layers: `x [T, D]` to the inputs of [`Mixer::mix`].

@@ -5,9 +5,8 @@ mod feed_forward;
 mod mixer;
 mod weights;
 
-use crate::arch::LayerSpec;
+use crate::arch::{Config, LayerSpec};
 use crate::batch::Batch;
-use crate::config::Config;
 use crate::error::LoadError;
 use crate::ops::{Linear, MatmulPrecision};
 use crate::weights::Weights;

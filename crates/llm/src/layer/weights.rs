@@ -1,9 +1,8 @@
 //! Loads the weights of one layer by their names in it.
 
-use crate::arch::{LayerSpec, RopeSpec};
-use crate::config::Config;
+use crate::arch::{Config, LayerSpec, RopeSpec};
 use crate::error::LoadError;
-use crate::ops::{Linear, Norm, OptionalNorm, SharedRope};
+use crate::ops::{Linear, OptionalNorm, SharedRope};
 use crate::weights::Weights;
 use burn::backend::Dispatch;
 use hearth_formats::Architecture;
@@ -50,19 +49,13 @@ impl<'a, 'file> LayerWeights<'a, 'file> {
         }
     }
 
-    /// A norm with a weight of this length.
-    pub fn norm(&mut self, name: &str, length: usize) -> Result<Norm<Dispatch>, LoadError> {
-        self.weights.norm(&self.name(name), length, self.norm_eps)
-    }
-
-    /// A norm, if the layer has it.
+    /// A norm with a weight of this length, if the layer has it.
     pub fn optional_norm(&mut self, name: Option<&str>, length: usize) -> Result<OptionalNorm<Dispatch>, LoadError> {
-        match name {
-            None => Ok(OptionalNorm::None),
-            Some(name) => self
-                .norm(name, length)
-                .map(|norm| OptionalNorm::Norm(norm.weight, norm.eps)),
-        }
+        let Some(name) = name else {
+            return Ok(OptionalNorm::None);
+        };
+        let norm = self.weights.norm(&self.name(name), length, self.norm_eps);
+        norm.map(OptionalNorm::from)
     }
 
     /// A RoPE, which layers share.

@@ -1,13 +1,13 @@
 //! The operations on Burn's autodiff backend: they record their backward on the tape.
 //!
 //! A forward saves its inputs, and the expensive intermediates of attention and feed-forward (see
-//! [`OpsBackward`]). The backward recomputes the others. A step on Burn's tape has a fixed number
-//! of parents, so a linear layer without an adapter passes two constants instead of `a` and `b`.
+//! [`OpsBackward`]). The backward recomputes the others. [`Parents`] collects the nodes on the tape
+//! that get gradients.
 
 use super::inputs::checked;
 use super::{
-    Adapter, AdapterGradient, AttentionSpec, Bias, Gated, Linear, Linears, MatmulPrecision, MatrixSpec, MemoryUse,
-    Norm, Ops, OpsBackward, OptionalNorm,
+    Adapter, AttentionSpec, Bias, Gated, Linear, Linears, MatmulPrecision, MatrixSpec, MemoryUse, Norm, Ops,
+    OpsBackward, OptionalNorm,
 };
 use crate::batch::Batch;
 use crate::error::CacheError;
@@ -17,27 +17,27 @@ use burn::backend::autodiff::grads::Gradients;
 use burn::backend::autodiff::ops::{Backward, NodeGuard, Ops as Step, OpsKind};
 use burn::backend::tensor::{FloatTensor, IntTensor};
 use burn::backend::{Autodiff, AutodiffBackend, Backend as BurnBackend, Shape};
+use std::marker::PhantomData;
 use std::sync::Arc;
 
 /// A tensor of the autodiff backend, with its node on the tape.
 type AutodiffTensor<B, C> = FloatTensor<Autodiff<B, C>>;
 
-/// Maps the gradient of the output to the gradients of `N` parents.
-type BackwardFn<B, const N: usize> = dyn Fn(FloatTensor<B>) -> [Option<FloatTensor<B>>; N] + Send + Sync;
+/// Maps the gradient of the output to the gradients of the parents, in the order of [`Parents`].
+type BackwardFn<B> = dyn Fn(FloatTensor<B>) -> Vec<Option<FloatTensor<B>>> + Send + Sync;
 
-/// The backward of an operation with `N` parents, as `grad_fn` in PyTorch. The gradient of a
-/// constant is `None`.
-struct GradFn<B: BurnBackend, const N: usize>(Arc<BackwardFn<B, N>>);
+/// The backward of an operation, as `grad_fn` in PyTorch. The gradient of a constant is `None`.
+struct GradFn<B: BurnBackend>(Arc<BackwardFn<B>>);
 
-impl<B: BurnBackend, const N: usize> Clone for GradFn<B, N> {
+impl<B: BurnBackend> Clone for GradFn<B> {
     fn clone(&self) -> Self {
         Self(self.0.clone())
     }
 }
 
-impl<B: BurnBackend, const N: usize> std::fmt::Debug for GradFn<B, N> {
+impl<B: BurnBackend> std::fmt::Debug for GradFn<B> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "GradFn<{N}>")
+        f.write_str("GradFn")
     }
 }
 
@@ -46,9 +46,9 @@ impl<B: BurnBackend, const N: usize> std::fmt::Debug for GradFn<B, N> {
 struct RunGradFn;
 
 impl<B: BurnBackend, const N: usize> Backward<B, N> for RunGradFn {
-    type State = GradFn<B, N>;
+    type State = GradFn<B>;
 
-    fn backward(self, step: Step<GradFn<B, N>, N>, gradients: &mut Gradients, _: &mut Checkpointer) {
+    fn backward(self, step: Step<GradFn<B>, N>, gradients: &mut Gradients, _: &mut Checkpointer) {
         let gradient = gradients.consume::<B>(&step.node);
         let parent_gradients = (step.state.0)(gradient);
         for (parent, gradient) in step.parents.into_iter().zip(parent_gradients) {
@@ -63,7 +63,7 @@ impl<B: BurnBackend, const N: usize> Backward<B, N> for RunGradFn {
 /// and returns the output and, if the flag is set, the [`GradFn`].
 fn record<B: BurnBackend, C: CheckpointStrategy, const N: usize>(
     parents: [NodeGuard; N],
-    run: impl FnOnce(bool) -> (FloatTensor<B>, Option<GradFn<B, N>>),
+    run: impl FnOnce(bool) -> (FloatTensor<B>, Option<GradFn<B>>),
 ) -> AutodiffTensor<B, C> {
     match RunGradFn.prepare::<C>(parents).compute_bound().stateful() {
         OpsKind::Tracked(step) => match run(true) {
@@ -75,15 +75,86 @@ fn record<B: BurnBackend, C: CheckpointStrategy, const N: usize>(
     }
 }
 
-fn grad_fn<B: BurnBackend, const N: usize>(
-    backward: impl Fn(FloatTensor<B>) -> [Option<FloatTensor<B>>; N] + Send + Sync + 'static,
-) -> Option<GradFn<B, N>> {
+fn grad_fn<B: BurnBackend>(
+    backward: impl Fn(FloatTensor<B>) -> Vec<Option<FloatTensor<B>>> + Send + Sync + 'static,
+) -> Option<GradFn<B>> {
     Some(GradFn(Arc::new(backward)))
 }
 
-/// An untracked node, in place of the adapter of a linear layer without one.
-fn constant<B: BurnBackend, C: CheckpointStrategy>(like: &FloatTensor<B>) -> NodeGuard {
-    <Autodiff<B, C> as AutodiffBackend>::from_inner(like.clone()).node()
+/// The tape nodes of an operation's parents, collected while its operands are unwrapped: the
+/// inputs, then `a` and `b` of each linear layer.
+struct Parents<B: BurnBackend, C: CheckpointStrategy> {
+    /// `None` for `a` and `b` of a linear layer without an adapter.
+    nodes: Vec<Option<NodeGuard>>,
+    backend: PhantomData<Autodiff<B, C>>,
+}
+
+impl<B: BurnBackend, C: CheckpointStrategy> Parents<B, C> {
+    fn new() -> Self {
+        Self {
+            nodes: Vec::new(),
+            backend: PhantomData,
+        }
+    }
+
+    /// An input.
+    fn input(&mut self, x: AutodiffTensor<B, C>) -> FloatTensor<B> {
+        let (x, node) = x.into_parts();
+        self.nodes.push(Some(node));
+        x
+    }
+
+    /// A linear layer with tensors of the inner backend. The parents are `a` and `b` of its
+    /// adapter.
+    fn linear(&mut self, linear: Linear<Autodiff<B, C>>) -> Linear<B> {
+        let adapter = match linear.adapter {
+            Adapter::None => {
+                self.nodes.extend([None, None]);
+                Adapter::None
+            }
+            Adapter::Lora { a, b, scale, dropout } => {
+                let (a, b) = (self.input(a), self.input(b));
+                Adapter::Lora { a, b, scale, dropout }
+            }
+        };
+        Linear {
+            weight: linear.weight,
+            spec: linear.spec,
+            adapter,
+            bias: inner_bias(linear.bias),
+        }
+    }
+
+    /// The nodes for a step with `N` parents. Burn's steps have a fixed number of them, so what is
+    /// missing is a constant.
+    fn nodes<const N: usize>(self, like: &FloatTensor<B>) -> [NodeGuard; N] {
+        let found = self.nodes.len();
+        if found > N {
+            checked::<(), _>(Err(format!("{found} parents of a step with {N}")));
+        }
+        let constant = || <Autodiff<B, C> as AutodiffBackend>::from_inner(like.clone()).node();
+        let mut nodes = self.nodes.into_iter();
+        std::array::from_fn(|_| nodes.next().flatten().unwrap_or_else(constant))
+    }
+}
+
+/// The gradients of parents: those of the inputs, then those of each linear layer's adapter.
+fn gradients_of<T>(
+    inputs: impl IntoIterator<Item = T>,
+    adapters: impl IntoIterator<Item = Option<(T, T)>>,
+) -> Vec<Option<T>> {
+    let adapters = adapters.into_iter().flat_map(|gradients| match gradients {
+        Some((a, b)) => [Some(a), Some(b)],
+        None => [None, None],
+    });
+    inputs.into_iter().map(Some).chain(adapters).collect()
+}
+
+fn inner_bias<B: BurnBackend, C: CheckpointStrategy>(bias: Bias<Autodiff<B, C>>) -> Bias<B> {
+    match bias {
+        Bias::None => Bias::None,
+        Bias::Add(bias) => Bias::Add(bias.into_primitive()),
+    }
 }
 
 fn inner_norm<B: BurnBackend, C: CheckpointStrategy>(norm: Norm<Autodiff<B, C>>) -> Norm<B> {
@@ -100,41 +171,6 @@ fn inner_optional_norm<B: BurnBackend, C: CheckpointStrategy>(norm: OptionalNorm
     }
 }
 
-/// A linear layer with tensors of the inner backend, and the tape nodes of its adapter.
-fn inner_linear<B: BurnBackend, C: CheckpointStrategy>(
-    linear: Linear<Autodiff<B, C>>,
-    like: &FloatTensor<B>,
-) -> (Linear<B>, [NodeGuard; 2]) {
-    let (adapter, nodes) = match linear.adapter {
-        Adapter::None => (Adapter::None, [constant::<B, C>(like), constant::<B, C>(like)]),
-        Adapter::Lora { a, b, scale, dropout } => {
-            let ((a, a_node), (b, b_node)) = (a.into_parts(), b.into_parts());
-            (Adapter::Lora { a, b, scale, dropout }, [a_node, b_node])
-        }
-    };
-    let bias = match linear.bias {
-        Bias::None => Bias::None,
-        Bias::Add(bias) => Bias::Add(bias.into_primitive()),
-    };
-    (
-        Linear {
-            weight: linear.weight,
-            spec: linear.spec,
-            adapter,
-            bias,
-        },
-        nodes,
-    )
-}
-
-/// The gradients of an adapter's `a` and `b`, as gradients of two parents.
-fn parent_gradients<B: BurnBackend>(gradient: AdapterGradient<B>) -> [Option<FloatTensor<B>>; 2] {
-    match gradient {
-        Some((a, b)) => [Some(a), Some(b)],
-        None => [None, None],
-    }
-}
-
 impl<B: OpsBackward, C: CheckpointStrategy> Ops for Autodiff<B, C> {
     fn embed(table: IntTensor<Self>, spec: MatrixSpec, ids: Arc<[u32]>, scale: f32) -> FloatTensor<Self> {
         Self::from_inner(B::embed(table, spec, ids, scale))
@@ -142,33 +178,14 @@ impl<B: OpsBackward, C: CheckpointStrategy> Ops for Autodiff<B, C> {
 
     fn norm_linears(
         x: FloatTensor<Self>,
-        norm: Norm<Self>,
+        norm: OptionalNorm<Self>,
         linears: Linears<Self>,
         precision: MatmulPrecision,
     ) -> FloatTensor<Self> {
-        let (x, x_node) = x.into_parts();
-        let norm = inner_norm(norm);
-        let inner = |linear| inner_linear(linear, &x);
-        let constants = || [constant::<B, C>(&x), constant::<B, C>(&x)];
-        let (linears, [[a0, b0], [a1, b1], [a2, b2]]) = match linears {
-            Linears::One(linear) => {
-                let (linear, nodes) = inner(linear);
-                (Linears::One(linear), [nodes, constants(), constants()])
-            }
-            Linears::Two(first, second) => {
-                let ((first, first_nodes), (second, second_nodes)) = (inner(first), inner(second));
-                (Linears::Two(first, second), [first_nodes, second_nodes, constants()])
-            }
-            Linears::Three(first, second, third) => {
-                let ((first, first_nodes), (second, second_nodes)) = (inner(first), inner(second));
-                let (third, third_nodes) = inner(third);
-                (
-                    Linears::Three(first, second, third),
-                    [first_nodes, second_nodes, third_nodes],
-                )
-            }
-        };
-        record::<B, C, 7>([x_node, a0, b0, a1, b1, a2, b2], |tracked| {
+        let mut parents = Parents::<B, C>::new();
+        let (x, norm) = (parents.input(x), inner_optional_norm(norm));
+        let linears = linears.map(|linear| parents.linear(linear));
+        record::<B, C, { 1 + 2 * 3 }>(parents.nodes(&x), |tracked| {
             if !tracked {
                 return (B::norm_linears(x, norm, linears, precision), None);
             }
@@ -177,10 +194,7 @@ impl<B: OpsBackward, C: CheckpointStrategy> Ops for Autodiff<B, C> {
             let grad_fn = grad_fn(move |gradient| {
                 let (dx, adapters) =
                     B::norm_linears_backward(B::restore(&saved), norm.clone(), linears.clone(), precision, gradient);
-                let mut adapters = adapters.into_iter().map(parent_gradients::<B>);
-                let mut next = || adapters.next().unwrap_or([None, None]);
-                let ([a0, b0], [a1, b1], [a2, b2]) = (next(), next(), next());
-                [Some(dx), a0, b0, a1, b1, a2, b2]
+                gradients_of([dx], adapters)
             });
             (out, grad_fn)
         })
@@ -194,13 +208,14 @@ impl<B: OpsBackward, C: CheckpointStrategy> Ops for Autodiff<B, C> {
         batch: Arc<Batch>,
         layer: usize,
     ) -> FloatTensor<Self> {
-        let (qkv, node) = qkv.into_parts();
+        let mut parents = Parents::<B, C>::new();
+        let qkv = parents.input(qkv);
         let (q_norm, k_norm) = (inner_optional_norm(q_norm), inner_optional_norm(k_norm));
         if batch.is_cached() {
             // Keys and values in a cache are untracked: the output is a constant.
             return Self::from_inner(B::attend(qkv, q_norm, k_norm, spec, batch, layer));
         }
-        record::<B, C, 1>([node], |tracked| {
+        record::<B, C, 1>(parents.nodes(&qkv), |tracked| {
             if !tracked {
                 return (B::attend(qkv, q_norm, k_norm, spec, batch, layer), None);
             }
@@ -209,7 +224,7 @@ impl<B: OpsBackward, C: CheckpointStrategy> Ops for Autodiff<B, C> {
             let grad_fn = grad_fn(move |gradient| {
                 let (q_norm, k_norm) = (q_norm.clone(), k_norm.clone());
                 let (spec, batch) = (spec.clone(), batch.clone());
-                [Some(B::attend_backward(q_norm, k_norm, spec, batch, &saved, gradient))]
+                vec![Some(B::attend_backward(q_norm, k_norm, spec, batch, &saved, gradient))]
             });
             (out, grad_fn)
         })
@@ -220,27 +235,28 @@ impl<B: OpsBackward, C: CheckpointStrategy> Ops for Autodiff<B, C> {
         h: FloatTensor<Self>,
         linear: Linear<Self>,
         norm: OptionalNorm<Self>,
+        scale: f32,
         precision: MatmulPrecision,
     ) -> FloatTensor<Self> {
-        let ((residual, residual_node), (h, h_node)) = (residual.into_parts(), h.into_parts());
-        let (linear, [a, b]) = inner_linear(linear, &h);
-        let norm = inner_optional_norm(norm);
-        record::<B, C, 4>([residual_node, h_node, a, b], |tracked| {
+        let mut parents = Parents::<B, C>::new();
+        let (residual, h) = (parents.input(residual), parents.input(h));
+        let (linear, norm) = (parents.linear(linear), inner_optional_norm(norm));
+        record::<B, C, { 2 + 2 }>(parents.nodes(&h), |tracked| {
             if !tracked {
-                return (B::linear_add(residual, h, linear, norm, precision), None);
+                return (B::linear_add(residual, h, linear, norm, scale, precision), None);
             }
             let saved = B::save(&h, precision);
-            let out = B::linear_add(residual, h, linear.clone(), norm.clone(), precision);
+            let out = B::linear_add(residual, h, linear.clone(), norm.clone(), scale, precision);
             let grad_fn = grad_fn(move |gradient: FloatTensor<B>| {
                 let (dh, adapter) = B::linear_add_backward(
                     B::restore(&saved),
                     linear.clone(),
                     norm.clone(),
+                    scale,
                     precision,
                     gradient.clone(),
                 );
-                let [da, db] = parent_gradients::<B>(adapter);
-                [Some(gradient), Some(dh), da, db]
+                gradients_of([gradient, dh], [adapter])
             });
             (out, grad_fn)
         })
@@ -251,30 +267,48 @@ impl<B: OpsBackward, C: CheckpointStrategy> Ops for Autodiff<B, C> {
         gated: Gated<Self>,
         down: Linear<Self>,
         after: OptionalNorm<Self>,
+        scale: f32,
         precision: MatmulPrecision,
     ) -> FloatTensor<Self> {
-        let (x, x_node) = x.into_parts();
-        let (gate, [gate_a, gate_b]) = inner_linear(gated.gate, &x);
-        let (up, [up_a, up_b]) = inner_linear(gated.up, &x);
-        let (down, [down_a, down_b]) = inner_linear(down, &x);
+        let mut parents = Parents::<B, C>::new();
+        let x = parents.input(x);
         let gated = Gated {
-            norm: inner_norm(gated.norm),
-            gate,
-            up,
+            norm: inner_optional_norm(gated.norm),
+            gate: parents.linear(gated.gate),
+            up: parents.linear(gated.up),
             activation: gated.activation,
         };
-        let after = inner_optional_norm(after);
-        let nodes = [x_node, gate_a, gate_b, up_a, up_b, down_a, down_b];
-        record::<B, C, 7>(nodes, |tracked| {
+        let (down, after) = (parents.linear(down), inner_optional_norm(after));
+        record::<B, C, { 1 + 2 * 3 }>(parents.nodes(&x), |tracked| {
             if !tracked {
-                return (B::feed_forward(x, gated, down, after, precision), None);
+                return (B::feed_forward(x, gated, down, after, scale, precision), None);
             }
-            let (out, saved) = B::feed_forward_with_saved(x, gated.clone(), down.clone(), after.clone(), precision);
+            let (out, saved) =
+                B::feed_forward_with_saved(x, gated.clone(), down.clone(), after.clone(), scale, precision);
             let grad_fn = grad_fn(move |gradient| {
                 let (gated, down, after) = (gated.clone(), down.clone(), after.clone());
-                let (dx, adapters) = B::feed_forward_backward(gated, down, after, precision, &saved, gradient);
-                let [[gate_a, gate_b], [up_a, up_b], [down_a, down_b]] = adapters.map(parent_gradients::<B>);
-                [Some(dx), gate_a, gate_b, up_a, up_b, down_a, down_b]
+                let (dx, adapters) = B::feed_forward_backward(gated, down, after, scale, precision, &saved, gradient);
+                gradients_of([dx], adapters)
+            });
+            (out, grad_fn)
+        })
+    }
+
+    fn softcap(x: FloatTensor<Self>, cap: f32) -> FloatTensor<Self> {
+        let mut parents = Parents::<B, C>::new();
+        let x = parents.input(x);
+        record::<B, C, 1>(parents.nodes(&x), |tracked| {
+            let out = B::softcap(x, cap);
+            if !tracked {
+                return (out, None);
+            }
+            let saved = out.clone();
+            let grad_fn = grad_fn(move |gradient: FloatTensor<B>| {
+                // The derivative is 1 - (out / cap)^2.
+                let ratio = B::float_div_scalar(saved.clone(), cap.into());
+                let square = B::float_mul(ratio.clone(), ratio);
+                let lost = B::float_mul(gradient.clone(), square);
+                vec![Some(B::float_sub(gradient, lost))]
             });
             (out, grad_fn)
         })
@@ -284,23 +318,25 @@ impl<B: OpsBackward, C: CheckpointStrategy> Ops for Autodiff<B, C> {
         x: FloatTensor<Self>,
         norm: Norm<Self>,
         output: Linear<Self>,
+        softcap: Option<f32>,
         targets: Arc<[u32]>,
         scale: f32,
         precision: MatmulPrecision,
     ) -> FloatTensor<Self> {
-        let (x, node) = x.into_parts();
-        let norm = inner_norm(norm);
-        // The output layer is frozen: it never has an adapter.
-        let (output, _) = inner_linear(output, &x);
-        record::<B, C, 1>([node], |tracked| {
+        let mut parents = Parents::<B, C>::new();
+        let (x, norm) = (parents.input(x), inner_norm(norm));
+        // The output layer is frozen: if it had an adapter, that would get no gradient.
+        let output = Parents::<B, C>::new().linear(output);
+        record::<B, C, 1>(parents.nodes(&x), |tracked| {
             if !tracked {
-                return (B::cross_entropy(x, norm, output, targets, scale, precision), None);
+                let loss = B::cross_entropy(x, norm, output, softcap, targets, scale, precision);
+                return (loss, None);
             }
             // The logits are expensive, so they are computed once, for the loss and its gradient.
-            let (loss, dx) = B::cross_entropy_with_gradient(x, norm, output, targets, scale, precision);
+            let (loss, dx) = B::cross_entropy_with_gradient(x, norm, output, softcap, targets, scale, precision);
             let grad_fn = grad_fn(move |gradient| {
                 let gradient = B::float_reshape(gradient, Shape::from([1, 1]));
-                [Some(B::float_mul(dx.clone(), gradient))]
+                vec![Some(B::float_mul(dx.clone(), gradient))]
             });
             (loss, grad_fn)
         })

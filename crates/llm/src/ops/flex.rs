@@ -17,10 +17,11 @@ use burn::backend::tensor::{FloatTensor, IntTensor};
 use burn::backend::{Flex, TensorMetadata};
 use burn::tensor::TensorData;
 use burn_flex::FlexTensor;
-use hearth_kernels::attention;
+use hearth_kernels::attention::{self, QkNormRope};
 use hearth_kernels::cross_entropy::{Targets, linear_cross_entropy};
 use hearth_kernels::linear::{self, Lora, LoraGradient};
 use hearth_kernels::scratch::Scratch;
+use hearth_kernels::softcap::softcap_in_place;
 use hearth_kernels::{Matrix, ShapeError, fused};
 use std::sync::Arc;
 
@@ -126,15 +127,29 @@ fn adapter_gradient(linear: &Linear<Flex>, gradient: Option<LoraGradient>) -> Ad
     gradient.map(|gradient| (unpooled(gradient.a, [rank, cols]), unpooled(gradient.b, [rows, rank])))
 }
 
-/// Whether Q or K has a head norm. Only then does the backward need the values before
-/// [`rotated_qkv`], since RoPE alone can be inverted.
+/// Whether Q or K has a norm. Only then does the backward need the values before [`rotated_qkv`],
+/// since RoPE and temperature are linear.
 fn has_head_norms(q_norm: &OptionalNorm<Flex>, k_norm: &OptionalNorm<Flex>) -> bool {
     [q_norm, k_norm]
         .into_iter()
         .any(|norm| matches!(norm, OptionalNorm::Norm(..)))
 }
 
-/// Q, K and V, with head norms, if the model has them, and RoPE applied to Q and K.
+/// The change of Q and K before attention.
+fn qk_norm_rope<'a>(
+    spec: &'a AttentionSpec,
+    q_norm: &'a OptionalNorm<Flex>,
+    k_norm: &'a OptionalNorm<Flex>,
+) -> QkNormRope<'a> {
+    QkNormRope {
+        norms: [kernel_optional_norm(q_norm), kernel_optional_norm(k_norm)],
+        norm_width: spec.norm_width,
+        rope: spec.rope.as_deref(),
+        temperature: spec.temperature,
+    }
+}
+
+/// Q, K and V, with the norms, RoPE and temperature that the model has applied to Q and K.
 fn rotated_qkv(
     qkv: FlexTensor,
     spec: &AttentionSpec,
@@ -143,16 +158,9 @@ fn rotated_qkv(
     k_norm: &OptionalNorm<Flex>,
 ) -> FlexTensor {
     let mut qkv = whole_storage(qkv);
-    let (q_norm, k_norm) = (kernel_optional_norm(q_norm), kernel_optional_norm(k_norm));
+    let args = qk_norm_rope(spec, q_norm, k_norm);
     let rows = qkv.storage_mut::<f32>();
-    checked(attention::qk_norm_rope_in_place(
-        rows,
-        &spec.heads,
-        positions,
-        q_norm,
-        k_norm,
-        &spec.rope,
-    ));
+    checked(attention::qk_norm_rope_in_place(rows, &spec.heads, positions, &args));
     qkv
 }
 
@@ -165,7 +173,7 @@ impl Ops for Flex {
 
     fn norm_linears(
         x: FloatTensor<Self>,
-        norm: Norm<Self>,
+        norm: OptionalNorm<Self>,
         linears: Linears<Self>,
         precision: MatmulPrecision,
     ) -> FloatTensor<Self> {
@@ -175,7 +183,7 @@ impl Ops for Flex {
         let mut out = Scratch::new(size(&x)[0] * width);
         checked(fused::norm_linears(
             floats(&x),
-            Some(kernel_norm(&norm)),
+            kernel_optional_norm(&norm),
             &kernel_linears,
             precision,
             &mut out,
@@ -216,6 +224,7 @@ impl Ops for Flex {
         h: FloatTensor<Self>,
         linear: Linear<Self>,
         norm: OptionalNorm<Self>,
+        scale: f32,
         precision: MatmulPrecision,
     ) -> FloatTensor<Self> {
         let (mut residual, h, linear) = (whole_storage(residual), contiguous(h), contiguous_linear(linear));
@@ -226,6 +235,7 @@ impl Ops for Flex {
             floats(&h),
             &kernel_linear(&linear),
             norm,
+            scale,
             precision,
             stream,
         ));
@@ -237,6 +247,7 @@ impl Ops for Flex {
         gated: Gated<Self>,
         down: Linear<Self>,
         after: OptionalNorm<Self>,
+        scale: f32,
         precision: MatmulPrecision,
     ) -> FloatTensor<Self> {
         let (x, gate, up) = (
@@ -248,27 +259,36 @@ impl Ops for Flex {
         let mut h = Scratch::new(tokens * width);
         checked(fused::gated(
             floats(&x),
-            Some(kernel_norm(&gated.norm)),
+            kernel_optional_norm(&gated.norm),
             &kernel_linear(&gate),
             &kernel_linear(&up),
             gated.activation,
             precision,
             &mut h,
         ));
-        Self::linear_add(x, tensor(h, [tokens, width]), down, after, precision)
+        Self::linear_add(x, tensor(h, [tokens, width]), down, after, scale, precision)
+    }
+
+    fn softcap(x: FloatTensor<Self>, cap: f32) -> FloatTensor<Self> {
+        let mut x = whole_storage(x);
+        // In place if `x` is not shared. Otherwise Flex copies it here.
+        softcap_in_place(x.storage_mut::<f32>(), cap);
+        x
     }
 
     fn cross_entropy(
         x: FloatTensor<Self>,
         norm: Norm<Self>,
         output: Linear<Self>,
+        softcap: Option<f32>,
         targets: Arc<[u32]>,
         scale: f32,
         precision: MatmulPrecision,
     ) -> FloatTensor<Self> {
         let x = contiguous(x);
         let (norm, output) = (kernel_norm(&norm), kernel_linear(&output));
-        loss(&x, norm, &output, &targets, scale, precision, None)
+        let targets = unweighted(&targets, scale);
+        loss(&x, norm, &output, softcap, &targets, precision, None)
     }
 
     fn argmax(x: FloatTensor<Self>) -> IntTensor<Self> {
@@ -308,7 +328,7 @@ impl OpsBackward for Flex {
 
     fn norm_linears_backward(
         x: FloatTensor<Self>,
-        norm: Norm<Self>,
+        norm: OptionalNorm<Self>,
         linears: Linears<Self>,
         precision: MatmulPrecision,
         gradient: FloatTensor<Self>,
@@ -317,10 +337,9 @@ impl OpsBackward for Flex {
         let linears = contiguous_linears(linears);
         let kernel_linears: Vec<_> = linears.iter().map(kernel_linear).collect();
         let mut dx = Scratch::new(floats(&x).len());
-        let norm = Some(kernel_norm(&norm));
         let adapters = checked(fused::norm_linears_backward(
             floats(&x),
-            norm,
+            kernel_optional_norm(&norm),
             &kernel_linears,
             precision,
             floats(&gradient),
@@ -389,15 +408,12 @@ impl OpsBackward for Flex {
             floats(&gradient),
             &mut d_qkv,
         ));
-        let (q_norm, k_norm) = (kernel_optional_norm(&q_norm), kernel_optional_norm(&k_norm));
         checked(attention::qk_norm_rope_backward_in_place(
             &mut d_qkv,
             floats(&qkv),
             heads,
             positions,
-            q_norm,
-            k_norm,
-            &spec.rope,
+            &qk_norm_rope(&spec, &q_norm, &k_norm),
         ));
         tensor(d_qkv, size(&qkv))
     }
@@ -406,6 +422,7 @@ impl OpsBackward for Flex {
         h: FloatTensor<Self>,
         linear: Linear<Self>,
         norm: OptionalNorm<Self>,
+        scale: f32,
         precision: MatmulPrecision,
         gradient: FloatTensor<Self>,
     ) -> (FloatTensor<Self>, AdapterGradient<Self>) {
@@ -415,6 +432,7 @@ impl OpsBackward for Flex {
             floats(&h),
             &kernel_linear(&linear),
             kernel_optional_norm(&norm),
+            scale,
             precision,
             floats(&gradient),
             &mut dh,
@@ -427,6 +445,7 @@ impl OpsBackward for Flex {
         gated: Gated<Self>,
         down: Linear<Self>,
         after: OptionalNorm<Self>,
+        scale: f32,
         precision: MatmulPrecision,
     ) -> (FloatTensor<Self>, SavedFeedForward) {
         let x = contiguous(x);
@@ -447,27 +466,28 @@ impl OpsBackward for Flex {
             up,
         };
         let h = tensor(h, saved.gate.size());
-        (Self::linear_add(x, h, down, after, precision), saved)
+        (Self::linear_add(x, h, down, after, scale, precision), saved)
     }
 
     fn feed_forward_backward(
         gated: Gated<Self>,
         down: Linear<Self>,
         after: OptionalNorm<Self>,
+        scale: f32,
         precision: MatmulPrecision,
         saved: &SavedFeedForward,
         gradient: FloatTensor<Self>,
     ) -> (FloatTensor<Self>, [AdapterGradient<Self>; 3]) {
         let gradient = contiguous(gradient);
-        let (dh, down_adapter) =
-            Self::linear_add_backward(saved.h(gated.activation), down, after, precision, gradient.clone());
+        let h = saved.h(gated.activation);
+        let (dh, down_adapter) = Self::linear_add_backward(h, down, after, scale, precision, gradient.clone());
         let (x, gate, up) = (
             saved.x.restore(),
             contiguous_linear(gated.gate),
             contiguous_linear(gated.up),
         );
         let mut dx = Scratch::new(floats(&x).len());
-        let norm = Some(kernel_norm(&gated.norm));
+        let norm = kernel_optional_norm(&gated.norm);
         let [kernel_gate, kernel_up] = [kernel_linear(&gate), kernel_linear(&up)];
         let (x_values, dh) = (floats(&x), floats(&dh));
         let activation = gated.activation;
@@ -512,6 +532,7 @@ impl OpsBackward for Flex {
         x: FloatTensor<Self>,
         norm: Norm<Self>,
         output: Linear<Self>,
+        softcap: Option<f32>,
         targets: Arc<[u32]>,
         scale: f32,
         precision: MatmulPrecision,
@@ -519,7 +540,8 @@ impl OpsBackward for Flex {
         let x = contiguous(x);
         let mut dx = Scratch::new(floats(&x).len());
         let (norm, output) = (kernel_norm(&norm), kernel_linear(&output));
-        let loss = loss(&x, norm, &output, &targets, scale, precision, Some(&mut dx));
+        let targets = unweighted(&targets, scale);
+        let loss = loss(&x, norm, &output, softcap, &targets, precision, Some(&mut dx));
         (loss, tensor(dx, size(&x)))
     }
 }
@@ -537,7 +559,7 @@ fn gated_with_saved<K: fused::SavedElement>(
     let mut saved = [(); 2].map(|()| Scratch::new(h.len()));
     checked(fused::gated_with_saved(
         floats(x),
-        Some(kernel_norm(&gated.norm)),
+        kernel_optional_norm(&gated.norm),
         &kernel_linear(&gate),
         &kernel_linear(&up),
         gated.activation,
@@ -548,31 +570,36 @@ fn gated_with_saved<K: fused::SavedElement>(
     saved.map(|values| save(values, [size(x)[0], gate.spec.rows]))
 }
 
-/// `scale` times the summed cross-entropy of hidden states, as `[1]`. Writes its gradient to `dx`
-/// if that is set.
+/// Targets whose losses all have the weight 1.
+fn unweighted(ids: &[u32], scale: f32) -> Targets<'_> {
+    Targets {
+        ids,
+        weights: None,
+        scale,
+    }
+}
+
+/// The scale of the targets times the summed cross-entropy of hidden states, as `[1]`. Writes its
+/// gradient to `dx` if that is set.
 fn loss(
     x: &FlexTensor,
     norm: linear::Norm,
     output: &linear::Linear,
-    targets: &[u32],
-    scale: f32,
+    softcap: Option<f32>,
+    targets: &Targets,
     precision: MatmulPrecision,
     dx: Option<&mut [f32]>,
 ) -> FlexTensor {
-    let targets = Targets {
-        ids: targets,
-        weights: None,
-        scale,
-    };
     let mut losses = vec![0.0; targets.ids.len()];
     let loss = checked(linear_cross_entropy(
         floats(x),
         Some(norm),
         output,
-        &targets,
+        softcap,
+        targets,
         precision,
         &mut losses,
         dx,
     ));
-    unpooled(vec![(f64::from(scale) * loss.sum) as f32], [1])
+    unpooled(vec![(f64::from(targets.scale) * loss.sum) as f32], [1])
 }

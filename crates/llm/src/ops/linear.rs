@@ -41,6 +41,12 @@ pub enum OptionalNorm<B: Backend> {
     Norm(FloatTensor<B>, f32),
 }
 
+impl<B: Backend> From<Norm<B>> for OptionalNorm<B> {
+    fn from(norm: Norm<B>) -> Self {
+        Self::Norm(norm.weight, norm.eps)
+    }
+}
+
 /// LoRA: adds `scale * (x a^T) b^T`. <https://arxiv.org/abs/2106.09685>
 ///
 /// Several adapters are one adapter of the sum of their ranks, with their scales folded into `b`.
@@ -85,12 +91,12 @@ pub struct Linear<B: Backend> {
     pub bias: Bias<B>,
 }
 
-/// The first half of a feed-forward: `activation(gate(norm(x))) * up(norm(x))`.
+/// The first half of a feed-forward: `activation(gate(norm(x))) * up(norm(x))`, or of `x` itself.
 #[derive(Debug, Clone, ExtensionType)]
 pub struct Gated<B: Backend> {
     /// The norm of the input.
     #[extension_type]
-    pub norm: Norm<B>,
+    pub norm: OptionalNorm<B>,
     /// Its output is the input of the activation.
     #[extension_type]
     pub gate: Linear<B>,
@@ -123,6 +129,15 @@ impl<B: Backend> Linears<B> {
             Self::One(first) => vec![first],
             Self::Two(first, second) => vec![first, second],
             Self::Three(first, second, third) => vec![first, second, third],
+        }
+    }
+
+    /// The linear layers, each replaced, in order.
+    pub(super) fn map<T: Backend>(self, mut replace: impl FnMut(Linear<B>) -> Linear<T>) -> Linears<T> {
+        match self {
+            Self::One(first) => Linears::One(replace(first)),
+            Self::Two(first, second) => Linears::Two(replace(first), replace(second)),
+            Self::Three(first, second, third) => Linears::Three(replace(first), replace(second), replace(third)),
         }
     }
 

@@ -66,11 +66,11 @@ pub trait Ops: burn::backend::Backend {
     /// Rows `ids` of a table `[vocab, D]`, times `scale`: `[T, D]`.
     fn embed(table: IntTensor<Self>, spec: MatrixSpec, ids: Arc<[u32]>, scale: f32) -> FloatTensor<Self>;
 
-    /// Linear layers with a common input: `x [T, D]`, normalized, to `[T, sum of out]`, the outputs
-    /// concatenated per row.
+    /// Linear layers with a common input: `x [T, D]`, normalized if there is a norm, to
+    /// `[T, sum of out]`, the outputs concatenated per row.
     fn norm_linears(
         x: FloatTensor<Self>,
-        #[extension_type] norm: Norm<Self>,
+        #[extension_type] norm: OptionalNorm<Self>,
         #[extension_type] linears: Linears<Self>,
         precision: MatmulPrecision,
     ) -> FloatTensor<Self>;
@@ -88,33 +88,40 @@ pub trait Ops: burn::backend::Backend {
         layer: usize,
     ) -> FloatTensor<Self>;
 
-    /// `residual + norm(linear(h))`, for `residual [T, D]` and `h [T, in]`. In place if `residual`
-    /// is not shared.
+    /// `residual + scale * norm(linear(h))`, for `residual [T, D]` and `h [T, in]`. In place if
+    /// `residual` is not shared. With a scale of 1 there is no multiplication.
     fn linear_add(
         residual: FloatTensor<Self>,
         h: FloatTensor<Self>,
         #[extension_type] linear: Linear<Self>,
         #[extension_type] norm: OptionalNorm<Self>,
+        scale: f32,
         precision: MatmulPrecision,
     ) -> FloatTensor<Self>;
 
-    /// `x + after(down(activation(gate(norm(x))) * up(norm(x))))`, for `x [T, D]`. In place if `x`
-    /// is not shared.
+    /// `x + scale * after(down(activation(gate(norm(x))) * up(norm(x))))`, for `x [T, D]`. In place
+    /// if `x` is not shared. With a scale of 1 there is no multiplication.
     fn feed_forward(
         x: FloatTensor<Self>,
         #[extension_type] gated: Gated<Self>,
         #[extension_type] down: Linear<Self>,
         #[extension_type] after: OptionalNorm<Self>,
+        scale: f32,
         precision: MatmulPrecision,
     ) -> FloatTensor<Self>;
 
+    /// The softcap of logits, `cap * tanh(x / cap)`: `x [rows, out]` to the same shape. In place if
+    /// `x` is not shared.
+    fn softcap(x: FloatTensor<Self>, cap: f32) -> FloatTensor<Self>;
+
     /// Cross-entropy through the output layer: `scale` times the sum over the rows of `x [T, D]` of
-    /// `-log softmax(output(norm(x)))[target]`, as `[1]`. Rows with the target [`NOT_TRAINED`] are
-    /// ignored.
+    /// `-log softmax(logits)[target]`, as `[1]`. The logits are `output(norm(x))`, after the
+    /// softcap if there is one. Rows with the target [`NOT_TRAINED`] are ignored.
     fn cross_entropy(
         x: FloatTensor<Self>,
         #[extension_type] norm: Norm<Self>,
         #[extension_type] output: Linear<Self>,
+        softcap: Option<f32>,
         targets: Arc<[u32]>,
         scale: f32,
         precision: MatmulPrecision,
@@ -157,7 +164,7 @@ pub trait OpsBackward: Ops {
     /// Backward of [`Ops::norm_linears`]: the gradients of `x` and of each adapter.
     fn norm_linears_backward(
         x: FloatTensor<Self>,
-        norm: Norm<Self>,
+        norm: OptionalNorm<Self>,
         linears: Linears<Self>,
         precision: MatmulPrecision,
         gradient: FloatTensor<Self>,
@@ -189,6 +196,7 @@ pub trait OpsBackward: Ops {
         h: FloatTensor<Self>,
         linear: Linear<Self>,
         norm: OptionalNorm<Self>,
+        scale: f32,
         precision: MatmulPrecision,
         gradient: FloatTensor<Self>,
     ) -> (FloatTensor<Self>, AdapterGradient<Self>);
@@ -199,6 +207,7 @@ pub trait OpsBackward: Ops {
         gated: Gated<Self>,
         down: Linear<Self>,
         after: OptionalNorm<Self>,
+        scale: f32,
         precision: MatmulPrecision,
     ) -> (FloatTensor<Self>, Self::SavedFeedForward);
 
@@ -209,6 +218,7 @@ pub trait OpsBackward: Ops {
         gated: Gated<Self>,
         down: Linear<Self>,
         after: OptionalNorm<Self>,
+        scale: f32,
         precision: MatmulPrecision,
         saved: &Self::SavedFeedForward,
         gradient: FloatTensor<Self>,
@@ -219,6 +229,7 @@ pub trait OpsBackward: Ops {
         x: FloatTensor<Self>,
         norm: Norm<Self>,
         output: Linear<Self>,
+        softcap: Option<f32>,
         targets: Arc<[u32]>,
         scale: f32,
         precision: MatmulPrecision,

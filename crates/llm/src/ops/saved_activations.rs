@@ -21,8 +21,8 @@ pub enum SavedTensor {
 /// Saved activations of attention.
 #[derive(Clone)]
 pub struct SavedAttention {
-    /// Q, K and V: before head norms and RoPE if the model has head norms, otherwise after RoPE,
-    /// which can be inverted.
+    /// Q, K and V: before norms, RoPE and temperature if Q or K has a norm, otherwise after them,
+    /// since only the backward of a norm needs its input.
     pub(super) qkv: FlexTensor,
     /// The output.
     pub(super) out: FlexTensor,

@@ -4,8 +4,9 @@ use super::inputs::checked;
 use super::{AttentionSpec, Gated, Linear, Linears, MatmulPrecision, MatrixSpec, MemoryUse, Norm, Ops, OptionalNorm};
 use crate::batch::Batch;
 use burn::backend::Dispatch;
-use burn::tensor::{Int, Tensor};
+use burn::tensor::{Device, Int, Tensor};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 /// See [`Ops::embed`].
 pub fn embed(table: &Linear<Dispatch>, ids: Arc<[u32]>, scale: f32) -> Tensor<2> {
@@ -15,7 +16,7 @@ pub fn embed(table: &Linear<Dispatch>, ids: Arc<[u32]>, scale: f32) -> Tensor<2>
 /// See [`Ops::norm_linears`].
 pub fn norm_linears(
     x: Tensor<2>,
-    norm: &Norm<Dispatch>,
+    norm: &OptionalNorm<Dispatch>,
     linears: &Linears<Dispatch>,
     precision: MatmulPrecision,
 ) -> Tensor<2> {
@@ -57,6 +58,7 @@ pub fn linear_add(
     h: Tensor<2>,
     linear: &Linear<Dispatch>,
     norm: &OptionalNorm<Dispatch>,
+    scale: f32,
     precision: MatmulPrecision,
 ) -> Tensor<2> {
     Tensor::from_dispatch(<Dispatch as Ops>::linear_add(
@@ -64,6 +66,7 @@ pub fn linear_add(
         h.into_dispatch(),
         linear.clone(),
         norm.clone(),
+        scale,
         precision,
     ))
 }
@@ -74,6 +77,7 @@ pub fn feed_forward(
     gated: &Gated<Dispatch>,
     down: &Linear<Dispatch>,
     after: &OptionalNorm<Dispatch>,
+    scale: f32,
     precision: MatmulPrecision,
 ) -> Tensor<2> {
     Tensor::from_dispatch(<Dispatch as Ops>::feed_forward(
@@ -81,8 +85,14 @@ pub fn feed_forward(
         gated.clone(),
         down.clone(),
         after.clone(),
+        scale,
         precision,
     ))
+}
+
+/// See [`Ops::softcap`].
+pub fn softcap(x: Tensor<2>, cap: f32) -> Tensor<2> {
+    Tensor::from_dispatch(<Dispatch as Ops>::softcap(x.into_dispatch(), cap))
 }
 
 /// See [`Ops::cross_entropy`].
@@ -90,6 +100,7 @@ pub fn cross_entropy(
     x: Tensor<2>,
     norm: &Norm<Dispatch>,
     output: &Linear<Dispatch>,
+    softcap: Option<f32>,
     targets: Arc<[u32]>,
     scale: f32,
     precision: MatmulPrecision,
@@ -98,6 +109,7 @@ pub fn cross_entropy(
         x.into_dispatch(),
         norm.clone(),
         output.clone(),
+        softcap,
         targets,
         scale,
         precision,
@@ -109,9 +121,15 @@ pub fn argmax(x: Tensor<2>) -> Tensor<1, Int> {
     Tensor::from_dispatch(<Dispatch as Ops>::argmax(x.into_dispatch()))
 }
 
-/// See [`Ops::memory`].
-pub fn memory(like: Tensor<1>, memory_use: Arc<MemoryUse>) {
-    <Dispatch as Ops>::memory(like.into_dispatch(), memory_use);
+/// Bytes of this process on a device: in use, and reserved by the allocator. The second includes
+/// the first. See [`Ops::memory`].
+pub fn memory_use(device: &Device) -> (u64, u64) {
+    let (like, memory_use) = (Tensor::<1>::zeros([1], device), Arc::<MemoryUse>::default());
+    <Dispatch as Ops>::memory(like.into_dispatch(), memory_use.clone());
+    (
+        memory_use.used.load(Ordering::Relaxed),
+        memory_use.reserved.load(Ordering::Relaxed),
+    )
 }
 
 /// See [`Ops::dequantize`].

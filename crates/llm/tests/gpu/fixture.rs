@@ -2,12 +2,12 @@
 
 use burn::backend::Dispatch;
 use burn::tensor::{Device, Int, Tensor, TensorData};
-use hearth_kernels::attention::Heads;
+use hearth_kernels::attention::{Heads, QkNormWidth};
 use hearth_kernels::rope::{Pairing, Rope};
 use hearth_kernels::{Layout, Quant};
 use hearth_llm::Batch;
 use hearth_llm::ops::{
-    Activation, Adapter, AttentionSpec, Bias, Gated, Linear, Linears, MatmulPrecision, MatrixSpec, Norm, OptionalNorm,
+    Activation, Adapter, AttentionSpec, Bias, Gated, Linear, Linears, MatmulPrecision, MatrixSpec, OptionalNorm,
     attend, feed_forward, linear_add, norm_linears,
 };
 use serde_json::Value;
@@ -86,8 +86,8 @@ pub struct Layer {
     activation: Activation,
     batch: Arc<Batch>,
     adapter_scale: f32,
-    attention_norm: Norm<Dispatch>,
-    ffn_norm: Norm<Dispatch>,
+    attention_norm: OptionalNorm<Dispatch>,
+    ffn_norm: OptionalNorm<Dispatch>,
     head_norms: [OptionalNorm<Dispatch>; 2],
     post_norms: [OptionalNorm<Dispatch>; 2],
     linears: Vec<(&'static str, Linear<Dispatch>)>,
@@ -116,13 +116,13 @@ impl Layer {
             }
         };
         let eps = fixture.number("eps");
-        let norm = |name: &str| Norm {
-            weight: fixture.tensor::<1>(&format!("{name}.weight"), device).into_dispatch(),
-            eps,
+        let norm = |name: &str| {
+            let weight = fixture.tensor::<1>(&format!("{name}.weight"), device);
+            OptionalNorm::Norm(weight.into_dispatch(), eps)
         };
         let optional_norm = |name: &str| {
             if fixture.has(&format!("{name}.weight")) {
-                OptionalNorm::Norm(norm(name).weight, eps)
+                norm(name)
             } else {
                 OptionalNorm::None
             }
@@ -177,9 +177,12 @@ impl Layer {
                     kv_heads: fixture.size_at(&["kv_heads"]),
                     head_dim,
                     scale: (head_dim as f32).sqrt().recip(),
+                    softcap: None,
                     window: fixture.description["window"].as_u64().map(|window| window as usize),
                 },
-                rope: Rope::new(pairing, head_dim, fixture.number("rope_base"), 1.0, None).into(),
+                norm_width: QkNormWidth::Head,
+                rope: Some(Rope::plain(pairing, head_dim, fixture.number("rope_base")).into()),
+                temperature: None,
             }),
             activation: match fixture.description["activation"].as_str() {
                 Some("silu") => Activation::Silu,
@@ -202,14 +205,21 @@ impl Layer {
         let qkv = norm_linears(x.clone(), &self.attention_norm, &qkv, precision);
         let [q_norm, k_norm] = &self.head_norms;
         let context = attend(qkv, q_norm, k_norm, &self.attention, &self.batch, 0);
-        let x = linear_add(x, context, &self.linear("attn_output"), &self.post_norms[0], precision);
+        let x = linear_add(
+            x,
+            context,
+            &self.linear("attn_output"),
+            &self.post_norms[0],
+            1.0,
+            precision,
+        );
         let gated = Gated {
             norm: self.ffn_norm.clone(),
             gate: self.linear("ffn_gate"),
             up: self.linear("ffn_up"),
             activation: self.activation,
         };
-        feed_forward(x, &gated, &self.linear("ffn_down"), &self.post_norms[1], precision)
+        feed_forward(x, &gated, &self.linear("ffn_down"), &self.post_norms[1], 1.0, precision)
     }
 
     /// The loss that the fixture's gradients are of.

@@ -16,11 +16,11 @@ use burn::backend::Cube;
 use burn::tensor::{Device, Tensor};
 use burn_std::{Metadata, strides};
 use fixture::{Fixture, Layer, blocks, quantize, relative_error};
-use hearth_kernels::attention::{Heads, KvFormat};
+use hearth_kernels::attention::{Heads, KvFormat, QkNormWidth};
 use hearth_kernels::rope::{Pairing, Rope};
 use hearth_kernels::{Layout, Quant};
 use hearth_llm::ops::{
-    Activation, Adapter, AttentionSpec, Bias, Gated, Linear, Linears, MatmulPrecision, MatrixSpec, Norm, OptionalNorm,
+    Activation, Adapter, AttentionSpec, Bias, Gated, Linear, Linears, MatmulPrecision, MatrixSpec, OptionalNorm,
     attend, dequantize, embed, feed_forward, linear_add, norm_linears,
 };
 use hearth_llm::{Batch, Cache, CacheSize, LayerGroup, Place, Sequence};
@@ -190,9 +190,12 @@ fn a_batch_of_another_length_than_the_views_is_refused_on_every_device() {
             kv_heads: 1,
             head_dim: 64,
             scale: 0.125,
+            softcap: None,
             window: None,
         },
-        rope: Rope::new(Pairing::Halves, 64, 10_000.0, 1.0, None).into(),
+        norm_width: QkNormWidth::Head,
+        rope: Some(Rope::plain(Pairing::Halves, 64, 10_000.0).into()),
+        temperature: None,
     });
     let none = OptionalNorm::None;
     for device in [Device::flex(), gpu] {
@@ -240,7 +243,8 @@ fn embedding_rows_equal_the_dequantized_table() {
 }
 
 /// The weight is 8, its scale 1/4, the adapter adds 3x and the bias 1. So an input of 1 gives
-/// 8/4 + 3 + 1 = 6, and x gives 5x + 1. Wrong orders give 3.75, 5.25 and 3.
+/// 8/4 + 3 + 1 = 6, and x gives 5x + 1. Wrong orders give 3.75, 5.25 and 3. All of it has the
+/// factor of the residual stream. A norm of ones changes nothing.
 #[test]
 fn scale_adapter_and_bias_come_in_the_order_of_nvfp4() {
     let Some(gpu) = gpu() else { return };
@@ -261,11 +265,9 @@ fn scale_adapter_and_bias_come_in_the_order_of_nvfp4() {
             },
             bias: Bias::Add(vector(1.0)),
         };
-        let norm = Norm {
-            weight: vector(1.0),
-            eps: 0.0,
-        };
-        for tokens in [1, 20] {
+        let norm = OptionalNorm::Norm(vector(1.0), 0.0);
+        let none = OptionalNorm::None;
+        for (tokens, scale, before) in [(1, 1.0, &norm), (1, 0.5, &none), (20, 1.0, &none), (20, 0.5, &norm)] {
             let ones = || Tensor::<2>::ones([tokens, 1], &device);
             let check = |operation: &str, actual: Tensor<2>, expected: f32| {
                 let actual = floats(actual);
@@ -277,18 +279,20 @@ fn scale_adapter_and_bias_come_in_the_order_of_nvfp4() {
             };
             let precision = MatmulPrecision::F32;
             let qkv = Linears::Three(linear(), linear(), linear());
-            check("QKV", norm_linears(ones(), &norm, &qkv, precision), 6.0);
-            let sum = linear_add(ones(), ones(), &linear(), &OptionalNorm::None, precision);
-            check("output projection", sum, 1.0 + 6.0);
+            check("QKV", norm_linears(ones(), before, &qkv, precision), 6.0);
+            let sum = linear_add(ones(), ones(), &linear(), &none, scale, precision);
+            check("output projection", sum, 1.0 + scale * 6.0);
+            let sum = linear_add(ones(), ones(), &linear(), &norm, scale, precision);
+            check("output projection with a norm after it", sum, 1.0 + scale);
             let gated = Gated {
-                norm: norm.clone(),
+                norm: before.clone(),
                 gate: linear(),
                 up: linear(),
                 activation: Activation::Silu,
             };
             let hidden = 6.0 / (1.0 + (-6.0_f32).exp()) * 6.0;
-            let output = feed_forward(ones(), &gated, &linear(), &OptionalNorm::None, precision);
-            check("feed-forward", output, 1.0 + 5.0 * hidden + 1.0);
+            let output = feed_forward(ones(), &gated, &linear(), &none, scale, precision);
+            check("feed-forward", output, 1.0 + scale * (5.0 * hidden + 1.0));
         }
     }
 }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 const KEY: SnapshotKey = [7; 32];
 /// Bytes before the first segment.
-const HEADER_BYTES: usize = 68;
+const HEADER_BYTES: usize = 72;
 
 fn model(name: &str) -> Arc<Model> {
     let base = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/models");

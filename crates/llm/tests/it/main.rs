@@ -7,6 +7,7 @@ mod fused;
 mod kv_snapshot;
 mod layer;
 mod layer_sizes;
+mod logit_softcap;
 mod logits;
 #[path = "../shared/lora.rs"]
 mod lora;
@@ -16,6 +17,8 @@ mod nvfp4_pair;
 #[path = "../../../kernels/tests/it/own_process.rs"]
 mod own_process;
 mod packed;
+mod residual;
+mod rope_scaling;
 #[allow(dead_code, reason = "no test draws tokens from it")]
 #[path = "../../../engine/src/check/sample.rs"]
 mod sample;
@@ -26,4 +29,9 @@ mod unusual_values;
 #[test]
 fn every_test_file_is_compiled() {
     hearth_test_parts::assert_all_compiled(env!("CARGO_MANIFEST_DIR"));
+}
+
+#[test]
+fn no_modules_import_each_other() {
+    hearth_test_parts::assert_no_cycles(env!("CARGO_MANIFEST_DIR"));
 }

@@ -1,6 +1,6 @@
 //! Model files with corrupt values, and with valid but unusual ones.
 
-use hearth_formats::gguf::{Gguf, GgufWriter, TensorHeader, TensorType};
+use hearth_formats::gguf::{Gguf, GgufWriter, TensorHeader, TensorType, Value};
 use hearth_kernels::MatmulPrecision;
 use hearth_llm::{LoadError, LoadOptions, Model, Session};
 use std::ops::ControlFlow;
@@ -9,6 +9,11 @@ use std::sync::Arc;
 
 /// The fixture `llama` with additional vectors, given by their names and values.
 fn llama_with(extra: &[(&str, Vec<f32>)]) -> Gguf {
+    llama_with_keys(&[], extra)
+}
+
+/// [`llama_with`], also with additional keys, without `llama.`.
+pub fn llama_with_keys(keys: &[(&str, Value)], extra: &[(&str, Vec<f32>)]) -> Gguf {
     let fixture = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/models/llama.gguf");
     let gguf = Gguf::open(fixture).expect("the fixture opens");
     let original = gguf.tensors().map(|info| TensorHeader {
@@ -22,7 +27,11 @@ fn llama_with(extra: &[(&str, Vec<f32>)]) -> Gguf {
         kind: TensorType::F32,
     });
     let headers: Vec<_> = original.chain(additional).collect();
-    let mut writer = GgufWriter::begin(Vec::new(), gguf.metadata(), &headers).expect("a header");
+    let mut metadata = gguf.metadata().clone();
+    for (key, value) in keys {
+        metadata.insert(format!("llama.{key}"), value.clone());
+    }
+    let mut writer = GgufWriter::begin(Vec::new(), &metadata, &headers).expect("a header");
     for info in gguf.tensors() {
         let tensor = gguf.tensor(&info.name).expect("a tensor");
         writer.tensor(tensor.bytes()).expect("it is written");

@@ -1,14 +1,16 @@
 //! The gradient of attention over a batch.
 //!
 //! With `P = e^(S - L)`, `L` the log-sum-exp of a row (lse), `dP = dO V^T` and `D = sum(P dP)`
-//! (delta): `dS = P (dP - D)`, `dQ = dS K`, `dK = dS^T Q`, `dV = P^T dO`. Scores are recomputed in
-//! tiles of 32 by 32, so that no matrix of tokens by tokens exists: first for `L` and `D` of each
-//! row, then by one cube per block of queries and one per block of keys, each writing only its own
-//! gradients.
+//! (delta): `dS = P (dP - D)`, `dQ = dS K`, `dK = dS^T Q`, `dV = P^T dO`. With a softcap, `S` and
+//! `L` are of capped scores, and `dS` is multiplied by the softcap's derivative. Scores are
+//! recomputed in tiles of 32 by 32, so that no matrix of tokens by tokens exists: first for `L` and
+//! `D` of each row, then by one cube per block of queries and one per block of keys, each writing
+//! only its own gradients.
 
 use crate::attention::Heads;
 use crate::gpu::exp::bounded_exp;
 use crate::gpu::launch::{buffer_arg, check_equal, cube_count, matrix_arg};
+use crate::gpu::softcap::{softcap_slope, softcapped};
 use crate::gpu::{Floats, GpuError, heads};
 use cubecl::prelude::*;
 use cubecl::server::Handle;
@@ -39,6 +41,17 @@ struct Shape {
     /// Sliding window.
     window: usize,
     scale: f32,
+    /// Only read if scores are capped.
+    softcap: f32,
+}
+
+/// Compile-time configuration of a kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Config {
+    /// Width of a head.
+    dim: usize,
+    /// `true` if scores have a softcap.
+    capped: bool,
 }
 
 /// Computes a unit's two by two dot products of the rows of two matrices: `TILE` rows each, of
@@ -211,7 +224,18 @@ fn first_visible_key(starts: &[u32], shape: &Shape, query: usize, scratch: &mut 
     workgroup_uniform_load(&scratch[0]) as usize
 }
 
-/// Computes the scores of a tile and the gradients of its probabilities, two by two per unit.
+/// The score of a query and a key from their dot product.
+#[cube]
+fn score_of(product: f32, shape: &Shape, #[comptime] config: Config) -> f32 {
+    let mut score = shape.scale * product;
+    if comptime!(config.capped) {
+        score = softcapped(score, shape.softcap);
+    }
+    score
+}
+
+/// Computes the dot products of a tile's queries and keys, and the gradients of its probabilities,
+/// two by two per unit.
 #[cube]
 fn compute_scores(
     qkv: &[f32],
@@ -274,9 +298,9 @@ fn compute_score_grads(
     scratch: &mut [f32],
     probabilities: &mut [f32],
     gradients: &mut [f32],
-    #[comptime] dim: usize,
+    #[comptime] config: Config,
 ) {
-    let mut score = Array::<f32>::new(4usize);
+    let mut product = Array::<f32>::new(4usize);
     let mut d_probability = Array::<f32>::new(4usize);
     compute_scores(
         qkv,
@@ -286,9 +310,9 @@ fn compute_score_grads(
         query,
         key,
         scratch,
-        &mut score,
+        &mut product,
         &mut d_probability,
-        dim,
+        comptime!(config.dim),
     );
     #[unroll]
     for i in 0..2 {
@@ -300,8 +324,12 @@ fn compute_score_grads(
             let mut ds = 0.0f32;
             if is_visible(starts, shape, query + y, key + x) {
                 let index = ((query + y) * shape.heads + head) * 2;
-                p = bounded_exp(shape.scale * score[i * 2 + j] - lse_and_delta[index]);
+                let s = score_of(product[i * 2 + j], shape, config);
+                p = bounded_exp(s - lse_and_delta[index]);
                 ds = p * (d_probability[i * 2 + j] - lse_and_delta[index + 1]);
+                if comptime!(config.capped) {
+                    ds *= softcap_slope(s, shape.softcap);
+                }
             }
             probabilities[y * TILE_STRIDE + x] = p;
             gradients[y * TILE_STRIDE + x] = ds;
@@ -318,7 +346,7 @@ fn row_statistics(
     starts: &[u32],
     lse_and_delta: &mut [f32],
     shape: &Shape,
-    #[comptime] dim: usize,
+    #[comptime] config: Config,
 ) {
     if CUBE_POS >= shape.tokens.div_ceil(TILE) * shape.heads {
         terminate!();
@@ -328,7 +356,7 @@ fn row_statistics(
     let unit_column = UNIT_POS as usize % SIDE;
     let unit_row = UNIT_POS as usize / SIDE;
     let mut scratch = Shared::<[f32]>::new_slice(SCRATCH);
-    let mut score = Array::<f32>::new(4usize);
+    let mut product = Array::<f32>::new(4usize);
     let mut d_probability = Array::<f32>::new(4usize);
     // For a unit's two rows, over the keys of its columns: the maximum score, the sum of
     // exponentials relative to it, and the sum of exponentials times the probability gradients.
@@ -351,16 +379,16 @@ fn row_statistics(
             query,
             key,
             &mut scratch,
-            &mut score,
+            &mut product,
             &mut d_probability,
-            dim,
+            comptime!(config.dim),
         );
         #[unroll]
         for i in 0..2 {
             #[unroll]
             for j in 0..2 {
                 if is_visible(starts, shape, query + unit_row + i * SIDE, key + unit_column + j * SIDE) {
-                    let s = shape.scale * score[i * 2 + j];
+                    let s = score_of(product[i * 2 + j], shape, config);
                     let new_max = max(maximum[i], s);
                     let factor = bounded_exp(maximum[i] - new_max);
                     let e = bounded_exp(s - new_max);
@@ -430,8 +458,9 @@ fn query_gradients(
     lse_and_delta: &[f32],
     d_qkv: &mut [f32],
     shape: &Shape,
-    #[comptime] dim: usize,
+    #[comptime] config: Config,
 ) {
+    let dim = comptime!(config.dim);
     if CUBE_POS >= shape.tokens.div_ceil(TILE) * shape.heads {
         terminate!();
     }
@@ -459,7 +488,7 @@ fn query_gradients(
             &mut scratch,
             &mut probabilities,
             &mut gradients,
-            dim,
+            config,
         );
         let keys = key * width + (shape.heads + kv_head) * dim;
         accumulate(
@@ -494,8 +523,9 @@ fn key_value_gradients(
     lse_and_delta: &[f32],
     d_qkv: &mut [f32],
     shape: &Shape,
-    #[comptime] dim: usize,
+    #[comptime] config: Config,
 ) {
+    let dim = comptime!(config.dim);
     if CUBE_POS >= shape.tokens.div_ceil(TILE) * shape.kv_heads {
         terminate!();
     }
@@ -529,7 +559,7 @@ fn key_value_gradients(
                     &mut scratch,
                     &mut probabilities,
                     &mut gradients,
-                    dim,
+                    config,
                 );
                 let queries = query * width + head * dim;
                 let out_start = query * out_width + head * dim;
@@ -621,7 +651,12 @@ pub fn attend_batch_backward(
     let d_qkv_arg = || matrix_arg(&d_qkv, "gradient of Q, K and V");
     let shape = || {
         let window = heads::window(heads);
-        ShapeLaunch::new(tokens, heads.heads, heads.kv_heads, window, heads.scale)
+        let softcap = heads::softcap(heads);
+        ShapeLaunch::new(tokens, heads.heads, heads.kv_heads, window, heads.scale, softcap)
+    };
+    let config = Config {
+        dim,
+        capped: heads.softcap.is_some(),
     };
     let blocks = tokens.div_ceil(TILE);
     let (per_head, per_kv_head) = (
@@ -633,7 +668,7 @@ pub fn attend_batch_backward(
     // were checked to hold.
     unsafe {
         let (x, d, starts, stats) = inputs()?;
-        row_statistics::launch_unchecked(client, per_head.clone(), cube_dim, x, d, starts, stats, shape(), dim);
+        row_statistics::launch_unchecked(client, per_head.clone(), cube_dim, x, d, starts, stats, shape(), config);
         let (x, d, starts, stats) = inputs()?;
         query_gradients::launch_unchecked(
             client,
@@ -645,7 +680,7 @@ pub fn attend_batch_backward(
             stats,
             d_qkv_arg()?,
             shape(),
-            dim,
+            config,
         );
         let (x, d, starts, stats) = inputs()?;
         key_value_gradients::launch_unchecked(
@@ -658,7 +693,7 @@ pub fn attend_batch_backward(
             stats,
             d_qkv_arg()?,
             shape(),
-            dim,
+            config,
         );
     }
     Ok(d_qkv)

@@ -3,12 +3,23 @@
 use crate::gpu::exp::bounded_exp;
 use crate::gpu::launch::{buffer_arg, cube_count, matrix_arg};
 use crate::gpu::reduce::{reduce_max, reduce_sum};
+use crate::gpu::softcap::{softcap_slope, softcapped};
 use crate::gpu::{Floats, GpuError};
 use cubecl::prelude::*;
 use cubecl::server::Handle;
 
 /// Units that share a row; a power of two.
 const UNITS: usize = 256;
+
+/// A logit, after the softcap if there is one.
+#[cube]
+fn optionally_capped(logit: f32, softcap: f32, #[comptime] capped: bool) -> f32 {
+    let mut result = logit;
+    if comptime!(capped) {
+        result = softcapped(logit, softcap);
+    }
+    result
+}
 
 #[cube(launch_unchecked)]
 fn cross_entropy_rows(
@@ -18,6 +29,9 @@ fn cross_entropy_rows(
     rows: usize,
     cols: usize,
     scale: f32,
+    // Only read if logits are capped.
+    softcap: f32,
+    #[comptime] capped: bool,
     #[comptime] gradient: bool,
 ) {
     if CUBE_POS >= rows {
@@ -33,7 +47,7 @@ fn cross_entropy_rows(
     let mut target_logit = 0.0f32;
     let mut column = unit;
     while column < cols {
-        let x = logits[start + column];
+        let x = optionally_capped(logits[start + column], softcap, capped);
         let new_max = max(maximum, x);
         exp_sum = exp_sum * bounded_exp(maximum - new_max) + bounded_exp(x - new_max);
         maximum = new_max;
@@ -59,9 +73,13 @@ fn cross_entropy_rows(
         while column < cols {
             let mut d_logit = 0.0f32;
             if has_target {
-                d_logit = bounded_exp(logits[start + column] - row_max) * factor;
+                let x = optionally_capped(logits[start + column], softcap, capped);
+                d_logit = bounded_exp(x - row_max) * factor;
                 if column == target {
                     d_logit -= scale;
+                }
+                if comptime!(capped) {
+                    d_logit *= softcap_slope(x, softcap);
                 }
             }
             logits[start + column] = d_logit;
@@ -70,9 +88,10 @@ fn cross_entropy_rows(
     }
 }
 
-/// `-ln p(target)` of each row of `logits [T, V]` for `targets`, a buffer of T words: returns a
-/// buffer of T floats. If `gradient` is set, replaces the logits by the gradient of the sum of the
-/// losses times `scale`: `scale * (p - onehot)`.
+/// `-ln p(target)` of each row of `logits [T, V]`, after their softcap if there is one, for
+/// `targets`, a buffer of T words: returns a buffer of T floats. If `gradient` is set, replaces the
+/// logits by the gradient of the sum of the losses times `scale`: `scale * (p - onehot)`, times the
+/// derivative of the softcap.
 ///
 /// A row whose target is not a column, such as [`IGNORE_INDEX`](crate::softmax::IGNORE_INDEX), has
 /// loss 0 and zero gradient; the caller checks that other targets are in range.
@@ -84,6 +103,7 @@ pub fn cross_entropy_in_place(
     logits: &Floats,
     targets: &Handle,
     scale: f32,
+    softcap: Option<f32>,
     gradient: bool,
 ) -> Result<Handle, GpuError> {
     let Floats { rows, cols, .. } = *logits;
@@ -99,7 +119,18 @@ pub fn cross_entropy_in_place(
         // checked to hold.
         unsafe {
             cross_entropy_rows::launch_unchecked(
-                client, count, dim, logits, targets, result, rows, cols, scale, gradient,
+                client,
+                count,
+                dim,
+                logits,
+                targets,
+                result,
+                rows,
+                cols,
+                scale,
+                softcap.unwrap_or(1.0),
+                softcap.is_some(),
+                gradient,
             )
         };
     }

@@ -7,6 +7,7 @@ mod dropout;
 mod glu;
 mod linear;
 mod norm;
+mod norm_over_heads;
 mod qk_norm_rope;
 mod tokens;
 mod weight;

@@ -1,8 +1,10 @@
-//! The gradient of RMSNorm and RoPE of Q and K: one cube per head of a token.
+//! The gradient of RMSNorm, RoPE and temperature of Q and K: one cube per head of a token. Norms
+//! over all heads have a separate kernel.
 
-use crate::attention::Heads;
+use super::norm_over_heads::norm_over_heads_backward;
+use crate::attention::{Heads, QkNormWidth};
 use crate::gpu::launch::{check_equal, cube_count, matrix_arg};
-use crate::gpu::qk_norm_rope::RopeArgs;
+use crate::gpu::qk_norm_rope::{QkNormRope, RopeArgs, temperature_at};
 use crate::gpu::reduce::reduce_sum;
 use crate::gpu::{Floats, GpuError, Norm, heads};
 use crate::rope::Pairing;
@@ -53,8 +55,8 @@ fn rotated_back(
     value
 }
 
-/// Writes the gradient of a head: the output gradient rotated back, then the gradient of the norm
-/// `x * weight / sqrt(mean(x^2) + eps)`.
+/// Writes the gradient of a head: the output gradient rotated back, times `factor`, then the
+/// gradient of the norm `x * weight / sqrt(mean(x^2) + eps)`.
 #[cube]
 fn head_gradient(
     d: &[f32],
@@ -67,6 +69,7 @@ fn head_gradient(
     angles: usize,
     rotated: usize,
     eps: f32,
+    factor: f32,
     #[comptime] norm: bool,
     #[comptime] pairing: Pairing,
 ) {
@@ -80,7 +83,7 @@ fn head_gradient(
         while i < dim {
             let value = x[first + i];
             squares += value * value;
-            products += value * weight[i] * rotated_back(d, table, first, i, angles, rotated, pairing);
+            products += value * weight[i] * factor * rotated_back(d, table, first, i, angles, rotated, pairing);
             i += UNITS;
         }
         let squares = reduce_sum(squares, &mut shared, UNITS);
@@ -91,7 +94,7 @@ fn head_gradient(
     }
     let mut i = UNIT_POS as usize;
     while i < dim {
-        let mut value = rotated_back(d, table, first, i, angles, rotated, pairing);
+        let mut value = factor * rotated_back(d, table, first, i, angles, rotated, pairing);
         if comptime!(norm) {
             value = (value * weight[i] - x[first + i] * projection) * inverse_rms;
         }
@@ -118,6 +121,8 @@ fn head_gradients(
     table_positions: usize,
     q_eps: f32,
     k_eps: f32,
+    temperature_scale: f32,
+    temperature_length: usize,
     #[comptime] norms: [bool; 2],
     #[comptime] pairing: Pairing,
 ) {
@@ -127,9 +132,11 @@ fn head_gradients(
     }
     let head = CUBE_POS % heads_per_token;
     let first = CUBE_POS * dim;
-    let position = min(positions[CUBE_POS / heads_per_token] as usize, table_positions - 1);
-    let angles = position * pairs * 2;
+    let position = positions[CUBE_POS / heads_per_token] as usize;
+    let angles = min(position, table_positions - 1) * pairs * 2;
     if head < heads {
+        // 1 without a temperature, whose scale is then 0.
+        let factor = temperature_at(position, temperature_scale, temperature_length);
         head_gradient(
             d,
             x,
@@ -141,6 +148,7 @@ fn head_gradients(
             angles,
             rotated,
             q_eps,
+            factor,
             comptime!(norms[0]),
             pairing,
         );
@@ -156,6 +164,7 @@ fn head_gradients(
             angles,
             rotated,
             k_eps,
+            1.0f32,
             comptime!(norms[1]),
             pairing,
         );
@@ -172,8 +181,7 @@ fn head_gradients(
 /// the gradient `d_ready` of its output, both `[T, (heads + 2 kv_heads) * head_dim]`. V's gradient
 /// is copied.
 ///
-/// `table`, `dims` and `positions` are the same as in the forward, which also clamps positions to
-/// the table.
+/// `args` and `positions` are the same as in the forward, which also clamps positions to the table.
 ///
 /// # Errors
 /// Returns an error if the sizes do not match.
@@ -182,12 +190,29 @@ pub fn qk_norm_rope_backward(
     d_ready: &Floats,
     qkv: &Floats,
     heads: &Heads,
-    q_norm: Option<&Norm>,
-    k_norm: Option<&Norm>,
-    pairing: Pairing,
-    dims: usize,
-    table: &Handle,
-    table_positions: usize,
+    args: &QkNormRope,
+    positions: &Handle,
+) -> Result<Floats, GpuError> {
+    heads::check(heads, qkv)?;
+    check_equal("number of rows of a gradient of Q, K and V", d_ready.rows, qkv.rows)?;
+    check_equal("number of columns of a gradient of Q, K and V", d_ready.cols, qkv.cols)?;
+    match args.norm_width {
+        QkNormWidth::AllHeads if args.norms.iter().any(Option::is_some) => {
+            let d_normed = rotate_back(client, d_ready, qkv, heads, [None, None], args, positions)?;
+            norm_over_heads_backward(client, qkv, &d_normed, heads, args.norms)
+        }
+        _ => rotate_back(client, d_ready, qkv, heads, args.norms, args, positions),
+    }
+}
+
+/// [`qk_norm_rope_backward`] with these norms of each head.
+fn rotate_back(
+    client: &Client,
+    d_ready: &Floats,
+    qkv: &Floats,
+    heads: &Heads,
+    norms: [Option<&Norm>; 2],
+    args: &QkNormRope,
     positions: &Handle,
 ) -> Result<Floats, GpuError> {
     let Heads {
@@ -197,10 +222,7 @@ pub fn qk_norm_rope_backward(
         ..
     } = *heads;
     let (tokens, width) = (qkv.rows, heads.qkv_width());
-    heads::check(heads, qkv)?;
-    check_equal("number of rows of a gradient of Q, K and V", d_ready.rows, tokens)?;
-    check_equal("number of columns of a gradient of Q, K and V", d_ready.cols, width)?;
-    let rope = RopeArgs::new(qkv, heads, [q_norm, k_norm], dims, table, table_positions, positions)?;
+    let rope = RopeArgs::new(qkv, heads, norms, args, positions)?;
     let [q_weight, k_weight] = rope.weights;
     let (d, x) = (
         matrix_arg(d_ready, "gradient of Q, K and V")?,
@@ -211,7 +233,7 @@ pub fn qk_norm_rope_backward(
         let count = cube_count(client, tokens * (query_heads + 2 * kv_heads))?;
         let cube_dim = CubeDim::new_1d(UNITS as u32);
         let result = matrix_arg(&out, "gradient of Q, K and V")?;
-        let eps = |norm: Option<&Norm>| norm.map_or(0.0, |norm| norm.eps);
+        let [q_eps, k_eps] = norms.map(|norm| norm.map_or(0.0, |norm| norm.eps));
         // SAFETY: the kernel accesses tokens, heads, pairs and positions below the shapes, which
         // the buffers were checked to hold.
         unsafe {
@@ -232,11 +254,13 @@ pub fn qk_norm_rope_backward(
                 dim,
                 rope.rotated,
                 rope.pairs,
-                table_positions.max(1),
-                eps(q_norm),
-                eps(k_norm),
-                [q_norm.is_some(), k_norm.is_some()],
-                pairing,
+                rope.table_positions,
+                q_eps,
+                k_eps,
+                rope.temperature_scale,
+                rope.temperature_length,
+                norms.map(|norm| norm.is_some()),
+                rope.pairing,
             );
         }
     }

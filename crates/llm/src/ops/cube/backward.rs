@@ -1,8 +1,8 @@
 //! The backward of the operations on a GPU.
 
 use super::{
-    checked, concat_linears, floats, kernel_linear, kernel_norm, kernel_optional_norm, loss_and_gradient, rotated_qkv,
-    scalar, tensor,
+    Loss, checked, concat_linears, floats, kernel_linear, kernel_norm, kernel_optional_norm, loss_and_gradient, normed,
+    qk_norm_rope, rope_table, scalar, tensor,
 };
 use crate::batch::Batch;
 use crate::ops::{
@@ -53,6 +53,14 @@ fn linears_backward(
     (dx, adapters)
 }
 
+/// The gradient of `x` from that of [`normed`].
+fn normed_backward(x: &Tensor, norm: Option<&gpu::Norm>, d_normed: Floats) -> Floats {
+    match norm {
+        None => d_normed,
+        Some(norm) => checked(gpu::rms_norm_backward(&x.client, &floats(x), norm, &d_normed)),
+    }
+}
+
 /// Saved activations of a feed-forward.
 #[derive(Clone)]
 pub struct SavedFeedForward {
@@ -64,7 +72,7 @@ pub struct SavedFeedForward {
 
 /// The first half of a feed-forward, and the outputs of gate and up, concatenated per row.
 pub(super) fn gated_with_saved(x: &Tensor, gated: Gated<Cube>, precision: MatmulPrecision) -> (Tensor, Tensor) {
-    let normed = checked(gpu::rms_norm(&x.client, &floats(x), &kernel_norm(gated.norm)));
+    let normed = normed(x, kernel_optional_norm(gated.norm).as_ref());
     let linears = [kernel_linear(gated.gate), kernel_linear(gated.up)];
     let gate_up = concat_linears(x, &normed, &linears, precision);
     let h = checked(gpu::glu(&x.client, &gate_up, gated.activation));
@@ -86,16 +94,20 @@ impl OpsBackward for Cube {
 
     fn norm_linears_backward(
         x: FloatTensor<Self>,
-        norm: Norm<Self>,
+        norm: OptionalNorm<Self>,
         linears: Linears<Self>,
         precision: MatmulPrecision,
         gradient: FloatTensor<Self>,
     ) -> (FloatTensor<Self>, Vec<AdapterGradient<Self>>) {
-        let (x, gradient, norm) = (into_contiguous(x), into_contiguous(gradient), kernel_norm(norm));
+        let (x, gradient, norm) = (
+            into_contiguous(x),
+            into_contiguous(gradient),
+            kernel_optional_norm(norm),
+        );
         let linears: Vec<_> = linears.into_vec().into_iter().map(kernel_linear).collect();
-        let normed = checked(gpu::rms_norm(&x.client, &floats(&x), &norm));
+        let normed = normed(&x, norm.as_ref());
         let (d_normed, adapters) = linears_backward(&x, &normed, &linears, precision, &floats(&gradient));
-        let dx = checked(gpu::rms_norm_backward(&x.client, &floats(&x), &norm, &d_normed));
+        let dx = normed_backward(&x, norm.as_ref(), d_normed);
         (tensor(&x, dx), adapters)
     }
 
@@ -121,10 +133,17 @@ impl OpsBackward for Cube {
     ) -> FloatTensor<Self> {
         let (qkv, gradient) = (into_contiguous(qkv.clone()), into_contiguous(gradient));
         let norms = [kernel_optional_norm(q_norm), kernel_optional_norm(k_norm)];
-        let table = spec.rope.table(&qkv, batch.rope_positions());
+        let table = rope_table(&qkv, &spec, &batch);
         let indices = batch.indices(&qkv);
         let (client, heads) = (&qkv.client, &spec.heads);
-        let rotated = rotated_qkv(&qkv, &spec, norms.each_ref(), &indices.positions, &table);
+        let args = qk_norm_rope(&spec, &norms, &table);
+        let rotated = checked(gpu::qk_norm_rope(
+            client,
+            &floats(&qkv),
+            heads,
+            &args,
+            &indices.positions,
+        ));
         let d_rotated = checked(gpu::attend_batch_backward(
             client,
             &rotated,
@@ -137,12 +156,7 @@ impl OpsBackward for Cube {
             &d_rotated,
             &floats(&qkv),
             heads,
-            norms[0].as_ref(),
-            norms[1].as_ref(),
-            spec.rope.pairing(),
-            spec.rope.dims(),
-            &table.angles,
-            table.positions,
+            &args,
             &indices.positions,
         ));
         tensor(&qkv, d_qkv)
@@ -152,6 +166,7 @@ impl OpsBackward for Cube {
         h: FloatTensor<Self>,
         linear: Linear<Self>,
         norm: OptionalNorm<Self>,
+        scale: f32,
         precision: MatmulPrecision,
         gradient: FloatTensor<Self>,
     ) -> (FloatTensor<Self>, AdapterGradient<Self>) {
@@ -161,6 +176,8 @@ impl OpsBackward for Cube {
             let y = concat_linears(&h, &floats(&h), std::slice::from_ref(&linear), precision);
             dy = checked(gpu::rms_norm_backward(&h.client, &y, &norm, &dy));
         }
+        // The gradient through a norm is linear in `dy`, too, so the scale may be applied after it.
+        let linear = linear.with_gradients_times(scale);
         let (dh, mut adapters) = linears_backward(&h, &floats(&h), &[linear], precision, &dy);
         (tensor(&h, dh), adapters.pop().flatten())
     }
@@ -170,26 +187,29 @@ impl OpsBackward for Cube {
         gated: Gated<Self>,
         down: Linear<Self>,
         after: OptionalNorm<Self>,
+        scale: f32,
         precision: MatmulPrecision,
     ) -> (FloatTensor<Self>, SavedFeedForward) {
         let x = into_contiguous(x);
         let (h, gate_up) = gated_with_saved(&x, gated, precision);
         let saved = SavedFeedForward { x: x.clone(), gate_up };
-        (Self::linear_add(x, h, down, after, precision), saved)
+        (Self::linear_add(x, h, down, after, scale, precision), saved)
     }
 
     fn feed_forward_backward(
         gated: Gated<Self>,
         down: Linear<Self>,
         after: OptionalNorm<Self>,
+        scale: f32,
         precision: MatmulPrecision,
         saved: &SavedFeedForward,
         gradient: FloatTensor<Self>,
     ) -> (FloatTensor<Self>, [AdapterGradient<Self>; 3]) {
         let SavedFeedForward { x, gate_up } = saved;
         let h = checked(gpu::glu(&x.client, &floats(gate_up), gated.activation));
-        let (dh, down_adapter) = Self::linear_add_backward(tensor(x, h), down, after, precision, gradient.clone());
-        let norm = kernel_norm(gated.norm);
+        let h = tensor(x, h);
+        let (dh, down_adapter) = Self::linear_add_backward(h, down, after, scale, precision, gradient.clone());
+        let norm = kernel_optional_norm(gated.norm);
         let linears = [kernel_linear(gated.gate), kernel_linear(gated.up)];
         let d_gate_up = checked(gpu::glu_backward(
             &x.client,
@@ -197,9 +217,9 @@ impl OpsBackward for Cube {
             gated.activation,
             &floats(&into_contiguous(dh)),
         ));
-        let normed = checked(gpu::rms_norm(&x.client, &floats(x), &norm));
+        let normed = normed(x, norm.as_ref());
         let (d_normed, mut adapters) = linears_backward(x, &normed, &linears, precision, &d_gate_up);
-        let dx = checked(gpu::rms_norm_backward(&x.client, &floats(x), &norm, &d_normed));
+        let dx = normed_backward(x, norm.as_ref(), d_normed);
         let up_adapter = adapters.pop().flatten();
         let gate_adapter = adapters.pop().flatten();
         let dx = Self::float_add(tensor(x, dx), gradient);
@@ -210,6 +230,7 @@ impl OpsBackward for Cube {
         x: FloatTensor<Self>,
         norm: Norm<Self>,
         output: Linear<Self>,
+        softcap: Option<f32>,
         targets: Arc<[u32]>,
         scale: f32,
         precision: MatmulPrecision,
@@ -217,7 +238,13 @@ impl OpsBackward for Cube {
         let (x, norm) = (into_contiguous(x), kernel_norm(norm));
         let normed = checked(gpu::rms_norm(&x.client, &floats(&x), &norm));
         let output = kernel_linear(output);
-        let (loss, d_normed) = loss_and_gradient(&x, &normed, &output, precision, &targets, scale, true);
+        let loss = Loss {
+            softcap,
+            targets: &targets,
+            scale,
+            precision,
+        };
+        let (loss, d_normed) = loss_and_gradient(&x, &normed, &output, &loss, true);
         let d_normed = checked(d_normed.ok_or("no gradient was computed"));
         let dx = checked(gpu::rms_norm_backward(&x.client, &floats(&x), &norm, &d_normed));
         (scalar(&x, loss), tensor(&x, dx))

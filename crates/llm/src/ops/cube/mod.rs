@@ -84,6 +84,15 @@ fn kernel_optional_norm(norm: OptionalNorm<Cube>) -> Option<gpu::Norm> {
     }
 }
 
+/// The rows of `x` after a norm, or those of `x` itself without one.
+fn normed(x: &Tensor, norm: Option<&gpu::Norm>) -> Floats {
+    let rows = floats(x);
+    match norm {
+        None => rows,
+        Some(norm) => checked(gpu::rms_norm(&x.client, &rows, norm)),
+    }
+}
+
 /// The outputs of linear layers with a common input, concatenated per row.
 fn concat_linears(like: &Tensor, x: &Floats, linears: &[gpu::Linear], precision: MatmulPrecision) -> Floats {
     let width = linears.iter().map(|linear| linear.weight.rows).sum();
@@ -96,44 +105,58 @@ fn concat_linears(like: &Tensor, x: &Floats, linears: &[gpu::Linear], precision:
     out
 }
 
-/// Q, K and V in a new buffer, with head norms, if the model has them, and RoPE applied to Q and K.
-fn rotated_qkv(
-    qkv: &Tensor,
-    spec: &AttentionSpec,
-    norms: [&Option<gpu::Norm>; 2],
-    positions: &cubecl::server::Handle,
-    table: &RopeTable,
-) -> Floats {
-    checked(gpu::qk_norm_rope(
-        &qkv.client,
-        &floats(qkv),
-        &spec.heads,
-        norms[0].as_ref(),
-        norms[1].as_ref(),
-        spec.rope.pairing(),
-        spec.rope.dims(),
-        &table.angles,
-        table.positions,
-        positions,
-    ))
+/// The RoPE table of a layer, which has all positions of the batch; `None` without RoPE.
+fn rope_table(qkv: &Tensor, spec: &AttentionSpec, batch: &Batch) -> Option<RopeTable> {
+    let rope = spec.rope.as_ref()?;
+    Some(rope.table(qkv, batch.rope_positions()))
 }
 
-/// `scale` times the summed cross-entropy of normalized hidden states `x`, and its gradient with
-/// respect to `x` if requested. Logits are computed for [`logit_rows`] rows at a time.
+/// The change of Q and K before attention; `table` is the result of [`rope_table`].
+fn qk_norm_rope<'a>(
+    spec: &AttentionSpec,
+    norms: &'a [Option<gpu::Norm>; 2],
+    table: &'a Option<RopeTable>,
+) -> gpu::QkNormRope<'a> {
+    let rotation = match (&spec.rope, table) {
+        (Some(rope), Some(table)) => Some(gpu::Rotation {
+            pairing: rope.pairing(),
+            dims: rope.dims(),
+            table: &table.angles,
+            positions: table.positions,
+        }),
+        _ => None,
+    };
+    gpu::QkNormRope {
+        norms: norms.each_ref().map(Option::as_ref),
+        norm_width: spec.norm_width,
+        rotation,
+        temperature: spec.temperature,
+    }
+}
+
+/// The parameters of [`Ops::cross_entropy`] besides its tensors.
+struct Loss<'a> {
+    softcap: Option<f32>,
+    targets: &'a [u32],
+    scale: f32,
+    precision: MatmulPrecision,
+}
+
+/// The scale of `loss` times the summed cross-entropy of normalized hidden states `x`, and its
+/// gradient with respect to `x` if requested. Logits are computed for [`logit_rows`] rows at a
+/// time.
 fn loss_and_gradient(
     like: &Tensor,
     x: &Floats,
     output: &gpu::Linear,
-    precision: MatmulPrecision,
-    targets: &[u32],
-    scale: f32,
+    loss: &Loss,
     with_gradient: bool,
 ) -> (f64, Option<Floats>) {
     let (client, vocab) = (&like.client, output.weight.rows);
     let rows = logit_rows(vocab);
     let dx = with_gradient.then(|| Floats::empty(client, x.rows, x.cols));
     // Gradients never use int8 activations.
-    let precision = match precision {
+    let precision = match loss.precision {
         MatmulPrecision::Int8Activations if with_gradient => MatmulPrecision::F32,
         precision => precision,
     };
@@ -143,13 +166,14 @@ fn loss_and_gradient(
         let hidden = x.rows_from(first, count);
         let logits = Floats::empty(client, count, vocab);
         checked(gpu::linear(client, &hidden, output, precision, &logits, 0, false));
-        let target_indices = upload_indices(like, &targets[first..first + count]);
+        let target_indices = upload_indices(like, &loss.targets[first..first + count]);
         // Replaces the logits by their gradient if requested.
         row_losses.push(checked(gpu::cross_entropy_in_place(
             client,
             &logits,
             &target_indices,
-            scale,
+            loss.scale,
+            loss.softcap,
             with_gradient,
         )));
         if let Some(dx) = &dx {
@@ -171,7 +195,7 @@ fn loss_and_gradient(
         let losses: &[f32] = bytemuck::cast_slice(&bytes);
         losses.iter().map(|loss| f64::from(*loss)).sum::<f64>()
     });
-    (f64::from(scale) * sums.sum::<f64>(), dx)
+    (f64::from(loss.scale) * sums.sum::<f64>(), dx)
 }
 
 /// A scalar `[1]` on the device of `like`.
@@ -238,12 +262,12 @@ impl Ops for Cube {
 
     fn norm_linears(
         x: FloatTensor<Self>,
-        norm: Norm<Self>,
+        norm: OptionalNorm<Self>,
         linears: Linears<Self>,
         precision: MatmulPrecision,
     ) -> FloatTensor<Self> {
         let x = into_contiguous(x);
-        let normed = checked(gpu::rms_norm(&x.client, &floats(&x), &kernel_norm(norm)));
+        let normed = normed(&x, kernel_optional_norm(norm).as_ref());
         let linears: Vec<_> = linears.into_vec().into_iter().map(kernel_linear).collect();
         tensor(&x, concat_linears(&x, &normed, &linears, precision))
     }
@@ -259,9 +283,16 @@ impl Ops for Cube {
         let qkv = into_contiguous(qkv);
         let norms = [kernel_optional_norm(q_norm), kernel_optional_norm(k_norm)];
         let (client, heads) = (&qkv.client, &spec.heads);
-        let table = spec.rope.table(&qkv, batch.rope_positions());
+        let table = rope_table(&qkv, &spec, &batch);
         let indices = batch.indices(&qkv);
-        let rotated = rotated_qkv(&qkv, &spec, norms.each_ref(), &indices.positions, &table);
+        let args = qk_norm_rope(&spec, &norms, &table);
+        let rotated = checked(gpu::qk_norm_rope(
+            client,
+            &floats(&qkv),
+            heads,
+            &args,
+            &indices.positions,
+        ));
         let context = match checked(batch.keys(layer)) {
             LayerKeys::Batch(_) => checked(gpu::attend_batch(client, &rotated, heads, &indices.starts)),
             LayerKeys::Bidirectional(..) => {
@@ -277,6 +308,7 @@ impl Ops for Cube {
         h: FloatTensor<Self>,
         linear: Linear<Self>,
         norm: OptionalNorm<Self>,
+        scale: f32,
         precision: MatmulPrecision,
     ) -> FloatTensor<Self> {
         let (residual, h, linear) = (into_contiguous(residual), into_contiguous(h), kernel_linear(linear));
@@ -289,12 +321,12 @@ impl Ops for Cube {
                     contiguous_copy(&residual)
                 };
                 let (input, out) = (floats(&h), floats(&stream));
-                checked(gpu::linear(&h.client, &input, &linear, precision, &out, 0, true));
+                checked(gpu::linear_add(&h.client, &input, &linear, scale, precision, &out));
                 stream
             }
             Some(norm) => {
                 let y = concat_linears(&h, &floats(&h), &[linear], precision);
-                let sum = checked(gpu::add_norm(&h.client, &floats(&residual), &y, &norm));
+                let sum = checked(gpu::add_norm(&h.client, &floats(&residual), &y, &norm, scale));
                 tensor(&h, sum)
             }
         }
@@ -305,17 +337,27 @@ impl Ops for Cube {
         gated: Gated<Self>,
         down: Linear<Self>,
         after: OptionalNorm<Self>,
+        scale: f32,
         precision: MatmulPrecision,
     ) -> FloatTensor<Self> {
         let x = into_contiguous(x);
         let (h, _) = backward::gated_with_saved(&x, gated, precision);
-        Self::linear_add(x, h, down, after, precision)
+        Self::linear_add(x, h, down, after, scale, precision)
+    }
+
+    fn softcap(x: FloatTensor<Self>, cap: f32) -> FloatTensor<Self> {
+        let x = into_contiguous(x);
+        // In place if `x` is not shared.
+        let logits = if x.can_mut() { x } else { contiguous_copy(&x) };
+        checked(gpu::softcap_in_place(&logits.client, &floats(&logits), cap));
+        logits
     }
 
     fn cross_entropy(
         x: FloatTensor<Self>,
         norm: Norm<Self>,
         output: Linear<Self>,
+        softcap: Option<f32>,
         targets: Arc<[u32]>,
         scale: f32,
         precision: MatmulPrecision,
@@ -323,7 +365,13 @@ impl Ops for Cube {
         let x = into_contiguous(x);
         let normed = checked(gpu::rms_norm(&x.client, &floats(&x), &kernel_norm(norm)));
         let output = kernel_linear(output);
-        let (loss, _) = loss_and_gradient(&x, &normed, &output, precision, &targets, scale, false);
+        let loss = Loss {
+            softcap,
+            targets: &targets,
+            scale,
+            precision,
+        };
+        let (loss, _) = loss_and_gradient(&x, &normed, &output, &loss, false);
         scalar(&x, loss)
     }
 

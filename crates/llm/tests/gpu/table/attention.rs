@@ -5,7 +5,7 @@ use super::linears::Run;
 use super::{Direction, Outputs};
 use burn::backend::Dispatch;
 use burn::tensor::Device;
-use hearth_kernels::attention::Heads;
+use hearth_kernels::attention::{Heads, QkNormWidth, Temperature};
 use hearth_kernels::rope::{Pairing, Rope};
 use hearth_llm::ops::{AttentionSpec, OptionalNorm, attend};
 use hearth_llm::{Batch, Cache, CacheSize, LayerGroup, Sequence};
@@ -19,6 +19,7 @@ fn heads(case: &Case, window: Option<usize>) -> Heads {
         kv_heads,
         head_dim: case.head_dim,
         scale: (case.head_dim as f32).sqrt().recip(),
+        softcap: case.softcap,
         window,
     }
 }
@@ -30,16 +31,33 @@ fn spec(case: &Case, window: Option<usize>) -> Arc<AttentionSpec> {
         Pairing::Halves
     };
     let dims = if case.coin(2) { case.head_dim } else { case.head_dim / 2 };
+    let change = case.qk_change;
+    let frequency = |pair: usize| 10_000_f64.powf(-2.0 * pair as f64 / dims as f64);
+    let frequencies: Vec<f64> = (0..dims / 2).map(frequency).collect();
+    let rope = |magnitude| Rope::new(pairing, &frequencies, magnitude).into();
     Arc::new(AttentionSpec {
         heads: heads(case, window),
-        rope: Rope::new(pairing, dims, 10_000.0, 1.0, None).into(),
+        norm_width: norm_width(case),
+        rope: change.rope.map(rope),
+        // Short, so that most tokens have another factor than 1.
+        temperature: change.has_temperature.then_some(Temperature { scale: 0.2, length: 3 }),
     })
 }
 
-/// The head norms of Q and K: both or none.
+fn norm_width(case: &Case) -> QkNormWidth {
+    if case.qk_change.has_norms_over_heads {
+        QkNormWidth::AllHeads
+    } else {
+        QkNormWidth::Head
+    }
+}
+
+/// The norms of Q and K: both or none.
 fn head_norms(run: &mut Run) -> [OptionalNorm<Dispatch>; 2] {
-    let (case, enabled) = (run.case, run.case.coin(3));
-    [(); 2].map(|()| run.optional_norm(case.head_dim, enabled))
+    let case = run.case;
+    let enabled = case.coin(3) || case.qk_change.has_norms_over_heads;
+    let lengths = norm_width(case).lengths(&heads(case, None));
+    lengths.map(|length| run.optional_norm(length, enabled))
 }
 
 /// Attention of two sequences without a KV cache.
@@ -53,6 +71,24 @@ pub fn over_the_batch(case: &Case, device: &Device, direction: Direction) -> Out
     let lengths: Vec<usize> = lengths.into_iter().filter(|length| *length > 0).collect();
     let batch = Arc::new(Batch::of_lengths(&lengths));
     run.outputs(attend(qkv, &q_norm, &k_norm, &spec, &batch, 0))
+}
+
+/// The case with a softcap near the size of the scores.
+fn capped(case: &Case) -> Case {
+    Case {
+        softcap: Some(0.5),
+        ..case.clone()
+    }
+}
+
+/// [`over_the_batch`] with a softcap.
+pub fn capped_over_the_batch(case: &Case, device: &Device, direction: Direction) -> Outputs {
+    over_the_batch(&capped(case), device, direction)
+}
+
+/// [`over_a_cache`] with a softcap.
+pub fn capped_over_a_cache(case: &Case, device: &Device, direction: Direction) -> Outputs {
+    over_a_cache(&capped(case), device, direction)
 }
 
 /// Attention of one sequence over a KV cache that has `case.cached` tokens.

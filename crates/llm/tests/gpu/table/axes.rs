@@ -23,6 +23,9 @@ pub struct Case {
     pub group: usize,
     pub head_dim: usize,
     pub format: KvFormat,
+    pub qk_change: QkChange,
+    /// The softcap of scores or logits. Set by the rows whose names say so.
+    pub softcap: Option<f32>,
     /// Seed of the other properties, such as bias, norm, adapter and scale.
     pub seed: u64,
 }
@@ -42,6 +45,8 @@ impl Case {
             group: 1,
             head_dim: 64,
             format: KvFormat::F16,
+            qk_change: QkChange::PLAIN,
+            softcap: None,
             seed,
         }
     }
@@ -76,12 +81,55 @@ impl fmt::Display for Case {
             group,
             head_dim,
             format,
+            qk_change,
+            softcap: _,
             seed,
         } = self;
         write!(
             f,
             "{quant} {precision:?} {layout:?} tokens={tokens} columns={columns} vocabulary={vocabulary} \
-             cached={cached} window={window:?} group={group} head_dim={head_dim} cache={format:?} seed={seed}"
+             cached={cached} window={window:?} group={group} head_dim={head_dim} cache={format:?}{qk_change} \
+             seed={seed}"
+        )
+    }
+}
+
+/// The change of Q and K before attention, besides the norms of each head.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct QkChange {
+    /// The magnitude of RoPE; `None` means no RoPE.
+    pub rope: Option<f32>,
+    pub has_temperature: bool,
+    pub has_norms_over_heads: bool,
+}
+
+impl QkChange {
+    /// RoPE only.
+    const PLAIN: Self = Self::new(Some(1.0), false, false);
+
+    const fn new(rope: Option<f32>, has_temperature: bool, has_norms_over_heads: bool) -> Self {
+        Self {
+            rope,
+            has_temperature,
+            has_norms_over_heads,
+        }
+    }
+}
+
+/// Empty for [`QkChange::PLAIN`], otherwise after a space.
+impl fmt::Display for QkChange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if *self == Self::PLAIN {
+            return Ok(());
+        }
+        let Self {
+            rope,
+            has_temperature,
+            has_norms_over_heads,
+        } = self;
+        write!(
+            f,
+            " rope={rope:?} temperature={has_temperature} norms_over_heads={has_norms_over_heads}"
         )
     }
 }
@@ -137,6 +185,20 @@ axis!(WINDOW, window, Option<usize>, [None, Some(5), Some(200)]);
 axis!(GROUP, group, usize, [1, 3, 7, 8]);
 axis!(HEAD_DIM, head_dim, usize, [64, 80, 96, 128, 256]);
 axis!(FORMAT, format, KvFormat, [KvFormat::F16, KvFormat::Q8_0]);
+axis!(
+    QK_CHANGE,
+    qk_change,
+    QkChange,
+    [
+        QkChange::new(Some(1.25), false, false),
+        QkChange::new(Some(1.0), true, false),
+        QkChange::new(None, false, false),
+        QkChange::new(None, true, false),
+        QkChange::new(Some(1.0), false, true),
+        QkChange::new(None, false, true),
+        QkChange::new(Some(0.75), true, true),
+    ]
+);
 
 axis!(SEED, seed, u64, [1, 2, 3, 4]);
 

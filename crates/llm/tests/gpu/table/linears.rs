@@ -10,7 +10,7 @@ use hearth_kernels::Layout as WeightLayout;
 use hearth_kernels::reference::noise;
 use hearth_llm::ops::{
     Activation, Adapter, Bias, Dropout, Gated, Linear, Linears, MatrixSpec, NOT_TRAINED, Norm, OptionalNorm, argmax,
-    cross_entropy, dequantize, embed, feed_forward, linear_add, norm_linears,
+    cross_entropy, dequantize, embed, feed_forward, linear_add, norm_linears, softcap,
 };
 
 /// The rows of a weight repeat with this period. It is a prime, so that corresponding rows of
@@ -81,6 +81,16 @@ impl<'a> Run<'a> {
             weight: self.vector(width).into_dispatch(),
             eps: 1e-5,
         }
+    }
+
+    /// A norm before linear layers, unless the case has none.
+    fn norm_before(&mut self, width: usize) -> OptionalNorm<Dispatch> {
+        self.optional_norm(width, !self.case.coin(7))
+    }
+
+    /// The factor of what is added to the residual.
+    fn scale(&self) -> f32 {
+        if self.case.coin(8) { 0.22 } else { 1.0 }
     }
 
     pub fn optional_norm(&mut self, width: usize, enabled: bool) -> OptionalNorm<Dispatch> {
@@ -179,7 +189,7 @@ pub fn run_embed(case: &Case, device: &Device, direction: Direction) -> Outputs 
 pub fn run_norm_linears(case: &Case, device: &Device, direction: Direction) -> Outputs {
     let (mut run, width) = (Run::new(case, device, direction), case.whole_columns());
     let x = run.input("x", case.tokens, width);
-    let norm = run.norm(width);
+    let norm = run.norm_before(width);
     // The numbers of rows are not multiples of a tile.
     let linears = Linears::Three(
         run.linear(["q.a", "q.b"], 70, width),
@@ -193,9 +203,16 @@ pub fn run_norm_linears(case: &Case, device: &Device, direction: Direction) -> O
 pub fn run_logits(case: &Case, device: &Device, direction: Direction) -> Outputs {
     let (mut run, width) = (Run::new(case, device, direction), case.whole_columns());
     let x = run.input("x", case.tokens, width);
-    let norm = run.norm(width);
+    let norm = run.optional_norm(width, true);
     let output = run.frozen(case.vocabulary, width);
     run.outputs(norm_linears(x, &norm, &Linears::One(output), case.precision))
+}
+
+/// [`softcap`].
+pub fn run_softcap(case: &Case, device: &Device, direction: Direction) -> Outputs {
+    let mut run = Run::new(case, device, direction);
+    let x = run.input("x", case.tokens, case.vocabulary);
+    run.outputs(softcap(x, 0.7))
 }
 
 /// [`argmax`].
@@ -224,7 +241,8 @@ pub fn run_linear_add(case: &Case, device: &Device, direction: Direction) -> Out
     );
     let linear = run.linear(["a", "b"], case.columns, width);
     let norm = run.optional_norm(case.columns, case.coin(5));
-    run.outputs(linear_add(residual, h, &linear, &norm, case.precision))
+    let scale = run.scale();
+    run.outputs(linear_add(residual, h, &linear, &norm, scale, case.precision))
 }
 
 /// [`feed_forward`].
@@ -233,7 +251,7 @@ pub fn run_feed_forward(case: &Case, device: &Device, direction: Direction) -> O
     let inner = 96_usize.next_multiple_of(case.quant.block_elements());
     let x = run.input("x", case.tokens, width);
     let gated = Gated {
-        norm: run.norm(width),
+        norm: run.norm_before(width),
         gate: run.linear(["gate.a", "gate.b"], inner, width),
         up: run.linear(["up.a", "up.b"], inner, width),
         activation: if case.coin(6) {
@@ -244,7 +262,8 @@ pub fn run_feed_forward(case: &Case, device: &Device, direction: Direction) -> O
     };
     let down = run.linear(["down.a", "down.b"], width, inner);
     let after = run.optional_norm(width, case.coin(5));
-    run.outputs(feed_forward(x, &gated, &down, &after, case.precision))
+    let scale = run.scale();
+    run.outputs(feed_forward(x, &gated, &down, &after, scale, case.precision))
 }
 
 /// [`cross_entropy`], with some rows that are not trained.
@@ -258,6 +277,15 @@ pub fn run_cross_entropy(case: &Case, device: &Device, direction: Direction) -> 
         _ => ((token * 7919 + case.vocabulary - 1) % case.vocabulary) as u32,
     };
     let targets: Vec<u32> = (0..case.tokens).map(target).collect();
-    let loss = cross_entropy(x, &norm, &output, targets.into(), 0.5, case.precision);
+    let loss = cross_entropy(x, &norm, &output, case.softcap, targets.into(), 0.5, case.precision);
     run.outputs(loss.reshape([1, 1]))
+}
+
+/// [`cross_entropy`] with a softcap near the size of the logits, which are near 1.
+pub fn run_capped_cross_entropy(case: &Case, device: &Device, direction: Direction) -> Outputs {
+    let capped = Case {
+        softcap: Some(2.0),
+        ..case.clone()
+    };
+    run_cross_entropy(&capped, device, direction)
 }

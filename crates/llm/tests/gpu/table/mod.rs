@@ -13,8 +13,8 @@ mod linears;
 
 use crate::{client, gpu};
 use axes::{
-    Axis, CACHED, COLUMNS, Case, DIFFERENTIABLE, FORMAT, GROUP, HEAD_DIM, LAYOUT, PRECISION, QUANT, SEED, TOKENS,
-    VOCABULARY, WINDOW,
+    Axis, CACHED, COLUMNS, Case, DIFFERENTIABLE, FORMAT, GROUP, HEAD_DIM, LAYOUT, PRECISION, QK_CHANGE, QUANT, SEED,
+    TOKENS, VOCABULARY, WINDOW,
 };
 use burn::tensor::{Device, Tensor};
 use hearth_kernels::Quant;
@@ -190,6 +190,89 @@ const ROWS: &[Row] = &[
             "attend, cache",
             Forward,
             attention::over_a_cache,
+            &[TOKENS, CACHED, WINDOW, GROUP, HEAD_DIM, FORMAT],
+            &[LAYOUT],
+        )
+    },
+    row(
+        "attend, batch, change of Q and K",
+        Forward,
+        attention::over_the_batch,
+        &[QK_CHANGE, GROUP, HEAD_DIM],
+        &[TOKENS, WINDOW, LAYOUT],
+    ),
+    row(
+        "attend, batch, change of Q and K",
+        Gradients,
+        attention::over_the_batch,
+        &[QK_CHANGE, GROUP, HEAD_DIM],
+        &[TOKENS, WINDOW, LAYOUT],
+    ),
+    Row {
+        // As above.
+        tolerance: 2e-2,
+        ..row(
+            "attend, cache, change of Q and K",
+            Forward,
+            attention::over_a_cache,
+            &[QK_CHANGE, GROUP, HEAD_DIM],
+            &[TOKENS, CACHED, WINDOW, FORMAT, LAYOUT],
+        )
+    },
+    // At the end: the cases of a row depend on its number.
+    row(
+        "softcap",
+        Forward,
+        linears::run_softcap,
+        &[TOKENS, VOCABULARY, LAYOUT],
+        &[],
+    ),
+    row(
+        "softcap",
+        Gradients,
+        linears::run_softcap,
+        &[TOKENS, VOCABULARY, LAYOUT],
+        &[],
+    ),
+    row(
+        "cross_entropy, softcap",
+        Forward,
+        linears::run_capped_cross_entropy,
+        &[TOKENS, VOCABULARY],
+        &[COLUMNS, LAYOUT],
+    ),
+    Row {
+        // As without a softcap.
+        tolerance: 1e-3,
+        ..row(
+            "cross_entropy, softcap",
+            Gradients,
+            linears::run_capped_cross_entropy,
+            &[TOKENS, VOCABULARY],
+            &[COLUMNS, LAYOUT],
+        )
+    },
+    row(
+        "attend, batch, softcap",
+        Forward,
+        attention::capped_over_the_batch,
+        &[TOKENS, WINDOW, GROUP, HEAD_DIM],
+        &[LAYOUT],
+    ),
+    row(
+        "attend, batch, softcap",
+        Gradients,
+        attention::capped_over_the_batch,
+        &[TOKENS, WINDOW, GROUP, HEAD_DIM],
+        &[LAYOUT],
+    ),
+    Row {
+        // As without a softcap.
+        tolerance: 2e-2,
+        ..row(
+            "attend, cache, softcap",
+            Forward,
+            attention::capped_over_a_cache,
             &[TOKENS, CACHED, WINDOW, GROUP, HEAD_DIM, FORMAT],
             &[LAYOUT],
         )
