@@ -11,7 +11,7 @@ use crate::{
         deleted_message::{self, Restoration},
         message,
     },
-    title,
+    prompt_cache, title,
     wire::{ChatReason, Conversation, DeletedMessages, MessageDeletion, Problem, ProblemCode},
 };
 use hearth_protocol::Part;
@@ -81,6 +81,20 @@ impl App {
                     days_left: days_left(row.deleted_at, now),
                 });
                 Ok(deletions.collect())
+            })
+            .await
+    }
+
+    /// Removes deleted messages for good. `ids` are those of [`App::message_deletions`].
+    pub async fn purge_messages(&self, ids: Vec<i64>) -> Result<(), Problem> {
+        self.shared
+            .blocking(move |shared| {
+                for id in ids {
+                    let conversation = shared.store.write(|t| deleted_message::remove(t, id))?;
+                    // It may contain tokens of the messages.
+                    conversation.into_iter().for_each(|id| prompt_cache::remove(shared, id));
+                }
+                Ok(())
             })
             .await
     }

@@ -7,7 +7,7 @@ use crate::{
     data_work::DataWork,
     downloads::Downloads,
     foreign_lock::ForeignLock,
-    library::{self, Library, Model, Place, Reader, hub::Keychain},
+    library::{self, Library, Model, Place, Reader, catalog, hub::Keychain},
     lock::lock,
     options::Options,
     power::{OnBattery, Power},
@@ -428,8 +428,8 @@ impl Shared {
     }
 }
 
-/// A model with the name and the system prompt of the adapter that was merged into it, if there is
-/// one.
+/// A model with the name, the system prompt and the base of the adapter that was merged into it, if
+/// there is one.
 fn with_adapter(model: Model, merged: &HashMap<PathBuf, Merged>) -> Model {
     if merged.is_empty() {
         return model;
@@ -442,11 +442,15 @@ fn with_adapter(model: Model, merged: &HashMap<PathBuf, Merged>) -> Model {
     let Some(adapter) = adapter else {
         return model;
     };
-    let settings: TrainSettings = from_json(adapter.settings.as_deref()).unwrap_or_default();
+    let run = adapter.run.as_ref();
+    let settings: TrainSettings = from_json(run.map(|run| run.settings.as_str())).unwrap_or_default();
+    // Files outside of the app's folders have ids of their own.
+    let base_entry = run.and_then(|run| catalog::find(&run.model).or_else(|| catalog::find(&run.model_name)));
     Model {
         // A backup may have brought any name.
         name: title::normalized(&adapter.name).unwrap_or(model.name),
         training_prompt: settings.system_prompt,
+        base_entry,
         ..model
     }
 }

@@ -11,7 +11,7 @@ mod faults;
 
 use faults::Fault;
 use hearth_engine::training::{RunControl, RunFolder, export, train};
-use hearth_formats::adapter::{AdapterFile, BaseShape};
+use hearth_formats::adapter::{AdapterFile, BaseShape, MERGED_KEY};
 use hearth_formats::gguf::Gguf;
 use hearth_protocol::{
     DataSource, ExportFormat, ExportRequest, GpuLayers, Precision, Problem, TrainRequest, TrainSettings, TrainingEvent,
@@ -164,6 +164,7 @@ impl Work {
                     Some(".lock") => continue,
                     Some("hearth.json") => bytes = without_field(&bytes, "created"),
                     Some("lora.gguf") => blank_created(&mut bytes),
+                    Some("merged.gguf") => blank_merged_id(&mut bytes),
                     // The path of the data differs.
                     Some("run.json") => bytes = without_field(&bytes, "data"),
                     // Both contain durations. The losses are compared separately.
@@ -240,6 +241,19 @@ fn blank_created(bytes: &mut [u8]) {
         && let Some(time) = bytes.get_mut(start + FIELD.len()..start + FIELD.len() + TIME)
     {
         time.fill(b'-');
+    }
+}
+
+/// Blanks the id of the adapter in a merged model: a hash of its manifest, with the creation time.
+fn blank_merged_id(bytes: &mut [u8]) {
+    // The type of the value, the type and number of its elements, and the length of the first one.
+    const BEFORE: usize = 4 + 4 + 8 + 8;
+    const ID: usize = 32;
+    let key = MERGED_KEY.as_bytes();
+    if let Some(start) = bytes.windows(key.len()).position(|window| window == key)
+        && let Some(id) = bytes.get_mut(start + key.len() + BEFORE..).and_then(|rest| rest.get_mut(..ID))
+    {
+        id.fill(b'-');
     }
 }
 

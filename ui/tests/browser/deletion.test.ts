@@ -66,6 +66,26 @@ test("the messages below go too, after a question with their number in all versi
   expect(errors).toEqual([]);
 });
 
+test("deleted messages are restored from the bin, or deleted for good", async () => {
+  const { page, errors } = await open();
+  await openConversation(page, "Rye bread");
+  const binned = page.getByTestId("binned-messages");
+  await inMenu(answers(page).last(), "delete-message");
+  await hasMessages(page, 1);
+  await page.getByTestId("open-bin").click();
+  await binned.getByTestId("bin-restore-messages").click();
+  await hasMessages(page, 2);
+  await inMenu(answers(page).last(), "delete-message");
+  await hasMessages(page, 1);
+  await page.getByTestId("open-bin").click();
+  await page.getByTestId("bin-empty").click();
+  await page.getByText("1 entry will be gone for good.").waitFor();
+  await page.getByTestId("bin-empty-confirm").click();
+  await binned.waitFor({ state: "detached" });
+  expect(await page.getByTestId("bin-empty").isDisabled()).toBe(true);
+  expect(errors).toEqual([]);
+});
+
 test("the nearest older version is shown instead of a deleted one, and fewer are counted", async () => {
   const { page } = await open();
   await openConversation(page, "Rye bread");

@@ -1,6 +1,10 @@
 //! The prompt of a conversation.
 
-use crate::store::message::Message;
+use crate::{
+    convert::from_json,
+    store::message::{Message, State},
+    wire::{Problem, ProblemCode},
+};
 use hearth_protocol::{self as protocol, Part, Role};
 
 /// Trims a system prompt. Returns `None` if it is blank.
@@ -9,12 +13,16 @@ pub(crate) fn trimmed(text: &str) -> Option<&str> {
 }
 
 /// The system prompt, then the branch. Empty answers, which have failed, are omitted and the user
-/// messages around them joined, because many chat templates reject consecutive turns of one role.
+/// messages around them joined, because many chat templates reject consecutive turns of one role. A
+/// message that was refused because it does not fit is omitted, or every later one would be refused.
 pub(crate) fn prompt(system: Option<&str>, branch: &[Message]) -> Vec<protocol::Message> {
     let mut turns: Vec<protocol::Message> = Vec::new();
     turns.extend(system.map(|text| protocol::Message::of_text(Role::System, text)));
     for message in branch {
         if message.role == Role::Assistant && is_empty_answer(&message.parts) {
+            if was_too_long(&message.state) {
+                turns.pop_if(|turn| turn.role == Role::User);
+            }
             continue;
         }
         match turns.last_mut() {
@@ -26,6 +34,14 @@ pub(crate) fn prompt(system: Option<&str>, branch: &[Message]) -> Vec<protocol::
         }
     }
     turns
+}
+
+/// Whether an answer failed because its prompt does not fit.
+fn was_too_long(state: &State) -> bool {
+    let State::Failed(problem) = state else {
+        return false;
+    };
+    from_json(Some(problem)).is_some_and(|problem: Problem| problem.code == ProblemCode::PromptTooLong)
 }
 
 /// Whether an answer has no parts other than blank text and thinking.
@@ -83,6 +99,26 @@ mod tests {
             1,
             "a blank system prompt is left out"
         );
+    }
+
+    #[test]
+    fn a_message_that_does_not_fit_is_omitted_once_it_is_refused() {
+        let refused = |code: &str| Message {
+            state: State::Failed(format!(r#"{{"code":"{code}","message":"A problem."}}"#)),
+            ..message(Role::Assistant, "")
+        };
+        let texts = |code: &str| -> Vec<String> {
+            let branch = [
+                message(Role::User, "one"),
+                message(Role::Assistant, "1"),
+                message(Role::User, "long"),
+                refused(code),
+                message(Role::User, "two"),
+            ];
+            prompt(None, &branch).iter().map(protocol::Message::text).collect()
+        };
+        assert_eq!(texts("promptTooLong"), ["one", "1", "two"]);
+        assert_eq!(texts("template"), ["one", "1", "long\n\ntwo"]);
     }
 
     proptest! {

@@ -80,6 +80,7 @@ mod tests {
             metadata,
             is_incomplete: false,
             training_prompt: None,
+            base_entry: None,
         };
         let models = [
             model("small", Ok(metadata(Some("a"), 100))),

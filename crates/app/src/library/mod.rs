@@ -85,6 +85,8 @@ pub struct Model {
     pub is_incomplete: bool,
     /// System prompt that the adapter merged into it was trained with.
     pub training_prompt: Option<String>,
+    /// The catalog entry of the model that an adapter was merged into.
+    pub base_entry: Option<&'static Entry>,
 }
 
 impl Model {
@@ -94,13 +96,16 @@ impl Model {
         self.training_prompt.as_deref().or(of_entry)
     }
 
-    /// Default sampling parameters: the catalog's, or those that the file recommends over
-    /// Hearth's.
+    /// Default sampling parameters: the catalog's, or those that the file recommends over the
+    /// base's, or over Hearth's.
     pub fn sampling(&self) -> SamplingParams {
-        match (self.entry, &self.metadata) {
-            (Some(entry), _) => entry.sampling.clone(),
-            (None, Ok(metadata)) => metadata.sampling.over(SamplingParams::default()),
-            (None, Err(_)) => SamplingParams::default(),
+        if let Some(entry) = self.entry {
+            return entry.sampling.clone();
+        }
+        let others = self.base_entry.map_or_else(SamplingParams::default, |base| base.sampling.clone());
+        match &self.metadata {
+            Ok(metadata) => metadata.sampling.over(others),
+            Err(_) => others,
         }
     }
 
@@ -680,6 +685,7 @@ fn file_model(path: PathBuf, source: Source, metadata: Result<ModelMetadata, Pro
         metadata,
         is_incomplete: false,
         training_prompt: None,
+        base_entry: None,
     }
 }
 

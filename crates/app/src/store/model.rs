@@ -43,20 +43,39 @@ pub fn set_adapter(connection: &Connection, path: &str, adapter: i64) -> rusqlit
 pub struct Merged {
     /// Name.
     pub name: String,
-    /// Settings of its run, as the caller's JSON. `None` if it was not trained here.
-    pub settings: Option<String>,
+    /// Its run. `None` if it was not trained here.
+    pub run: Option<MergedRun>,
+}
+
+/// The run of an adapter in a merged model.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MergedRun {
+    /// Settings, as the caller's JSON.
+    pub settings: String,
+    /// Id of its model, in the library.
+    pub model: String,
+    /// The model's name when the run was created.
+    pub model_name: String,
 }
 
 /// The adapters in merged models, by path.
 pub fn merged(connection: &Connection) -> rusqlite::Result<HashMap<PathBuf, Merged>> {
     connection
         .prepare_cached(
-            "SELECT model.path, adapter.name, run.settings FROM model JOIN adapter ON adapter.id = model.adapter
-                LEFT JOIN run ON run.id = adapter.run",
+            "SELECT model.path, adapter.name, run.settings, run.model, run.model_name
+                FROM model JOIN adapter ON adapter.id = model.adapter LEFT JOIN run ON run.id = adapter.run",
         )?
         .query_map([], |row| {
-            let (name, settings) = (row.get(1)?, row.get(2)?);
-            Ok((row.get::<_, String>(0)?.into(), Merged { name, settings }))
+            let run = match row.get(2)? {
+                Some(settings) => Some(MergedRun {
+                    settings,
+                    model: row.get(3)?,
+                    model_name: row.get(4)?,
+                }),
+                None => None,
+            };
+            let name = row.get(1)?;
+            Ok((row.get::<_, String>(0)?.into(), Merged { name, run }))
         })?
         .collect()
 }

@@ -51,6 +51,8 @@ macro_rules! commands {
                 fn restore_messages(id: i64) -> Conversation;
                 /// Deleted messages in conversations that are not deleted. Last deleted first.
                 fn message_deletions() -> Vec<MessageDeletion>;
+                /// Removes deleted messages for good.
+                fn purge_messages(ids: Vec<i64>) -> ();
                 /// Copies the messages up to this one into a new conversation with this title.
                 fn branch_off(message: i64, title: String) -> ConversationSummary;
                 /// Saves what is not sent in a conversation, or in a new one if that is `null`.

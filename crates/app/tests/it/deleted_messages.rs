@@ -9,7 +9,7 @@ use hearth_app::wire::{
     Problem, ProblemCode, Reason, SearchFilter, Sent, Thumb,
 };
 use hearth_protocol::Prompt;
-use std::fs;
+use std::{fs, path::PathBuf};
 
 /// Name of a file of the prompt cache.
 const SAVED_CELLS: &str = "00112233445566778899aabbccddeeff.kv";
@@ -43,6 +43,14 @@ fn reason<T: std::fmt::Debug>(result: Result<T, Problem>) -> ChatReason {
 async fn hits(harness: &Harness, query: &str) -> Vec<i64> {
     let hits = harness.search(query.into(), SearchFilter::default()).await.unwrap();
     hits.iter().filter_map(|hit| hit.message).collect()
+}
+
+/// Saves cells of a conversation. Returns their folder.
+fn save_cells(harness: &Harness, conversation: i64) -> PathBuf {
+    let folder = harness.folder.path().join(format!("data/prompt-cache/{conversation}"));
+    fs::create_dir_all(&folder).unwrap();
+    fs::write(folder.join(SAVED_CELLS), "cells").unwrap();
+    folder
 }
 
 async fn send_after(harness: &Harness, conversation: i64, parent: i64) -> Result<Sent, Problem> {
@@ -268,9 +276,7 @@ async fn deleted_messages_are_purged_with_the_prompt_cache() {
     let (question, answer) = ask(&mut harness, None, "say one").await;
     let id = answer.conversation;
     harness.delete_message(answer.id).await.unwrap();
-    let cells = harness.folder.path().join(format!("data/prompt-cache/{id}"));
-    fs::create_dir_all(&cells).unwrap();
-    fs::write(cells.join(SAVED_CELLS), "cells").unwrap();
+    let cells = save_cells(&harness, id);
     let harness = harness.again().await;
     assert!(cells.exists());
     let days = |days: i64| {
@@ -287,6 +293,23 @@ async fn deleted_messages_are_purged_with_the_prompt_cache() {
     assert!(!cells.exists());
     assert_eq!(reason(harness.restore_messages(answer.id).await), ChatReason::NoMessage);
     assert_eq!(harness.conversation(id).await.leaf, Some(question.id));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn purged_messages_are_gone_with_the_saved_cells_and_no_others() {
+    let mut harness = Harness::tiny();
+    let (question, first) = ask(&mut harness, None, "say one").await;
+    let id = first.conversation;
+    let (_, second) = ask(&mut harness, Some(id), "say two").await;
+    harness.delete_message(second.id).await.unwrap();
+    harness.delete_message(first.id).await.unwrap();
+    let cells = save_cells(&harness, id);
+    harness.purge_messages(vec![first.id, question.id, 12345]).await.unwrap();
+    assert!(!cells.exists());
+    let listed = harness.message_deletions().await.unwrap();
+    assert_eq!(listed.iter().map(|row| row.id).collect::<Vec<_>>(), [second.id]);
+    assert_eq!(reason(harness.restore_messages(first.id).await), ChatReason::NoMessage);
+    assert_eq!(texts(&harness.conversation(id).await), ["say one"], "it is not deleted");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -7,7 +7,8 @@ use crate::{
     },
     support,
 };
-use hearth_app::wire::*;
+use hearth_app::{library::catalog, wire::*};
+use hearth_protocol::SamplingParams;
 use std::fs;
 
 /// Finishes a run with this name and returns it.
@@ -135,6 +136,22 @@ async fn a_merged_model_has_the_system_prompt_of_its_run() {
     let merged = support::model(harness.folder.path(), "merged.gguf");
     let added = harness.add_merged_model(merged, adapter).await.unwrap();
     assert_eq!(added.system_prompt.as_deref(), Some("Be brief."));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_merged_model_has_the_sampling_of_its_base() {
+    let base = &catalog::entries()[0];
+    let mut harness = Harness::new(&[&base.file]);
+    let new = NewRun {
+        model: base.id.clone(),
+        ..new_run(&harness, "learn 2").await
+    };
+    let run = harness.start_run(new).await.unwrap();
+    let adapter = wait_until_finished(&mut harness, run.id).await.adapter.unwrap();
+    let merged = support::model(harness.folder.path(), "merged.gguf");
+    let added = harness.add_merged_model(merged, adapter).await.unwrap();
+    assert_eq!(added.sampling.temperature, base.sampling.temperature);
+    assert_ne!(added.sampling.temperature, SamplingParams::default().temperature);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -2,7 +2,7 @@
 //! worker.
 
 use crate::harness::Harness;
-use hearth_app::wire::{Event, KvType, MessageState, ModelState, ProblemCode, Settings};
+use hearth_app::wire::{Event, KvType, MessageState, ModelState, ProblemCode, Sent, Settings};
 use std::{path::PathBuf, time::Duration};
 
 /// The next title of a conversation that differs from `before`.
@@ -112,38 +112,43 @@ async fn a_conversation_that_the_user_named_is_not_titled() {
     assert_eq!(requested(&mut harness).await, 0);
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_name_that_the_user_gives_during_a_title_stays() {
-    let mut harness = Harness::tiny();
-    let held = Held::new(&harness);
+/// Starts a conversation and waits until its title is being generated, which is held.
+async fn begin_title(harness: &mut Harness) -> (Held, Sent) {
+    let held = Held::new(harness);
     let sent = harness.say(None, &held.message("Rain")).await;
     harness.ended(sent.answer.id).await;
     held.begun().await;
+    (held, sent)
+}
+
+/// Lets the title end. Returns the conversation's title then.
+async fn title_after(held: Held, harness: &Harness, conversation: i64) -> String {
+    held.release();
+    // Time for the title to arrive, which nothing announces.
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    title(harness, conversation).await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_name_that_the_user_gives_during_a_title_stays() {
+    let mut harness = Harness::tiny();
+    let (held, sent) = begin_title(&mut harness).await;
     let id = sent.conversation.id;
     harness
         .rename_conversation(id, "Mine".into())
         .await
         .expect("it is renamed");
-    held.release();
-    // Time for the title to arrive, which nothing announces.
-    tokio::time::sleep(Duration::from_millis(100)).await;
-    assert_eq!(title(&harness, id).await, "Mine");
+    assert_eq!(title_after(held, &harness, id).await, "Mine");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_first_words_stay_if_the_first_answer_is_deleted_during_its_title() {
     let mut harness = Harness::tiny();
-    let held = Held::new(&harness);
-    let sent = harness.say(None, &held.message("Rain")).await;
-    harness.ended(sent.answer.id).await;
-    held.begun().await;
+    let (held, sent) = begin_title(&mut harness).await;
     let id = sent.conversation.id;
     let before = title(&harness, id).await;
     harness.delete_message(sent.answer.id).await.expect("it is deleted");
-    held.release();
-    // Time for the title to arrive, which nothing announces.
-    tokio::time::sleep(Duration::from_millis(100)).await;
-    assert_eq!(title(&harness, id).await, before);
+    assert_eq!(title_after(held, &harness, id).await, before);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

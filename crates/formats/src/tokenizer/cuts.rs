@@ -1,23 +1,18 @@
 //! Cuts: positions at which a text can be divided without a change of its tokens. A cut depends
 //! only on the two characters around it, so that a change of the text elsewhere does not affect it.
 //!
-//! * In byte-level BPE, every pre-tokenizer ends a word between a letter or number and a character
-//!   that is neither a letter, a number nor a mark.
-//! * In SPM, no merge spans two adjacent characters that no token has in sequence.
+//! * In byte-level BPE, a pre-tokenizer ends a word between certain characters: nearly every one
+//!   between a letter or number and a character that is neither a letter, a number nor a mark.
+//! * In SPM and in BPE in its style, no merge spans two adjacent characters that no token has in
+//!   sequence.
 //! * No user-defined token spans two such characters either.
 
 use super::{Model, Tokenizer};
 use crate::interrupt;
-use regex::Regex;
-use std::sync::LazyLock;
 
 /// Maximum bytes in which a cut is searched, so that a long text without cuts, such as a run of one
 /// character, is searched in bounded time.
 const MAX_SEARCH: usize = 256 << 10;
-
-/// Matches the two characters around the end of a word.
-static WORD_END: LazyLock<Regex> =
-    LazyLock::new(|| Regex::new(r"[\p{L}\p{N}][^\p{L}\p{N}\p{M}]").expect("a valid pattern"));
 
 impl Tokenizer {
     /// The first cut at or after a byte offset, between two characters that `can_cut` accepts.
@@ -28,7 +23,7 @@ impl Tokenizer {
         let mut start = text[..first].char_indices().next_back().map_or(0, |(index, _)| index);
         loop {
             let at = match &self.model {
-                Model::Bpe(_) => WORD_END.find_at(text, start)?.start(),
+                Model::Bpe(bpe) => bpe.find_cut(text, start)?,
                 Model::Spm(_) => start,
             };
             let mut characters = text[at..].chars();
@@ -50,9 +45,9 @@ impl Tokenizer {
             return false;
         }
         match &self.model {
-            Model::Bpe(_) => true,
+            Model::Bpe(bpe) => bpe.divides(previous, next, &self.vocabulary),
             // The text after a user-defined token begins with a space, as if it were another text.
-            Model::Spm(spm) => !self.user_defined.has_last(previous) && spm.divides(previous, next, &self.vocabulary),
+            Model::Spm(_) => !self.user_defined.has_last(previous) && self.vocabulary.divides(previous, next),
         }
     }
 

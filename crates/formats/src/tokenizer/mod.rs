@@ -1,7 +1,7 @@
 //! Tokenizers: encode text to tokens and decode tokens to text, with the vocabulary of a GGUF file.
 //!
-//! Two types cover nearly all models: byte-level BPE ([`bpe`]: Llama 3, Qwen, SmolLM) and
-//! SentencePiece ([`spm`]: Llama 2, Gemma). User text is never parsed for special tokens. See
+//! Two types cover nearly all models: BPE ([`bpe`]: Llama 3, Qwen, SmolLM, Gemma 4) and
+//! SentencePiece ([`spm`]: Llama 2, Gemma 3). User text is never parsed for special tokens. See
 //! [`Special`].
 
 mod bpe;
@@ -11,8 +11,12 @@ mod error;
 mod lookup;
 mod matcher;
 mod merge;
+mod patterns;
 mod pre;
+mod sequences;
+mod spaced;
 mod spm;
+mod steps;
 mod vocabulary;
 
 pub use error::TokenizerError;
@@ -21,7 +25,7 @@ pub(crate) use matcher::{Markers, NONCHARACTERS};
 use crate::gguf::Gguf;
 use bpe::Bpe;
 use matcher::{Fragment, TokenMatcher, without};
-use pre::PreTokenizer;
+use pre::{Bos, PreTokenizer};
 use spm::Spm;
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -79,20 +83,30 @@ impl Tokenizer {
             name: name.to_owned(),
         };
         let mut vocabulary = Vocabulary::read(gguf)?;
-        let (model, default_add_bos) = match gguf.required_str("tokenizer.ggml.model")? {
-            "gpt2" => {
-                let name = gguf.str("tokenizer.ggml.pre")?.unwrap_or("default");
+        let model_name = gguf.required_str("tokenizer.ggml.model")?;
+        let (model, bos) = match model_name {
+            "gpt2" | "gemma4" => {
+                let name = match model_name {
+                    "gpt2" => gguf.str("tokenizer.ggml.pre")?.unwrap_or("default"),
+                    // Files of Gemma 4 name none.
+                    other => other,
+                };
                 let pre = PreTokenizer::named(name).ok_or_else(|| unknown("pre-tokenizer", name))?;
-                vocabulary.bytes = Bpe::token_bytes(&vocabulary.texts, &vocabulary.types);
-                (Model::Bpe(Bpe::build(gguf, pre, &vocabulary)?), pre.add_bos)
+                vocabulary.bytes = Bpe::token_bytes(pre.alphabet, &vocabulary.texts, &vocabulary.types);
+                (Model::Bpe(Bpe::build(gguf, pre, &vocabulary)?), pre.bos)
             }
             "llama" => {
                 vocabulary.bytes = Spm::token_bytes(&vocabulary.texts, &vocabulary.types);
-                (Model::Spm(Spm::build(gguf, &vocabulary)?), true)
+                (Model::Spm(Spm::build(gguf, &vocabulary)?), Bos::Added)
             }
             other => return Err(unknown("tokenizer", other)),
         };
-        let add_bos = gguf.bool("tokenizer.ggml.add_bos_token")?.unwrap_or(default_add_bos) && vocabulary.bos.is_some();
+        let add_bos = match gguf.bool("tokenizer.ggml.add_bos_token")? {
+            _ if bos == Bos::Forced => true,
+            Some(add_bos) => add_bos,
+            None => bos == Bos::Added,
+        };
+        let add_bos = add_bos && vocabulary.bos.is_some();
         let add_eos = gguf.bool("tokenizer.ggml.add_eos_token")?.unwrap_or(false) && vocabulary.eos.is_some();
         let controls = TokenMatcher::new(TokenType::Control, &vocabulary)?;
         let user_defined = TokenMatcher::new(TokenType::UserDefined, &vocabulary)?;
@@ -347,7 +361,7 @@ impl Tokenizer {
         // The bytes that occur in UTF-8.
         let mut bytes = (0..=0xf4).filter(|byte| !matches!(byte, 0xc0 | 0xc1));
         let has_token = |byte: u8| match &self.model {
-            Model::Bpe(bpe) => bpe.has_token(byte),
+            Model::Bpe(bpe) => bpe.has_token(byte, &self.vocabulary),
             Model::Spm(spm) => spm.has_token(byte),
         };
         bytes.find(|&byte| !has_token(byte))

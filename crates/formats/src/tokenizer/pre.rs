@@ -1,168 +1,295 @@
 //! Pre-tokenizers: split a text into words, inside which BPE merges. A file names its pre-tokenizer
 //! in `tokenizer.ggml.pre`.
-//!
-//! The published patterns use a look-ahead, `\s+(?!\S)`, which matches white space except the last
-//! character before a word. The `regex` crate has no look-ahead, so the patterns here match all
-//! white space, and [`Pattern::find`] drops the last character.
 
+use super::sequences as steps;
+use super::steps::{Step, divide};
 use regex::Regex;
-use std::ops::{ControlFlow, Range};
+use std::ops::ControlFlow;
 use std::sync::LazyLock;
 
 /// A pre-tokenizer, with the related properties of its models.
 #[derive(Clone, Copy)]
 pub(super) struct PreTokenizer {
-    /// Patterns, each applied to the words of the previous one. Text between two matches is a word,
-    /// too.
-    patterns: &'static [&'static Pattern],
-    /// Whether a word that is a token is encoded as this token, without applying merges.
-    pub ignore_merges: bool,
-    /// Default of `tokenizer.ggml.add_bos_token`.
-    pub add_bos: bool,
+    steps: &'static [&'static Step],
+    /// Words that are encoded as one token if they are a token, without applying merges.
+    pub whole_words: WholeWords,
+    /// What the words consist of before merging.
+    pub alphabet: Alphabet,
+    /// Whether models expect BOS before a text.
+    pub bos: Bos,
+    /// Matches two characters between which a text can be cut: words end there, whatever surrounds
+    /// them. `None` if only the vocabulary tells.
+    cuts: Option<&'static LazyLock<Regex>>,
+}
+
+/// Which words are looked up as a token before merging.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum WholeWords {
+    None,
+    /// Words of line breaks only.
+    LineBreaks,
+    All,
+}
+
+/// What words are merged from.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Alphabet {
+    /// Bytes. Token texts have a printable character for each.
+    Bytes,
+    /// Characters, with U+2581 for a space, as in SentencePiece. Other characters than those of the
+    /// vocabulary become bytes after merging.
+    Characters,
+}
+
+/// Whether BOS is added before a text.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Bos {
+    /// If the file says so.
+    Omitted,
+    /// Unless the file says otherwise.
+    Added,
+    /// Whatever the file says: published files of these models are wrong.
+    Forced,
+}
+
+/// Declares patterns of two characters.
+macro_rules! cuts {
+    ($($(#[$doc:meta])* $name:ident = $pattern:expr;)*) => {
+        $(
+            $(#[$doc])*
+            static $name: LazyLock<Regex> =
+                LazyLock::new(|| Regex::new($pattern).expect("a constant pattern, compiled by a test"));
+        )*
+    };
+}
+
+cuts! {
+    /// After a word or number. Not before an apostrophe, which may begin a contraction in the word.
+    AFTER_WORD = r"[\p{L}\p{N}][^\p{L}\p{N}\p{M}']";
+    /// As [`AFTER_WORD`], for words that may contain single spaces.
+    AFTER_WORDS = r"[\p{L}\p{N}][^\p{L}\p{N}\p{M}' ]";
+    /// As [`AFTER_WORD`], for words of any other characters than these.
+    BEFORE_SPACE_OR_STOP = "[\\p{L}\\p{N}][\\s(|.,!?\u{2026}\u{3002}\u{ff0c}\u{3001}\u{964}\u{6d4}\u{60c})]";
+    /// As [`AFTER_WORD`], for scripts in which a word never contains a space.
+    AFTER_WORD_IN_SCRIPT = r"[A-Za-z\u{4e00}-\u{9fa5}][^\p{L}\p{N}\p{M}'\u{800}-\u{9fa5}]";
+    /// For words that contain all but numbers.
+    AFTER_NUMBER = r"\p{N}\P{N}";
 }
 
 impl PreTokenizer {
+    const fn new(steps: &'static [&'static Step]) -> Self {
+        Self {
+            steps,
+            whole_words: WholeWords::None,
+            alphabet: Alphabet::Bytes,
+            bos: Bos::Omitted,
+            cuts: Some(&AFTER_WORD),
+        }
+    }
+
+    const fn whole(self, whole_words: WholeWords) -> Self {
+        Self { whole_words, ..self }
+    }
+
+    const fn bos(self, bos: Bos) -> Self {
+        Self { bos, ..self }
+    }
+
+    const fn characters(self) -> Self {
+        Self {
+            alphabet: Alphabet::Characters,
+            cuts: None,
+            ..self
+        }
+    }
+
+    const fn cut(self, cuts: &'static LazyLock<Regex>) -> Self {
+        Self {
+            cuts: Some(cuts),
+            ..self
+        }
+    }
+
     /// The pre-tokenizer with this name. `None` if it is not supported.
     pub fn named(name: &str) -> Option<Self> {
-        static DEFAULT: &[&Pattern] = &[&PUNCTUATION, &GPT2, &NUMBER, &THREE_DIGITS];
-        static GPT2_ONLY: &[&Pattern] = &[&GPT2];
-        static SINGLE_DIGITS: &[&Pattern] = &[&DIGIT, &GPT2];
-        static QWEN2_ONLY: &[&Pattern] = &[&QWEN2];
-        static QWEN35_ONLY: &[&Pattern] = &[&QWEN35];
-        static LLAMA3_ONLY: &[&Pattern] = &[&LLAMA3];
-        let plain = |patterns| Self {
-            patterns,
-            ignore_merges: false,
-            add_bos: false,
-        };
-        Some(match name {
-            "default" => plain(DEFAULT),
-            "gpt-2" | "phi-2" | "jina-es" | "jina-de" | "gigachat" | "jina-v2-es" | "jina-v2-de" | "a.x-4.0"
-            | "mellum" | "modern-bert" | "mpt" | "olmo" | "jais" | "exaone4" | "trillion" | "granite-docling" => {
-                plain(GPT2_ONLY)
-            }
-            "smollm" | "starcoder" | "refact" | "command-r" | "codeshell" | "exaone" | "minerva-7b" => {
-                plain(SINGLE_DIGITS)
-            }
-            "qwen2" | "deepseek-r1-qwen" | "kormo" | "f2llmv2" | "stablelm2" | "hunyuan" | "megrez" => {
-                plain(QWEN2_ONLY)
-            }
-            "qwen35" => plain(QWEN35_ONLY),
-            "dbrx" | "smaug-bpe" | "glm4" | "glm5" | "chatglm-bpe" => plain(LLAMA3_ONLY),
-            "llama-bpe" | "llama3" | "llama-v3" | "falcon3" | "falcon-h1" | "pixtral" | "midm-2.0" | "lfm2" => Self {
-                patterns: LLAMA3_ONLY,
-                ignore_merges: true,
-                add_bos: true,
-            },
-            _ => return None,
-        })
+        let mut rows = TABLE.iter();
+        rows.find(|(row_name, _)| *row_name == name).map(|(_, pre)| *pre)
     }
 
     /// Calls `visit` with each word of a text, in order, until it breaks. The words concatenate to
     /// the text.
-    pub fn split(&self, text: &str, visit: &mut impl FnMut(&str) -> ControlFlow<()>) -> ControlFlow<()> {
-        split_by(self.patterns, text, visit)
+    pub fn split(&self, text: &str, visit: &mut dyn FnMut(&str) -> ControlFlow<()>) -> ControlFlow<()> {
+        divide(self.steps, text, visit)
     }
-}
 
-/// A pattern of words.
-struct Pattern {
-    regex: LazyLock<Regex>,
-    /// Whether the regex has an alternative without look-ahead for white space that ends with a
-    /// line break.
-    newline_alternative: bool,
-}
-
-/// Declares patterns, which are compiled on first use.
-macro_rules! patterns {
-    ($($(#[$doc:meta])* $name:ident = $pattern:expr, newline_alternative: $newline_alternative:literal;)*) => {
-        $(
-            $(#[$doc])*
-            static $name: Pattern = Pattern {
-                regex: LazyLock::new(|| Regex::new($pattern).expect("a constant pattern, compiled by a test")),
-                newline_alternative: $newline_alternative,
-            };
-        )*
-
-        #[cfg(test)]
-        static ALL: &[&Pattern] = &[$(&$name,)*];
-    };
-}
-
-/// A pattern in the style of cl100k: English contractions in either case, words and numbers,
-/// symbols, white space.
-macro_rules! cl100k_style {
-    ($words_and_numbers:literal, $not_symbols:literal) => {
-        concat!(
-            "'(?:[sStTmMdD]|[rR][eE]|[vV][eE]|[lL][lL])|",
-            $words_and_numbers,
-            "| ?[^",
-            $not_symbols,
-            r"]+[\r\n]*|\s*[\r\n]+|\s+"
-        )
-    };
-}
-
-patterns! {
-    GPT2 = r"'(?:[stmd]|re|ve|ll)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+", newline_alternative: false;
-    LLAMA3 = cl100k_style!(r"[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}", r"\s\p{L}\p{N}"), newline_alternative: true;
-    QWEN2 = cl100k_style!(r"[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}", r"\s\p{L}\p{N}"), newline_alternative: true;
-    /// As Qwen 2's, with combining marks counted as letters.
-    QWEN35 = cl100k_style!(r"[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}", r"\s\p{L}\p{M}\p{N}"), newline_alternative: true;
-    DIGIT = r"\p{N}", newline_alternative: false;
-    NUMBER = r"\p{N}+", newline_alternative: false;
-    THREE_DIGITS = "[0-9]{3}", newline_alternative: false;
-    PUNCTUATION = r"[\p{P}$+<=>^~|]+", newline_alternative: false;
-}
-
-fn split_by(patterns: &[&Pattern], text: &str, visit: &mut impl FnMut(&str) -> ControlFlow<()>) -> ControlFlow<()> {
-    let Some((pattern, inner)) = patterns.split_first() else {
-        return visit(text);
-    };
-    let mut start = 0;
-    while start < text.len() {
-        let word = pattern.find(text, start);
-        if word.start > start {
-            split_by(inner, &text[start..word.start], visit)?;
-        }
-        if !word.is_empty() {
-            split_by(inner, &text[word.clone()], visit)?;
-        }
-        start = word.end;
-    }
-    ControlFlow::Continue(())
-}
-
-impl Pattern {
-    /// The first match at or after `start`, or an empty range at the end of the text.
-    fn find(&self, text: &str, start: usize) -> Range<usize> {
-        let Some(found) = self.regex.find_at(text, start) else {
-            return text.len()..text.len();
-        };
-        let matched = found.as_str();
-        let is_newline_alternative = self.newline_alternative && matched.ends_with(['\r', '\n']);
-        let is_before_word = found.end() < text.len();
-        match matched.chars().next_back() {
-            Some(last)
-                if is_before_word
-                    && !is_newline_alternative
-                    && last.len_utf8() < matched.len()
-                    && matched.chars().all(char::is_whitespace) =>
-            {
-                found.start()..found.end() - last.len_utf8()
-            }
-            _ => found.range(),
+    /// The first two characters at or after `start` between which a text can be cut. The text's
+    /// first ones if only the vocabulary tells.
+    pub fn find_cut(&self, text: &str, start: usize) -> Option<usize> {
+        match self.cuts {
+            Some(cuts) => cuts.find_at(text, start).map(|found| found.start()),
+            None => Some(start),
         }
     }
 }
+
+use PreTokenizer as P;
+
+/// The pre-tokenizers of llama.cpp that split by patterns (`src/llama-vocab.cpp` as of
+/// llama-cpp-python 0.3.36), by name.
+///
+/// Without `whitespace`, of an embedding model, which drops white space.
+static TABLE: &[(&str, PreTokenizer)] = &[
+    ("a.x-4.0", P::new(steps::GPT2)),
+    ("afmoe", P::new(steps::AFMOE)),
+    ("bailingmoe", P::new(steps::QWEN2)),
+    ("bailingmoe2", P::new(steps::QWEN2)),
+    ("bloom", P::new(steps::BLOOM).cut(&BEFORE_SPACE_OR_STOP)),
+    ("chameleon", P::new(steps::CHAMELEON).bos(Bos::Added)),
+    ("chatglm-bpe", P::new(steps::LLAMA3)),
+    ("codeshell", P::new(steps::SINGLE_DIGITS)),
+    ("cohere2moe", P::new(steps::TINY_AYA)),
+    ("command-r", P::new(steps::SINGLE_DIGITS)),
+    ("dbrx", P::new(steps::LLAMA3)),
+    ("deepseek-coder", P::new(steps::DEEPSEEK_CODER)),
+    ("deepseek-llm", P::new(steps::DEEPSEEK_LLM).cut(&AFTER_WORD_IN_SCRIPT)),
+    ("deepseek-r1-qwen", P::new(steps::QWEN2)),
+    ("deepseek-v3", P::new(steps::DEEPSEEK_V3)),
+    ("default", P::new(steps::DEFAULT)),
+    ("exaone", P::new(steps::SINGLE_DIGITS)),
+    ("exaone-moe", P::new(steps::EXAONE_MOE).cut(&AFTER_WORDS)),
+    ("exaone4", P::new(steps::GPT2)),
+    ("f2llmv2", P::new(steps::QWEN2)),
+    ("falcon", P::new(steps::FALCON)),
+    ("falcon-h1", LLAMA3),
+    ("falcon3", LLAMA3),
+    ("gemma4", GEMMA4),
+    ("gigachat", P::new(steps::GPT2)),
+    ("glm4", P::new(steps::LLAMA3).whole(WholeWords::All)),
+    ("glm5", P::new(steps::LLAMA3).whole(WholeWords::All)),
+    ("gpt-2", P::new(steps::GPT2)),
+    ("gpt-4o", P::new(steps::GPT4O)),
+    ("gpt3-finnish", P::new(steps::BLOOM).cut(&BEFORE_SPACE_OR_STOP)),
+    ("granite-docling", P::new(steps::GPT2)),
+    ("granite-embed-multi-311m", GEMMA4),
+    ("granite-embed-multi-97m", P::new(steps::GRANITE).whole(WholeWords::All)),
+    ("grok-2", P::new(steps::QWEN2)),
+    ("hunyuan", P::new(steps::QWEN2)),
+    ("hunyuan-dense", P::new(steps::DEEPSEEK_V3)),
+    ("hy_v4", P::new(steps::DEEPSEEK_V3)),
+    ("jais", P::new(steps::GPT2)),
+    ("jais-2", P::new(steps::JAIS2)),
+    ("jina-de", P::new(steps::GPT2)),
+    ("jina-es", P::new(steps::GPT2)),
+    ("jina-v1-en", P::new(steps::GPT2)),
+    ("jina-v2-code", P::new(steps::GPT2)),
+    ("jina-v2-de", P::new(steps::GPT2)),
+    ("jina-v2-es", P::new(steps::GPT2)),
+    ("jina-v5-nano", LLAMA3),
+    ("joyai-llm", P::new(steps::DEEPSEEK_V3)),
+    ("kanana2", P::new(steps::GPT4O)),
+    ("kimi-k2", P::new(steps::KIMI_K2)),
+    ("kormo", P::new(steps::QWEN2)),
+    ("laguna", P::new(steps::LAGUNA)),
+    ("lfm2", LLAMA3),
+    ("llada-moe", P::new(steps::QWEN2)),
+    ("llama-bpe", LLAMA3),
+    ("llama-v3", LLAMA3),
+    ("llama3", LLAMA3),
+    ("llama4", P::new(steps::GPT4O)),
+    ("megrez", P::new(steps::QWEN2)),
+    ("mellum", P::new(steps::GPT2)),
+    ("mellum2", P::new(steps::SINGLE_DIGITS)),
+    ("midm-2.0", LLAMA3),
+    ("minerva-7b", P::new(steps::SINGLE_DIGITS)),
+    ("minicpm5", P::new(steps::MINICPM5).whole(WholeWords::All)),
+    ("minimax-m2", P::new(steps::GPT4O)),
+    ("modern-bert", P::new(steps::GPT2)),
+    ("mpt", P::new(steps::GPT2)),
+    ("olmo", P::new(steps::GPT2)),
+    ("phi-2", P::new(steps::GPT2)),
+    ("pixtral", LLAMA3),
+    ("poro-chat", P::new(steps::BLOOM).cut(&BEFORE_SPACE_OR_STOP)),
+    ("qwen2", P::new(steps::QWEN2)),
+    ("qwen35", P::new(steps::QWEN35)),
+    ("refact", P::new(steps::SINGLE_DIGITS)),
+    ("roberta-bpe", P::new(steps::GPT2)),
+    ("sarvam-moe", P::new(steps::LINES).characters()),
+    ("seed-coder", P::new(steps::SEED_CODER)),
+    ("smaug-bpe", P::new(steps::LLAMA3)),
+    ("smollm", P::new(steps::SINGLE_DIGITS)),
+    ("solar-open", P::new(steps::QWEN2)),
+    ("spark2_5", P::new(steps::SPARK)),
+    ("stablelm2", P::new(steps::QWEN2)),
+    ("starcoder", P::new(steps::SINGLE_DIGITS)),
+    ("superbpe", P::new(steps::SUPERBPE).cut(&AFTER_NUMBER)),
+    ("talkie", P::new(steps::GPT4O)),
+    ("tekken", P::new(steps::TEKKEN).whole(WholeWords::All).bos(Bos::Added)),
+    ("tiny_aya", P::new(steps::TINY_AYA)),
+    ("trillion", P::new(steps::GPT2)),
+    ("ufakzeka", P::new(steps::UFAKZEKA)),
+    ("viking", P::new(steps::VIKING).cut(&BEFORE_SPACE_OR_STOP)),
+    ("youtu", P::new(steps::YOUTU).whole(WholeWords::All)),
+];
+
+/// Llama 3's, of which there are many names.
+static LLAMA3: PreTokenizer = P::new(steps::LLAMA3).whole(WholeWords::All).bos(Bos::Added);
+
+/// Gemma 4's.
+static GEMMA4: PreTokenizer = P::new(steps::LINES)
+    .characters()
+    .whole(WholeWords::LineBreaks)
+    .bos(Bos::Forced);
 
 #[cfg(test)]
 mod tests {
+    use super::super::patterns::ALL;
+    use super::super::{Special, Tokenizer};
     use super::*;
+    use crate::gguf::{Gguf, GgufWriter};
+    use proptest::prelude::*;
+    use serde::Deserialize;
+    use std::collections::BTreeSet;
 
-    fn words(name: &str, text: &str) -> Vec<String> {
+    /// What `tests/fixtures/tokenizer/pre.py` writes.
+    #[derive(Deserialize)]
+    struct Fixture {
+        /// Names of pre-tokenizers that give every text the same tokens.
+        groups: Vec<Vec<String>>,
+        cases: Vec<Case>,
+    }
+
+    #[derive(Deserialize)]
+    struct Case {
+        text: String,
+        /// The different tokens of the text.
+        ids: Vec<Vec<u32>>,
+        /// Index of each group's tokens.
+        of_group: Vec<usize>,
+    }
+
+    fn fixture() -> Fixture {
+        let path = format!("{}/../../tests/fixtures/tokenizer/pre.json", env!("CARGO_MANIFEST_DIR"));
+        serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap()
+    }
+
+    /// A tokenizer of the fixtures' vocabulary with this pre-tokenizer.
+    fn tokenizer(name: &str) -> Tokenizer {
+        let pre = PreTokenizer::named(name).unwrap();
+        let (file, model) = match pre.alphabet {
+            Alphabet::Bytes => ("mixed", "gpt2"),
+            Alphabet::Characters => ("gemma4", if name == "gemma4" { "gemma4" } else { "gpt2" }),
+        };
+        let path = format!("{}/../../tests/fixtures/tokenizer/{file}.gguf", env!("CARGO_MANIFEST_DIR"));
+        let mut metadata = Gguf::open(path).unwrap().metadata().clone();
+        metadata.insert("tokenizer.ggml.model", model);
+        metadata.insert("tokenizer.ggml.pre", name);
+        let file = GgufWriter::begin(Vec::new(), &metadata, &[]).unwrap().finish().unwrap();
+        Tokenizer::from_gguf(&Gguf::from_bytes(file).unwrap()).unwrap()
+    }
+
+    fn words(pre: &PreTokenizer, text: &str) -> Vec<String> {
         let mut words = Vec::new();
-        let flow = PreTokenizer::named(name).unwrap().split(text, &mut |word| {
+        let flow = pre.split(text, &mut |word| {
             words.push(word.to_owned());
             ControlFlow::Continue(())
         });
@@ -172,9 +299,52 @@ mod tests {
 
     #[test]
     fn patterns_compile() {
-        for pattern in ALL {
-            assert!(!pattern.regex.as_str().is_empty());
+        for step in ALL {
+            if let Step::Pattern(pattern) = step {
+                assert!(!pattern.regex.as_str().is_empty());
+            }
         }
+        for (name, pre) in TABLE {
+            assert!(pre.cuts.is_none_or(|cuts| !cuts.as_str().is_empty()), "{name}");
+            // The fixed patterns of numbers.
+            assert_eq!(words(pre, "1").len(), 1, "{name}");
+        }
+    }
+
+    #[test]
+    fn rows_are_sorted_and_every_row_is_checked_with_llama_cpp() {
+        assert!(TABLE.is_sorted_by(|(a, _), (b, _)| a < b));
+        let fixture = fixture();
+        let checked: BTreeSet<&str> = fixture.groups.iter().flatten().map(String::as_str).collect();
+        let rows: BTreeSet<&str> = TABLE.iter().map(|(name, _)| *name).collect();
+        assert_eq!(rows, checked);
+    }
+
+    #[test]
+    fn every_row_gives_the_tokens_of_llama_cpp() {
+        let fixture = fixture();
+        assert!(fixture.cases.len() >= 300);
+        let mut differences = Vec::new();
+        for (group, names) in fixture.groups.iter().enumerate() {
+            for name in names {
+                let tokenizer = tokenizer(name);
+                for case in &fixture.cases {
+                    let text = &case.text;
+                    let ids = tokenizer.encode(text, Special::Text);
+                    let expected = &case.ids[case.of_group[group]];
+                    if ids != *expected {
+                        differences.push(format!("{name}: {text:?}\n  actual   {ids:?}\n  expected {expected:?}"));
+                    }
+                    let back = tokenizer.decode(&ids);
+                    if back != *text {
+                        differences.push(format!("{name}: {text:?} decodes to {back:?}"));
+                    }
+                }
+            }
+        }
+        let count = differences.len();
+        differences.truncate(20);
+        assert!(count == 0, "{count} differences\n{}", differences.join("\n"));
     }
 
     #[test]
@@ -199,8 +369,63 @@ mod tests {
             ("default", "a+b 1234", vec!["a", "+", "b", " ", "123", "4"]),
             ("qwen35", "e\u{301}x", vec!["e\u{301}x"]),
             ("qwen2", "e\u{301}x", vec!["e", "\u{301}x"]),
+            ("tekken", "camelCaseXML", vec!["camel", "Case", "XML"]),
+            ("tekken", "dog's", vec!["dog", "'s"]),
+            ("gpt-4o", "dog's a/b//\n", vec!["dog's", " a", "/b", "//\n"]),
+            ("gemma4", "a b\n\nc", vec!["a b", "\n\n", "c"]),
+            ("superbpe", "of the 1234567", vec!["of the ", "1", "234", "567"]),
+            ("superbpe", "12 123", vec!["12", " ", "123"]),
+            ("tiny_aya", "ab 1234567 c", vec!["ab", " ", "1", "234", "567", " c"]),
+            ("exaone-moe", "two words, 3", vec!["two words", ",", " ", "3"]),
+            ("kimi-k2", "中文abc", vec!["中文", "abc"]),
+            ("chameleon", "xIMGIMGAZy  12", vec!["x", "IMGIMGAZ", "y", "  ", "1", "2"]),
+            (
+                "jais-2",
+                "a\t\t\t\t\t\t\t\t\tb       ",
+                vec!["a", "\t\t\t\t\t\t\t\t", "\tb", "    ", "  ", " "],
+            ),
         ] {
-            assert_eq!(words(name, text), expected, "{name}: {text:?}");
+            let pre = PreTokenizer::named(name).unwrap();
+            assert_eq!(words(&pre, text), expected, "{name}: {text:?}");
+        }
+    }
+
+    /// Text of what ends or continues words in some pre-tokenizer.
+    fn text() -> impl Strategy<Value = String> {
+        let piece = prop_oneof![
+            3 => "[a-zA-Z]{1,3}",
+            3 => "[ \\t\\r\\n]{1,3}",
+            2 => "\\PC{1,2}",
+            1 => any::<char>().prop_map(String::from),
+            2 => "[0-9]{1,4}",
+            4 => prop::sample::select(vec![
+                "'s", "'LL", "'", "\u{301}", "é", "É", "中", "文，", "。", "々", "〇", "・", "カー", "한", "ع", " ع", "\u{5d0}",
+                "ก", "๑", "१", "क\u{94d}", "½", "①", "Ⅳ", "—", "…", "“", "\u{3000}", "\u{a0}", "\u{2003}", "/", "!?", "+", "`",
+                "<sentinel:1>", "<sentinel:", ">", "IMGIMGAZ", "。\n", ":\n", "😀", "\u{fe0f}", "\u{200d}", "\u{fa30}", "_",
+            ]).prop_map(str::to_owned),
+        ];
+        prop::collection::vec(piece, 0..12).prop_map(|pieces| pieces.concat())
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 2000, ..ProptestConfig::default() })]
+
+        #[test]
+        fn a_cut_changes_no_word(text in text()) {
+            for (name, pre) in TABLE {
+                if pre.cuts.is_none() {
+                    continue;
+                }
+                let whole = words(pre, &text);
+                prop_assert_eq!(&whole.concat(), &text, "{}", name);
+                let mut start = 0;
+                while let Some(found) = pre.find_cut(&text, start) {
+                    start = found + text[found..].chars().next().unwrap().len_utf8();
+                    let (left, right) = text.split_at(start);
+                    let parts = [words(pre, left), words(pre, right)].concat();
+                    prop_assert_eq!(&parts, &whole, "{}: {:?} at {}", name, text, start);
+                }
+            }
         }
     }
 }

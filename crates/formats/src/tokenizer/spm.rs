@@ -6,22 +6,12 @@
 
 use super::lookup::{ByteStrings, Lookup};
 use super::merge::{NO_TOKEN, Symbols};
+use super::spaced::{self, SEGMENT_BYTES, SPACE, byte_token, escape_space};
 use super::vocabulary::{TokenType, Vocabulary};
 use super::{TokenizerError, is_markup};
 use crate::gguf::{Gguf, Strings};
 use crate::interrupt;
-use std::collections::HashSet;
 use std::ops::ControlFlow;
-use std::sync::OnceLock;
-
-/// Bytes of a text that are merged at once. Merging takes about 33 times as much memory.
-const SEGMENT_BYTES: usize = 64 << 10;
-
-/// Maximum bytes of a segment. A longer one is split even if a token could span the split.
-const MAX_SEGMENT_BYTES: usize = 2 << 20;
-
-/// The character that replaces a space in token texts.
-const SPACE: char = '\u{2581}';
 
 /// A SentencePiece BPE model, without the vocabulary.
 pub(super) struct Spm {
@@ -34,29 +24,12 @@ pub(super) struct Spm {
     byte_tokens: [u32; 256],
     /// Whether a space is added before a text.
     pub add_space_prefix: bool,
-    /// Pairs of adjacent characters in all tokens. Computed for the first long text.
-    adjacent_chars: OnceLock<HashSet<(char, char)>>,
 }
 
 impl Spm {
     /// The bytes that each token decodes to.
     pub fn token_bytes(texts: &Strings, types: &[TokenType]) -> ByteStrings {
-        let mut strings = ByteStrings::default();
-        for (text, kind) in texts.iter().zip(types) {
-            strings.push_with(|out| match (kind, byte_token(text)) {
-                (TokenType::Byte, Some(byte)) => out.push(byte),
-                (TokenType::Normal | TokenType::Unused, _) => {
-                    for (index, part) in text.split(SPACE).enumerate() {
-                        if index > 0 {
-                            out.push(b' ');
-                        }
-                        out.extend(part.as_bytes());
-                    }
-                }
-                _ => out.extend(text.as_bytes()),
-            });
-        }
-        strings
+        spaced::token_bytes(texts, types, |kind| kind == TokenType::Byte)
     }
 
     /// Builds the model from a file's scores.
@@ -101,7 +74,6 @@ impl Spm {
             ranks,
             byte_tokens,
             add_space_prefix,
-            adjacent_chars: OnceLock::new(),
         })
     }
 
@@ -129,7 +101,7 @@ impl Spm {
             if interrupt::step(SEGMENT_BYTES as u64) {
                 return ControlFlow::Break(());
             }
-            let (segment, remaining) = rest.split_at(self.segment_end(rest, vocabulary));
+            let (segment, remaining) = rest.split_at(vocabulary.segment_end(rest));
             self.encode_segment(segment, first, vocabulary, out);
             (rest, first) = (remaining, false);
             if !progress(out.len()) {
@@ -140,35 +112,6 @@ impl Spm {
             self.encode_segment(rest, first, vocabulary, out);
         }
         ControlFlow::Continue(())
-    }
-
-    /// Whether no token has two characters of a text in sequence, so that no merge spans them.
-    pub fn divides(&self, previous: char, next: char, vocabulary: &Vocabulary) -> bool {
-        let adjacent_chars = self.adjacent_chars.get_or_init(|| {
-            let tokens = vocabulary.texts.iter().zip(&vocabulary.types);
-            let tokens = tokens
-                .filter(|(_, kind)| matches!(kind, TokenType::Normal | TokenType::UserDefined | TokenType::Unused));
-            tokens
-                .flat_map(|(text, _)| text.chars().zip(text.chars().skip(1)))
-                .collect()
-        });
-        !adjacent_chars.contains(&(escape_space(previous), escape_space(next)))
-    }
-
-    /// End of the first segment of a text longer than [`SEGMENT_BYTES`]. Splitting there does not
-    /// change the tokens, see [`Spm::divides`].
-    fn segment_end(&self, text: &str, vocabulary: &Vocabulary) -> usize {
-        let start = text.floor_char_boundary(SEGMENT_BYTES);
-        let mut previous = text[..start].chars().next_back();
-        for (offset, character) in text[start..].char_indices() {
-            let end = start + offset;
-            let is_boundary = previous.is_some_and(|previous| self.divides(previous, character, vocabulary));
-            if is_boundary || end >= MAX_SEGMENT_BYTES {
-                return end;
-            }
-            previous = Some(character);
-        }
-        text.len()
     }
 
     fn encode_segment(&self, text: &str, first: bool, vocabulary: &Vocabulary, out: &mut Vec<u32>) {
@@ -210,22 +153,6 @@ impl Spm {
                 }
             }
         }
-    }
-}
-
-fn escape_space(character: char) -> char {
-    if character == ' ' { SPACE } else { character }
-}
-
-/// The byte of a token like `<0x0A>`.
-fn byte_token(text: &str) -> Option<u8> {
-    let digits = text.strip_prefix("<0x")?.strip_suffix('>')?;
-    // `from_str_radix` would accept a sign.
-    let has_two_digits = digits.len() == 2 && digits.bytes().all(|digit| digit.is_ascii_hexdigit());
-    if has_two_digits {
-        u8::from_str_radix(digits, 16).ok()
-    } else {
-        None
     }
 }
 
@@ -271,14 +198,6 @@ mod tests {
             assert!(flow.is_continue() && segments == whole, "{name}");
             let flow = spm.encode(&text, true, &vocabulary, &mut segments, &|tokens| tokens < 10);
             assert!(flow.is_break(), "{name}");
-        }
-    }
-
-    #[test]
-    fn byte_tokens() {
-        assert_eq!(byte_token("<0x0A>"), Some(10));
-        for text in ["<0x>", "<0x+A>", "<0x100>", "0x0A", "<0x0A> "] {
-            assert_eq!(byte_token(text), None, "{text}");
         }
     }
 }

@@ -3,6 +3,8 @@
 use super::TokenizerError;
 use super::lookup::ByteStrings;
 use crate::gguf::{Gguf, Strings};
+use std::collections::HashSet;
+use std::sync::OnceLock;
 
 /// Token types of `tokenizer.ggml.token_type`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,6 +39,9 @@ pub(super) struct Vocabulary {
     pub unknown: Option<u32>,
     /// End-of-generation tokens, sorted.
     pub eog_ids: Vec<u32>,
+    /// Pairs of adjacent characters in all tokens, with U+2581 for a space. Computed for the first
+    /// text that is divided by them.
+    pub adjacent_chars: OnceLock<HashSet<(char, char)>>,
 }
 
 /// Texts of end-of-turn tokens, by priority, for files that do not name one.
@@ -101,6 +106,7 @@ impl Vocabulary {
             eot: None,
             unknown: None,
             eog_ids: Vec::new(),
+            adjacent_chars: OnceLock::new(),
         };
         if vocabulary.texts.is_empty() || vocabulary.texts.len() > i32::MAX as usize {
             return Err(vocabulary.malformed(format!("it has {} tokens", vocabulary.texts.len())));

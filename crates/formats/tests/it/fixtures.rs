@@ -1,6 +1,6 @@
 //! Fixtures shared by several tests.
 
-use hearth_formats::gguf::{Gguf, GgufWriter, Strings};
+use hearth_formats::gguf::{Gguf, GgufWriter, Metadata, Strings};
 use hearth_formats::tokenizer::Tokenizer;
 use std::path::{Path, PathBuf};
 
@@ -15,7 +15,7 @@ pub fn templates() -> PathBuf {
 }
 
 /// Names of the small vocabularies in [`folder`].
-pub const VOCABULARIES: [&str; 8] = [
+pub const VOCABULARIES: [&str; 10] = [
     "gpt-2",
     "qwen2",
     "qwen35",
@@ -24,6 +24,8 @@ pub const VOCABULARIES: [&str; 8] = [
     "default",
     "spm",
     "spm-gemma",
+    "mixed",
+    "gemma4",
 ];
 
 /// Path of a vocabulary.
@@ -45,6 +47,14 @@ pub fn open(path: &Path) -> (Gguf, Tokenizer) {
     (gguf, tokenizer)
 }
 
+/// The tokenizer of the vocabulary `mixed` with this pre-tokenizer.
+pub fn with_pre_tokenizer(name: &str) -> Tokenizer {
+    let (gguf, _) = open(&vocabulary("mixed"));
+    let mut metadata = gguf.metadata().clone();
+    metadata.insert("tokenizer.ggml.pre", name);
+    rebuilt(&metadata)
+}
+
 /// The tokenizer of a small vocabulary with more tokens, each with its type in the file: 3 for a
 /// control token, 4 for a user-defined one.
 pub fn with_tokens(vocabulary_name: &str, added: &[(&str, i32)]) -> Tokenizer {
@@ -61,6 +71,10 @@ pub fn with_tokens(vocabulary_name: &str, added: &[(&str, i32)]) -> Tokenizer {
     let tokens = texts.iter().chain(added.iter().map(|(text, _)| *text));
     metadata.insert("tokenizer.ggml.tokens", Strings::from_iter(tokens));
     metadata.insert("tokenizer.ggml.token_type", types);
-    let file = GgufWriter::begin(Vec::new(), &metadata, &[]).unwrap().finish().unwrap();
+    rebuilt(&metadata)
+}
+
+fn rebuilt(metadata: &Metadata) -> Tokenizer {
+    let file = GgufWriter::begin(Vec::new(), metadata, &[]).unwrap().finish().unwrap();
     Tokenizer::from_gguf(&Gguf::from_bytes(file).unwrap()).unwrap()
 }

@@ -27,7 +27,7 @@ fn chat_ml() -> ChatTemplate {
 #[test]
 fn a_long_text_takes_a_few_times_its_length_in_memory() {
     let _alone = memory::alone();
-    for name in ["spm", "spm-gemma", "smollm", "llama-bpe"] {
+    for name in ["spm", "spm-gemma", "smollm", "llama-bpe", "gemma4"] {
         for unit in ["It was evening, and the fire was low. ", "a"] {
             let text = unit.repeat(12 * MIB / unit.len());
             let tokenizer = tokenizer(name);

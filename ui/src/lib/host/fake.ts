@@ -334,6 +334,10 @@ export class FakeHost extends FakeGetting implements Host {
     return this.trash.list([...this.world.conversations.values()].filter(({ id }) => !this.world.deleted.has(id)));
   }
 
+  async purgeMessages(ids: number[]): Promise<void> {
+    for (const id of ids) this.trash.purge(id);
+  }
+
   async branchOff(message: number, title: string): Promise<ConversationSummary> {
     const [source, last] = this.find(message);
     const { settings, systemPrompt, adapters } = source;

@@ -14,6 +14,7 @@ const ORDERED: readonly (readonly (keyof Host)[])[] = [
     "openConversation",
     "selectLeaf",
     "restoreMessages",
+    "purgeMessages",
     "branchOff",
     "renameConversation",
     "restoreConversation",

@@ -28,6 +28,10 @@ export interface Commands {
   restoreMessages(id: number): Promise<Conversation>;
   /** Deleted messages in conversations that are not deleted. Last deleted first. */
   messageDeletions(): Promise<Array<MessageDeletion>>;
+  /**
+   * Removes deleted messages for good.
+   */
+  purgeMessages(ids: Array<number>): Promise<void>;
   /** Copies the messages up to this one into a new conversation with this title. */
   branchOff(message: number, title: string): Promise<ConversationSummary>;
   /** Saves what is not sent in a conversation, or in a new one if that is `null`. */
@@ -259,6 +263,7 @@ export const commands = (invoke: <T>(command: string, named?: Record<string, unk
   deleteMessage: (id) => invoke("delete_message", { id }),
   restoreMessages: (id) => invoke("restore_messages", { id }),
   messageDeletions: () => invoke("message_deletions"),
+  purgeMessages: (ids) => invoke("purge_messages", { ids }),
   branchOff: (message, title) => invoke("branch_off", { message, title }),
   saveUnsent: (conversation, change) => invoke("save_unsent", { conversation, change }),
   countUnsent: (draft) => invoke("count_unsent", { draft }),

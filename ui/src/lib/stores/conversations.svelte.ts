@@ -94,9 +94,10 @@ export class Conversations {
     await this.openBin();
   }
 
-  /** Deletes permanently. */
-  async purge(ids: number[]): Promise<void> {
-    await this.host.purgeConversations(ids);
+  /** Removes for good what the bin shows. */
+  async emptyBin(): Promise<void> {
+    await this.host.purgeConversations(this.bin.map(({ id }) => id));
+    await this.host.purgeMessages(this.messageBin.map(({ id }) => id));
     await this.openBin();
   }
 

@@ -49,7 +49,7 @@ fn tokenizers_check_once_per_64_kilobytes() {
     for name in VOCABULARIES {
         check(name, &words);
     }
-    for name in ["gpt-2", "spm"] {
+    for name in ["gpt-2", "spm", "gemma4"] {
         check(name, &word);
     }
 }

@@ -5,7 +5,7 @@ use crate::fixtures::{open, vocabulary};
 use hearth_formats::chat_template::{Chat, ChatTemplate, GenerationPrompt, Message, Role, TurnPiece, encode_turn};
 
 const MARKER: &str = "<think>";
-const BPE: [&str; 6] = ["gpt-2", "qwen2", "qwen35", "llama-bpe", "smollm", "default"];
+const BPE: [&str; 7] = ["gpt-2", "qwen2", "qwen35", "llama-bpe", "smollm", "default", "gemma4"];
 
 #[test]
 fn quoted_letters_are_neither_split_at_nor_a_token() {

@@ -37,7 +37,7 @@ fn tokenizer(model: &str, last: i32, unknown: Option<u32>, is_end: bool) -> Toke
 
 #[test]
 fn a_byte_without_a_token_becomes_the_unknown_token() {
-    for model in ["gpt2", "llama"] {
+    for model in ["gpt2", "gemma4", "llama"] {
         // Files mark it as either.
         for kind in [UNKNOWN, CONTROL] {
             let tokenizer = tokenizer(model, kind, Some(4), false);
@@ -50,7 +50,7 @@ fn a_byte_without_a_token_becomes_the_unknown_token() {
 
 #[test]
 fn bytes_that_cannot_be_encoded_are_reported() {
-    for model in ["gpt2", "llama"] {
+    for model in ["gpt2", "gemma4", "llama"] {
         for (unknown, is_end) in [(None, false), (Some(4), true)] {
             let tokenizer = tokenizer(model, CONTROL, unknown, is_end);
             assert_eq!(tokenizer.missing_byte(), Some(0));

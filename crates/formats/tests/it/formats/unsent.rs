@@ -1,7 +1,7 @@
 //! The tokens of a message that is being written: counted after each change of its text, they are
 //! the tokens of the whole prompt.
 
-use crate::fixtures::{VOCABULARIES, open, vocabulary, with_tokens};
+use crate::fixtures::{VOCABULARIES, open, vocabulary, with_pre_tokenizer, with_tokens};
 use hearth_formats::chat_template::{Chat, ChatTemplate, GenerationPrompt, Message, PLACEHOLDER, Role, UnsentText};
 use hearth_formats::interrupt::{Interrupt, Interrupted};
 use hearth_formats::tokenizer::Tokenizer;
@@ -22,6 +22,18 @@ const USER_DEFINED: [(&str, i32); 9] = [
     ("<|sep|>", 3),
 ];
 
+/// Pre-tokenizers whose words end elsewhere than those of [`VOCABULARIES`].
+const PRE_TOKENIZERS: [&str; 8] = [
+    "afmoe",
+    "bloom",
+    "deepseek-llm",
+    "deepseek-v3",
+    "exaone-moe",
+    "gpt-4o",
+    "superbpe",
+    "tekken",
+];
+
 /// With text next to the message, outside of control tokens.
 const TEMPLATE: &str = "{% for m in messages %}<|sep|><turn>{{ m.role }}\n{{ m.content }}.\n{% endfor %}model";
 
@@ -34,7 +46,8 @@ static TOKENIZERS: LazyLock<Vec<(String, Tokenizer)>> = LazyLock::new(|| {
         let added: Vec<_> = USER_DEFINED.into_iter().filter(is_new).collect();
         (format!("{name} with tokens"), with_tokens(name, &added))
     });
-    plain.into_iter().chain(extended).collect()
+    let others = PRE_TOKENIZERS.map(|name| (name.to_owned(), with_pre_tokenizer(name)));
+    plain.into_iter().chain(extended).chain(others).collect()
 });
 
 fn conversation(draft: &str) -> Chat {

@@ -74,6 +74,10 @@ export class FakeTrash {
     return messages.length;
   }
 
+  purge(deletion: number): void {
+    this.deletions.delete(deletion);
+  }
+
   restore(home: Conversation, deletion: number): void {
     const deleted = this.deletions.get(deletion);
     const root = deleted?.messages[0];
