@@ -33,12 +33,31 @@ test("a message below which nothing is goes at once, and Undo brings it back", a
   expect(await page.getByTestId("deletion").count()).toBe(0);
   expect(await toast(page).textContent()).toContain("The message was deleted.");
   await expect.poll(() => focused(page)).toBe("composer");
-  // The question can be answered again.
-  await questions(page).last().getByTestId("message-menu").click();
-  await page.getByTestId("answer-again").waitFor();
-  await page.keyboard.press("Escape");
   await toast(page).getByRole("button", { name: "Undo" }).click();
   await hasMessages(page, 2);
+  expect(errors).toEqual([]);
+});
+
+test("a question without an answer has a visible button for one", async () => {
+  const { page, errors } = await open();
+  await openConversation(page, "Rye bread");
+  expect(await page.getByTestId("answer-again").count()).toBe(0);
+  await inMenu(answers(page).last(), "delete-message");
+  const button = page.getByTestId("answer-again");
+  await button.waitFor();
+  await page.mouse.move(0, 0);
+  await expect.poll(() => button.evaluate((e) => e.checkVisibility({ opacityProperty: true }))).toBe(true);
+  await page.getByTestId("composer").focus();
+  expect(await button.textContent()).toBe("Answer");
+  await button.click();
+  await lastAnswer(page, "complete");
+  await hasMessages(page, 2);
+  await button.waitFor({ state: "detached" });
+  await expect.poll(() => focused(page)).toBe("composer");
+  await inMenu(questions(page).first(), "branch-off");
+  await hasMessages(page, 1);
+  await button.click();
+  await lastAnswer(page, "complete");
   expect(errors).toEqual([]);
 });
 
