@@ -35,6 +35,7 @@ test("a message below which nothing is goes at once, and Undo brings it back", a
   await expect.poll(() => focused(page)).toBe("composer");
   await toast(page).getByRole("button", { name: "Undo" }).click();
   await hasMessages(page, 2);
+  await expect.poll(() => focused(page)).toBe("composer");
   expect(errors).toEqual([]);
 });
 
