@@ -9,6 +9,7 @@ import { Live } from "../../src/lib/stores/live.svelte";
 import { Runs } from "../../src/lib/stores/runs.svelte";
 import { groups, parse, shown, type Field } from "../../src/lib/tune/fields";
 import { forecast, forecastText } from "../../src/lib/tune/forecast";
+import { started } from "./started";
 
 const data = (change: Partial<Inspection> = {}): Inspection => ({
   ...inspect(newDataset(1, "/x/replies.jsonl"), null, false, null),
@@ -223,4 +224,17 @@ test("a run begins with the system prompt of the model's chats", async () => {
   app.preparation.set("systemPrompt", modelPrompt ?? null);
   expect(app.preparation.changes).toEqual({});
   expect(requests).toEqual([modelPrompt, null, modelPrompt]);
+});
+
+test("the next run has no maximum of steps, and the other changed settings", async () => {
+  const { app, host } = await started();
+  host.pace = Number.POSITIVE_INFINITY;
+  const [dataset] = await host.datasets();
+  if (!dataset) throw new Error("no dataset");
+  await app.tune.prepare(dataset);
+  app.preparation.set("maxSteps", 5);
+  app.preparation.set("rank", 8);
+  await app.tune.train();
+  expect(app.tune.page.at).toBe("run");
+  expect(app.preparation.changes).toEqual({ rank: 8 });
 });
