@@ -9,7 +9,8 @@ import { Live } from "../../src/lib/stores/live.svelte";
 import { Runs } from "../../src/lib/stores/runs.svelte";
 import { groups, parse, shown, type Field } from "../../src/lib/tune/fields";
 import { forecast, forecastText } from "../../src/lib/tune/forecast";
-import { started } from "./started";
+import { started, tell } from "./started";
+import { until } from "./until";
 
 const data = (change: Partial<Inspection> = {}): Inspection => ({
   ...inspect(newDataset(1, "/x/replies.jsonl"), null, false, null),
@@ -237,4 +238,19 @@ test("the next run has no maximum of steps, and the other changed settings", asy
   await app.tune.train();
   expect(app.tune.page.at).toBe("run");
   expect(app.preparation.changes).toEqual({ rank: 8 });
+});
+
+test("the verification of an export has no fraction", async () => {
+  const { app, host } = await started();
+  const [adapter] = app.adapters.all;
+  if (!adapter) throw new Error("no adapter");
+  host.pace = Number.POSITIVE_INFINITY;
+  void app.exports.start(adapter, { type: "peft" }, true);
+  await until(() => app.exports.running !== null);
+  const tellOf = (fraction: number, type: "writing" | "verifying") =>
+    tell(app, { type: "exportProgress", adapter: adapter.id, fraction, stage: { type } });
+  tellOf(0.05, "writing");
+  expect(app.exports.running?.fraction).toBe(0.05);
+  tellOf(0.85, "verifying");
+  expect(app.exports.running?.fraction).toBe(null);
 });
