@@ -474,6 +474,18 @@ export class App {
     this.edits.begin("folder:new", "");
   }
 
+  /** Renames the open conversation, in the list. */
+  async renameOpen(): Promise<void> {
+    const open = this.conversations.get(this.thread.id);
+    if (!open) return;
+    // A row that is found or folded away has no field for its name.
+    this.search.clear();
+    if (open.folder !== null) this.folders.open(open.folder, true);
+    this.listOpen = true;
+    await tick();
+    this.edits.begin(`conversation:${open.id}`, open.title);
+  }
+
   async moveConversation(id: number, folder: number | null): Promise<boolean> {
     return this.try(async () => {
       await this.conversations.move(id, folder);
