@@ -11,6 +11,7 @@ import {
   openConversation,
   pace,
   send,
+  still,
   useBrowser,
   USUAL_PACE,
 } from "./window";
@@ -36,6 +37,30 @@ test("a message below which nothing is goes at once, and Undo brings it back", a
   await toast(page).getByRole("button", { name: "Undo" }).click();
   await hasMessages(page, 2);
   await expect.poll(() => focused(page)).toBe("composer");
+  expect(errors).toEqual([]);
+});
+
+test.each([
+  [1180, 760, 100],
+  [800, 600, 100],
+  [800, 600, 200],
+])("a toast covers no button of the chat at %i x %i and a text size of %i", async (width, height, textSize) => {
+  const { page, errors } = await open({ width, height, textSize });
+  if (textSize > 100) await page.getByTestId("toggle-list").click();
+  await openConversation(page, "Rye bread");
+  await inMenu(answers(page).last(), "delete-message");
+  await toast(page).waitFor();
+  await still(page);
+  const covered = await page.evaluate(() =>
+    [...document.querySelectorAll("main button, main textarea")]
+      .filter((button) => button.checkVisibility({ opacityProperty: true }))
+      .map((button) => [button.getAttribute("data-testid"), button.getBoundingClientRect()] as const)
+      .filter(([, { left, top, width, height }]) =>
+        document.elementFromPoint(left + width / 2, top + height / 2)?.closest("[data-testid=toast]"),
+      )
+      .map(([name]) => name),
+  );
+  expect(covered).toEqual([]);
   expect(errors).toEqual([]);
 });
 

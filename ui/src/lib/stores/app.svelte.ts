@@ -94,6 +94,8 @@ export class App {
   problem: Problem | null = $state.raw(null);
   /** The run that is saved before the window closes. */
   closing: number | null = $state(null);
+  /** Height in pixels of the bars above the thread. */
+  chatBars = $state(0);
   /** Whether the panel of the conversation's settings is open. */
   chatSettings = $state(false);
   /** Whether the panel shows all settings. */
