@@ -229,10 +229,10 @@ test("a run begins with the system prompt of the model's chats", async () => {
 
 test("the next run has no maximum of steps, and the other changed settings", async () => {
   const { app, host } = await started();
-  host.pace = Number.POSITIVE_INFINITY;
   const [dataset] = await host.datasets();
   if (!dataset) throw new Error("no dataset");
   await app.tune.prepare(dataset);
+  host.pace = Number.POSITIVE_INFINITY;
   app.preparation.set("maxSteps", 5);
   app.preparation.set("rank", 8);
   await app.tune.train();
