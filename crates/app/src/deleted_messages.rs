@@ -5,13 +5,14 @@ use crate::{
     chat::Command,
     conversations::{days_left, existing_message, no_conversation, no_message, open},
     lock::lock,
+    prompt_cache,
     shared::{Shared, is_unfinished},
     store::{
         conversation,
         deleted_message::{self, Restoration},
         message,
     },
-    prompt_cache, title,
+    title,
     wire::{ChatReason, Conversation, DeletedMessages, MessageDeletion, Problem, ProblemCode},
 };
 use hearth_protocol::Part;

@@ -102,7 +102,9 @@ impl Model {
         if let Some(entry) = self.entry {
             return entry.sampling.clone();
         }
-        let others = self.base_entry.map_or_else(SamplingParams::default, |base| base.sampling.clone());
+        let others = self
+            .base_entry
+            .map_or_else(SamplingParams::default, |base| base.sampling.clone());
         match &self.metadata {
             Ok(metadata) => metadata.sampling.over(others),
             Err(_) => others,
