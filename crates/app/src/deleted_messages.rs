@@ -86,7 +86,7 @@ impl App {
             .await
     }
 
-    /// Removes deleted messages for good. `ids` are those of [`App::message_deletions`].
+    /// Removes deleted messages for good. `ids` are from [`App::message_deletions`].
     pub async fn purge_messages(&self, ids: Vec<i64>) -> Result<(), Problem> {
         self.shared
             .blocking(move |shared| {

@@ -113,7 +113,7 @@ export class Preparation {
     if (inspected) void this.inspect();
   }
 
-  /** Prepares the next run. Its length is chosen anew; other settings are retained. */
+  /** Prepares the next run. Its length must be chosen again; other settings are retained. */
   next(): void {
     this.name = null;
     const changes = { ...this.changes };
