@@ -111,6 +111,11 @@ impl Model {
         }
     }
 
+    /// Whether it writes titles of conversations, as its base does.
+    pub fn writes_titles(&self) -> bool {
+        self.entry.or(self.base_entry).is_none_or(|entry| entry.titles)
+    }
+
     /// License of the weights, if known.
     pub fn license(&self) -> Option<String> {
         let entry = self.entry.map(|entry| entry.license.clone());
