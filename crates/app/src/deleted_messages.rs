@@ -5,13 +5,14 @@ use crate::{
     chat::Command,
     conversations::{days_left, existing_message, no_conversation, no_message, open},
     lock::lock,
+    prompt_cache,
     shared::{Shared, is_unfinished},
     store::{
         conversation,
         deleted_message::{self, Restoration},
         message,
     },
-    prompt_cache, title,
+    title,
     wire::{ChatReason, Conversation, DeletedMessages, MessageDeletion, Problem, ProblemCode},
 };
 use hearth_protocol::Part;
@@ -85,7 +86,7 @@ impl App {
             .await
     }
 
-    /// Removes deleted messages for good. `ids` are those of [`App::message_deletions`].
+    /// Removes deleted messages for good. `ids` are from [`App::message_deletions`].
     pub async fn purge_messages(&self, ids: Vec<i64>) -> Result<(), Problem> {
         self.shared
             .blocking(move |shared| {

@@ -444,7 +444,7 @@ fn with_adapter(model: Model, merged: &HashMap<PathBuf, Merged>) -> Model {
     };
     let run = adapter.run.as_ref();
     let settings: TrainSettings = from_json(run.map(|run| run.settings.as_str())).unwrap_or_default();
-    // Files outside of the app's folders have ids of their own.
+    // Files outside of the app's folders have other ids.
     let base_entry = run.and_then(|run| catalog::find(&run.model).or_else(|| catalog::find(&run.model_name)));
     Model {
         // A backup may have brought any name.

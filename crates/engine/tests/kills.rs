@@ -251,7 +251,9 @@ fn blank_merged_id(bytes: &mut [u8]) {
     const ID: usize = 32;
     let key = MERGED_KEY.as_bytes();
     if let Some(start) = bytes.windows(key.len()).position(|window| window == key)
-        && let Some(id) = bytes.get_mut(start + key.len() + BEFORE..).and_then(|rest| rest.get_mut(..ID))
+        && let Some(id) = bytes
+            .get_mut(start + key.len() + BEFORE..)
+            .and_then(|rest| rest.get_mut(..ID))
     {
         id.fill(b'-');
     }

@@ -11,6 +11,7 @@ import {
   openConversation,
   pace,
   send,
+  still,
   useBrowser,
   USUAL_PACE,
 } from "./window";
@@ -33,12 +34,56 @@ test("a message below which nothing is goes at once, and Undo brings it back", a
   expect(await page.getByTestId("deletion").count()).toBe(0);
   expect(await toast(page).textContent()).toContain("The message was deleted.");
   await expect.poll(() => focused(page)).toBe("composer");
-  // The question can be answered again.
-  await questions(page).last().getByTestId("message-menu").click();
-  await page.getByTestId("answer-again").waitFor();
-  await page.keyboard.press("Escape");
   await toast(page).getByRole("button", { name: "Undo" }).click();
   await hasMessages(page, 2);
+  await expect.poll(() => focused(page)).toBe("composer");
+  expect(errors).toEqual([]);
+});
+
+test.each([
+  [1180, 760, 100],
+  [800, 600, 100],
+  [800, 600, 200],
+])("a toast covers no button of the chat at %i x %i and a text size of %i", async (width, height, textSize) => {
+  const { page, errors } = await open({ width, height, textSize });
+  if (textSize > 100) await page.getByTestId("toggle-list").click();
+  await openConversation(page, "Rye bread");
+  await inMenu(answers(page).last(), "delete-message");
+  await toast(page).waitFor();
+  await still(page);
+  const covered = await page.evaluate(() =>
+    [...document.querySelectorAll("main button, main textarea")]
+      .filter((button) => button.checkVisibility({ opacityProperty: true }))
+      .map((button) => [button.getAttribute("data-testid"), button.getBoundingClientRect()] as const)
+      .filter(([, { left, top, width, height }]) =>
+        document.elementFromPoint(left + width / 2, top + height / 2)?.closest("[data-testid=toast]"),
+      )
+      .map(([name]) => name),
+  );
+  expect(covered).toEqual([]);
+  expect(errors).toEqual([]);
+});
+
+test("a question without an answer has a visible button for one", async () => {
+  const { page, errors } = await open();
+  await openConversation(page, "Rye bread");
+  expect(await page.getByTestId("answer-again").count()).toBe(0);
+  await inMenu(answers(page).last(), "delete-message");
+  const button = page.getByTestId("answer-again");
+  await button.waitFor();
+  await page.mouse.move(0, 0);
+  await expect.poll(() => button.evaluate((e) => e.checkVisibility({ opacityProperty: true }))).toBe(true);
+  await page.getByTestId("composer").focus();
+  expect(await button.textContent()).toBe("Answer");
+  await button.click();
+  await lastAnswer(page, "complete");
+  await hasMessages(page, 2);
+  await button.waitFor({ state: "detached" });
+  await expect.poll(() => focused(page)).toBe("composer");
+  await inMenu(questions(page).first(), "branch-off");
+  await hasMessages(page, 1);
+  await button.click();
+  await lastAnswer(page, "complete");
   expect(errors).toEqual([]);
 });
 

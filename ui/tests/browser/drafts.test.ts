@@ -64,6 +64,7 @@ test("the meter counts the draft, and a larger context takes one that does not f
   await expect.poll(() => announced.textContent()).toContain("has 4,000 tokens");
   await composer.fill("word ".repeat(3_600));
   await expect.poll(() => page.getByTestId("context-warning").innerText()).toContain("has 4,500 tokens");
+  expect(await page.getByTestId("context-warning").innerText()).toContain("256 are kept free for the answer");
   expect(await announced.textContent()).toContain("has 4,000 tokens");
   await composer.fill("word ".repeat(3_200));
   await expect.poll(() => page.getByTestId("context-warning").innerText()).toContain("has 4,000 tokens");

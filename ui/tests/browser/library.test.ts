@@ -74,6 +74,24 @@ test("a conversation is renamed in place", async () => {
   expect(await page.getByRole("button", { name: "Bread", exact: true }).count()).toBe(1);
 });
 
+test("F2 in the empty message field renames the open conversation", async () => {
+  const { page, errors } = await open();
+  await openConversation(page, "Rye bread");
+  await page.getByTestId("search").fill("rye");
+  const composer = page.getByTestId("composer");
+  await composer.fill("x");
+  await composer.press("F2");
+  expect(await page.getByTestId("rename-text").count()).toBe(0);
+  await composer.fill("");
+  await composer.press("Delete");
+  await composer.press("F2");
+  await page.getByTestId("rename-text").fill("Bread");
+  await page.keyboard.press("Enter");
+  await page.getByRole("button", { name: "Bread", exact: true }).waitFor();
+  expect(await page.getByTestId("toast").count()).toBe(0);
+  expect(errors).toEqual([]);
+});
+
 test("everything works by keyboard alone", async () => {
   const { page } = await open();
   await pace(page, 0);

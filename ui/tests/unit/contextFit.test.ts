@@ -42,7 +42,7 @@ describe("the context", () => {
     await fit.measure("x".repeat(4 * 7936), []);
     expect([fit.draft, fit.needed, fit.overflow]).toEqual([7936, 7936, null]);
     await fit.measure("x".repeat(4 * 7936), [{ name: "", text: "word" }]);
-    expect([fit.draft, fit.overflow]).toEqual([7937, "draft"]);
+    expect([fit.draft, fit.overflow, fit.reserved]).toEqual([7937, "draft", 256]);
     await app.send("What is the capital of France?");
     await until(() => !app.thread.busy && fit.use !== null && fit.use.used > 0);
     await fit.measure("x".repeat(4 * 7900), []);

@@ -2,13 +2,14 @@ import { readFileSync } from "node:fs";
 import { describe, expect, test, vi } from "vitest";
 import type { Download, Host, HostEvent, HubModel, ModelUpdate } from "../../src/lib/host";
 import { FakeHost } from "../../src/lib/host/fake";
-import { qwen } from "../../src/lib/host/fake/models";
+import { qwen, smol } from "../../src/lib/host/fake/models";
 import { detailed } from "../../src/lib/host/fake/problems";
 import { App } from "../../src/lib/stores/app.svelte";
 import { Updates } from "../../src/lib/stores/updates.svelte";
 import { unmatchedText } from "../../src/lib/text/adapters";
 import { catalogDescription, descriptions } from "../../src/lib/text/catalog";
 import {
+  areBundled,
   compactCount,
   downloadedFraction,
   expectedSpeed,
@@ -363,6 +364,14 @@ describe("dropped files", () => {
     await until(() => app.models.all.some(({ source }) => source === "folder"));
     expect(app.settings.value.modelFolders).toEqual(["/x/folder"]);
   });
+});
+
+test("a model that was made from the bundled one is none better", () => {
+  const merged = { ...smol, id: "merged", source: "file", quantization: "Q8_0", catalogId: null } as const;
+  expect(areBundled([])).toBe(true);
+  expect(areBundled([smol, merged])).toBe(true);
+  expect(areBundled([smol, qwen])).toBe(false);
+  expect(areBundled([merged])).toBe(false);
 });
 
 test("entries of an adapter that match no module are named", () => {

@@ -127,6 +127,10 @@ describe("an answer without markup", () => {
       "one\n\ntwo\n\nthree",
     );
     expect(codeOf("no code")).toBe("");
+    // As an answer that follows a schema.
+    expect(codeOf('\n{"name": "Ada"}\n')).toBe('{"name": "Ada"}');
+    expect(codeOf("[1, 2]")).toBe("[1, 2]");
+    for (const text of ["12", '"a"', "{a}", "[a](b)"]) expect(codeOf(text)).toBe("");
   });
 
   test("is spoken without code, formulas and addresses", () => {

@@ -9,6 +9,8 @@ import { Live } from "../../src/lib/stores/live.svelte";
 import { Runs } from "../../src/lib/stores/runs.svelte";
 import { groups, parse, shown, type Field } from "../../src/lib/tune/fields";
 import { forecast, forecastText } from "../../src/lib/tune/forecast";
+import { started, tell } from "./started";
+import { until } from "./until";
 
 const data = (change: Partial<Inspection> = {}): Inspection => ({
   ...inspect(newDataset(1, "/x/replies.jsonl"), null, false, null),
@@ -223,4 +225,32 @@ test("a run begins with the system prompt of the model's chats", async () => {
   app.preparation.set("systemPrompt", modelPrompt ?? null);
   expect(app.preparation.changes).toEqual({});
   expect(requests).toEqual([modelPrompt, null, modelPrompt]);
+});
+
+test("the next run has no maximum of steps, and the other changed settings", async () => {
+  const { app, host } = await started();
+  const [dataset] = await host.datasets();
+  if (!dataset) throw new Error("no dataset");
+  await app.tune.prepare(dataset);
+  host.pace = Number.POSITIVE_INFINITY;
+  app.preparation.set("maxSteps", 5);
+  app.preparation.set("rank", 8);
+  await app.tune.train();
+  expect(app.tune.page.at).toBe("run");
+  expect(app.preparation.changes).toEqual({ rank: 8 });
+});
+
+test("the verification of an export has no fraction", async () => {
+  const { app, host } = await started();
+  const [adapter] = app.adapters.all;
+  if (!adapter) throw new Error("no adapter");
+  host.pace = Number.POSITIVE_INFINITY;
+  void app.exports.start(adapter, { type: "peft" }, true);
+  await until(() => app.exports.running !== null);
+  const tellOf = (fraction: number, type: "writing" | "verifying") =>
+    tell(app, { type: "exportProgress", adapter: adapter.id, fraction, stage: { type } });
+  tellOf(0.05, "writing");
+  expect(app.exports.running?.fraction).toBe(0.05);
+  tellOf(0.85, "verifying");
+  expect(app.exports.running?.fraction).toBe(null);
 });

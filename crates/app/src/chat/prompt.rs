@@ -14,7 +14,8 @@ pub(crate) fn trimmed(text: &str) -> Option<&str> {
 
 /// The system prompt, then the branch. Empty answers, which have failed, are omitted and the user
 /// messages around them joined, because many chat templates reject consecutive turns of one role. A
-/// message that was refused because it does not fit is omitted, or every later one would be refused.
+/// message that was refused because it does not fit is omitted: with it, every later one would be
+/// refused, too.
 pub(crate) fn prompt(system: Option<&str>, branch: &[Message]) -> Vec<protocol::Message> {
     let mut turns: Vec<protocol::Message> = Vec::new();
     turns.extend(system.map(|text| protocol::Message::of_text(Role::System, text)));

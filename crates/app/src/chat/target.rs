@@ -23,6 +23,8 @@ pub(crate) struct Target {
     pub(super) draft_problem: Option<DraftProblem>,
     pub(super) system_prompt: Option<String>,
     pub(super) sampling: SamplingParams,
+    /// Whether the model writes titles of conversations.
+    pub(super) writes_titles: bool,
 }
 
 impl Target {
@@ -43,6 +45,7 @@ impl Target {
             draft_problem,
             system_prompt: model.system_prompt().map(str::to_owned),
             sampling: model.sampling(),
+            writes_titles: model.writes_titles(),
         })
     }
 

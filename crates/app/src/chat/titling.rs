@@ -41,13 +41,14 @@ enum Outcome {
 }
 
 impl TitleJob {
-    /// `None` if the answer failed or has no text.
+    /// `None` if the answer failed or has no text, or the model writes no titles.
     pub fn new(selection: Selection, answer: &Message, state: &MessageState) -> Option<Self> {
         let is_complete = matches!(
             state,
             MessageState::Complete | MessageState::Stopped | MessageState::Truncated { .. }
         );
-        (is_complete && !text_of(&answer.parts).trim().is_empty()).then(|| Self {
+        let has_text = || !text_of(&answer.parts).trim().is_empty();
+        (is_complete && selection.target.writes_titles && has_text()).then(|| Self {
             selection,
             answer: Box::new(answer.clone()),
         })

@@ -32,6 +32,13 @@ pub struct Entry {
     /// Default sampling parameters.
     #[serde(default)]
     pub sampling: SamplingParams,
+    /// Whether it writes titles of conversations.
+    #[serde(default = "yes")]
+    pub titles: bool,
+}
+
+fn yes() -> bool {
+    true
 }
 
 impl Entry {

@@ -102,11 +102,18 @@ impl Model {
         if let Some(entry) = self.entry {
             return entry.sampling.clone();
         }
-        let others = self.base_entry.map_or_else(SamplingParams::default, |base| base.sampling.clone());
+        let others = self
+            .base_entry
+            .map_or_else(SamplingParams::default, |base| base.sampling.clone());
         match &self.metadata {
             Ok(metadata) => metadata.sampling.over(others),
             Err(_) => others,
         }
+    }
+
+    /// Whether it writes titles of conversations, as its base does.
+    pub fn writes_titles(&self) -> bool {
+        self.entry.or(self.base_entry).is_none_or(|entry| entry.titles)
     }
 
     /// License of the weights, if known.

@@ -233,8 +233,8 @@ pub fn purge(connection: &Connection, before: i64) -> rusqlite::Result<Vec<i64>>
     conversations
 }
 
-/// Removes the messages of a deletion. Returns the id of their conversation. `None` means that there
-/// is no such deletion.
+/// Removes the messages of a deletion. Returns the id of their conversation. `None` means that
+/// there is no such deletion.
 pub fn remove(connection: &Connection, deletion: i64) -> rusqlite::Result<Option<i64>> {
     connection
         .prepare_cached("DELETE FROM deleted_message WHERE deletion = ?1 RETURNING conversation")?

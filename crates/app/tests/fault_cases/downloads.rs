@@ -69,6 +69,7 @@ fn download_as(folder: &Path, ranges: Ranges, pace: Pace) -> Result<(), String> 
         sha256: Some(sha256),
         system_prompt: None,
         sampling: SamplingParams::default(),
+        titles: true,
     };
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let hub = Hub {

@@ -304,7 +304,10 @@ async fn purged_messages_are_gone_with_the_saved_cells_and_no_others() {
     harness.delete_message(second.id).await.unwrap();
     harness.delete_message(first.id).await.unwrap();
     let cells = save_cells(&harness, id);
-    harness.purge_messages(vec![first.id, question.id, 12345]).await.unwrap();
+    harness
+        .purge_messages(vec![first.id, question.id, 12345])
+        .await
+        .unwrap();
     assert!(!cells.exists());
     let listed = harness.message_deletions().await.unwrap();
     assert_eq!(listed.iter().map(|row| row.id).collect::<Vec<_>>(), [second.id]);

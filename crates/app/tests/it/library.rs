@@ -284,6 +284,7 @@ fn entry(file: &[u8]) -> catalog::Entry {
         sha256: Some(hex(Sha256::digest(file))),
         system_prompt: None,
         sampling: SamplingParams::default(),
+        titles: true,
     }
 }
 

@@ -251,7 +251,8 @@ fn without_a_hash_only_ranges_of_one_version_are_joined() {
         let path = library::download(&hub.hub, &remote, folder.path(), &mut |_| ControlFlow::Continue(()));
         assert!(fs::read(path.expect("a file")).unwrap() == file(), "{replies:?}");
         let ranges = ranges(&hub);
-        let is_whole = ranges.last().is_some_and(String::is_empty);
+        // A request for a range that was on its way may arrive after it.
+        let is_whole = ranges.iter().any(String::is_empty);
         assert_eq!(is_whole, !in_ranges, "{replies:?}: {ranges:?}");
     }
 }

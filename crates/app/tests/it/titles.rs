@@ -2,6 +2,7 @@
 //! worker.
 
 use crate::harness::Harness;
+use hearth_app::library::catalog;
 use hearth_app::wire::{Event, KvType, MessageState, ModelState, ProblemCode, Sent, Settings};
 use std::{path::PathBuf, time::Duration};
 
@@ -127,6 +128,16 @@ async fn title_after(held: Held, harness: &Harness, conversation: i64) -> String
     // Time for the title to arrive, which nothing announces.
     tokio::time::sleep(Duration::from_millis(100)).await;
     title(harness, conversation).await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_model_whose_titles_mislead_writes_none() {
+    let base = &catalog::entries()[0];
+    let mut harness = Harness::new(&[&base.file]);
+    harness.answer("title Rain").await;
+    // Time for a request, which nothing announces.
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    assert_eq!(harness.answer("background").await.text(), "0");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

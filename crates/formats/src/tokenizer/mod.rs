@@ -353,13 +353,16 @@ impl Tokenizer {
     }
 
     /// The first byte of text that cannot be encoded: it has no token, and there is no unknown
-    /// token either. `None` if there is no such byte.
+    /// token either. `None` if there is no such byte. Bytes that no text has do not count, since
+    /// many vocabularies lack some of them.
     pub fn missing_byte(&self) -> Option<u8> {
         if self.vocabulary.unknown_in_text().is_some() {
             return None;
         }
-        // The bytes that occur in UTF-8.
-        let mut bytes = (0..=0xf4).filter(|byte| !matches!(byte, 0xc0 | 0xc1));
+        // The bytes of assigned characters in UTF-8, but of control characters only white space.
+        // 0xf1 and 0xf2 begin U+40000 to U+BFFFF, which are unassigned.
+        let is_control = |byte: &u8| byte.is_ascii_control() && !matches!(byte, b'\t' | b'\n' | b'\r');
+        let mut bytes = (0..=0xf4).filter(|byte| !is_control(byte) && !matches!(byte, 0xc0 | 0xc1 | 0xf1 | 0xf2));
         let has_token = |byte: u8| match &self.model {
             Model::Bpe(bpe) => bpe.has_token(byte, &self.vocabulary),
             Model::Spm(spm) => spm.has_token(byte),

@@ -66,7 +66,7 @@ impl Worker {
             Err(_) => {
                 return Err(StartError::NotReady {
                     within: command.ready_within,
-                    log: monitor.last_log_line(),
+                    log: monitor.logged_failure(),
                 });
             }
             Ok(Ok(Event::Ready {
@@ -77,7 +77,7 @@ impl Worker {
             Ok(Ok(_)) | Ok(Err(MonitorError::Malformed(_) | MonitorError::Unexpected(_))) => {
                 return Err(StartError::NotAWorker {
                     executable: command.executable.clone(),
-                    log: monitor.last_log_line(),
+                    log: monitor.logged_failure(),
                 });
             }
             Ok(Err(error)) => return Err(StartError::Died(monitor.explain(error).await)),

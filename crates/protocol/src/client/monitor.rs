@@ -83,9 +83,9 @@ impl Monitor {
         self.child.id()
     }
 
-    /// The last line of the log, if any, for an error.
-    pub fn last_log_line(&self) -> Option<String> {
-        self.log.last_line()
+    /// The line of the log that says why the worker failed, if any.
+    pub fn logged_failure(&self) -> Option<String> {
+        self.log.failure()
     }
 
     /// Delivers events until the worker exits or is killed, and then fails all requests.
@@ -189,7 +189,7 @@ impl Monitor {
             Death::OutOfMemory => ProblemCode::OutOfMemory,
             Death::Killed | Death::Other => ProblemCode::WorkerDied,
         };
-        with_log_line(Problem::new(code, reason), self.log.last_line())
+        with_log_line(Problem::new(code, reason), self.log.failure())
     }
 }
 

@@ -20,14 +20,14 @@ pub enum StartError {
     NotReady {
         /// The time limit.
         within: Duration,
-        /// The last line of its log, if any.
+        /// The line of its log that says why, if any.
         log: Option<String>,
     },
     /// Its first line is not [`Event::Ready`](crate::Event::Ready).
     NotAWorker {
         /// The executable.
         executable: PathBuf,
-        /// The last line of its log, if any.
+        /// The line of its log that says why, if any.
         log: Option<String>,
     },
     /// Its protocol has another version.

@@ -66,7 +66,7 @@ pub enum WorkerReason {
         /// The time limit.
         seconds: u32,
     },
-    /// The end of a worker, with the last line of its log.
+    /// The end of a worker, with the line of its log that says why.
     Logged {
         /// The end.
         cause: Box<Problem>,

@@ -28,9 +28,7 @@ export interface Commands {
   restoreMessages(id: number): Promise<Conversation>;
   /** Deleted messages in conversations that are not deleted. Last deleted first. */
   messageDeletions(): Promise<Array<MessageDeletion>>;
-  /**
-   * Removes deleted messages for good.
-   */
+  /** Removes deleted messages for good. */
   purgeMessages(ids: Array<number>): Promise<void>;
   /** Copies the messages up to this one into a new conversation with this title. */
   branchOff(message: number, title: string): Promise<ConversationSummary>;

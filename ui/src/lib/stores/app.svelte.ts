@@ -94,6 +94,8 @@ export class App {
   problem: Problem | null = $state.raw(null);
   /** The run that is saved before the window closes. */
   closing: number | null = $state(null);
+  /** Height in pixels of the bars above the thread. */
+  chatBars = $state(0);
   /** Whether the panel of the conversation's settings is open. */
   chatSettings = $state(false);
   /** Whether the panel shows all settings. */
@@ -472,6 +474,18 @@ export class App {
     this.listOpen = true;
     await tick();
     this.edits.begin("folder:new", "");
+  }
+
+  /** Renames the open conversation, in the list. */
+  async renameOpen(): Promise<void> {
+    const open = this.conversations.get(this.thread.id);
+    if (!open) return;
+    // A row that is found or folded away has no field for its name.
+    this.search.clear();
+    if (open.folder !== null) this.folders.open(open.folder, true);
+    this.listOpen = true;
+    await tick();
+    this.edits.begin(`conversation:${open.id}`, open.title);
   }
 
   async moveConversation(id: number, folder: number | null): Promise<boolean> {

@@ -73,6 +73,9 @@ export class ContextFit {
   /** The whole context in tokens; `null` if it is not known. */
   readonly total: number | null = $derived(this.use?.total ?? this.loaded);
 
+  /** Tokens of the context that are reserved for an answer. */
+  readonly reserved: number = $derived(reservedOf(this.total ?? 0));
+
   /** Whether the tokens of the conversation and the draft were counted, not estimated. */
   readonly exact: boolean = $derived(this.measured.exact && (this.use?.exact ?? true));
 
@@ -163,9 +166,14 @@ export class ContextFit {
   }
 }
 
+/** The tokens of a context that are reserved for an answer. */
+function reservedOf(context: number): number {
+  return Math.max(1, Math.min(MAX_RESERVED, Math.floor(context / 4)));
+}
+
 /** Whether a prompt fits into a context, in tokens. */
 function fits(prompt: number, context: number): boolean {
-  return prompt <= context - Math.max(1, Math.min(MAX_RESERVED, Math.floor(context / 4)));
+  return prompt <= context - reservedOf(context);
 }
 
 const ofFile = new WeakMap<TextFile, number>();

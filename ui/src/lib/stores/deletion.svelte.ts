@@ -71,5 +71,7 @@ export class Deletion {
     await app.thread.restore(conversation, message);
     app.search.refresh();
     await app.open(conversation);
+    // The button that had the focus is gone.
+    await app.focusComposer();
   }
 }

@@ -20,7 +20,8 @@ export interface RunningExport {
   name: string;
   format: ExportFormat["type"];
   verify: boolean;
-  fraction: number;
+  /** `null` while the file is verified, which reports no progress. */
+  fraction: number | null;
   stage: Stage | null;
   cancelling: boolean;
 }
@@ -71,7 +72,7 @@ export class Exports {
 
   handle(event: HostEvent): void {
     if (event.type !== "exportProgress" || event.adapter !== this.running?.adapter) return;
-    this.running.fraction = event.fraction;
+    this.running.fraction = event.stage.type === "verifying" ? null : event.fraction;
     this.running.stage = event.stage;
   }
 

@@ -113,6 +113,14 @@ export class Preparation {
     if (inspected) void this.inspect();
   }
 
+  /** Prepares the next run. Its length must be chosen again; other settings are retained. */
+  next(): void {
+    this.name = null;
+    const changes = { ...this.changes };
+    delete changes.maxSteps;
+    this.changes = changes;
+  }
+
   /** The run to request from the host; `null` if it is incomplete. */
   newRun(): NewRun | null {
     const { dataset, model, settings, mapping, skipBroken } = this;

@@ -122,7 +122,7 @@ export class Tune {
     if (!newRun) return;
     await this.app.try(async () => {
       const run = await this.app.host.startRun(newRun);
-      this.app.preparation.name = null;
+      this.app.preparation.next();
       this.app.runs.put(this.app.runs.get(run.id) ?? run);
       this.openRun(run.id);
     });

@@ -58,6 +58,16 @@ export function expectedSpeed({ tokensPerSecond }: Pick<Expectation, "tokensPerS
   return m.text_model_about_speed({ speed: speed(Number(tokensPerSecond.toPrecision(2))) });
 }
 
+/**
+ * Whether all models are the bundled one or of its kind and size, as is one that was made from it.
+ */
+export function areBundled(models: readonly Model[]): boolean {
+  const bundled = models.filter(({ source }) => source === "bundled");
+  return models.every(({ architecture, parameters }) =>
+    bundled.some((model) => model.architecture === architecture && model.parameters === parameters),
+  );
+}
+
 /** Whether a model fits on this machine, perhaps with less context or slowly. */
 export function fitsHere(expectation: Expectation | null): boolean {
   return expectation !== null && expectation.verdict.type !== "wontFit";

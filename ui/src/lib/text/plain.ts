@@ -38,8 +38,9 @@ export function spokenText(markdown: string): string {
   return written(markdown, SPOKEN).replace(/https?:\/\/\S+/g, "");
 }
 
-/** The code blocks, separated by blank lines. */
+/** The code blocks, separated by blank lines; or the whole text, if it is a JSON object or array. */
 export function codeOf(markdown: string): string {
+  if (isJson(markdown)) return markdown.trim();
   const pieces: string[] = [];
   const visit = (tokens: readonly Token[]) => {
     for (const token of tokens) {
@@ -50,6 +51,17 @@ export function codeOf(markdown: string): string {
   };
   visit(new BlockReader().read(normalized(markdown)));
   return pieces.join("\n\n");
+}
+
+/** Whether a text is a JSON object or array, as an answer that follows a schema is. */
+function isJson(text: string): boolean {
+  if (!/^\s*[{[]/.test(text)) return false;
+  try {
+    JSON.parse(text);
+    return true;
+  } catch {
+    return false;
+  }
 }
 
 function written(markdown: string, options: PlainOptions): string {
