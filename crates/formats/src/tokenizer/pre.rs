@@ -255,6 +255,8 @@ mod tests {
     struct Fixture {
         /// Names of pre-tokenizers that give every text the same tokens.
         groups: Vec<Vec<String>>,
+        /// Whether models of each group expect BOS before a text if the file does not say.
+        adds_bos: Vec<bool>,
         cases: Vec<Case>,
     }
 
@@ -328,6 +330,7 @@ mod tests {
         for (group, names) in fixture.groups.iter().enumerate() {
             for name in names {
                 let tokenizer = tokenizer(name);
+                assert_eq!(tokenizer.add_bos(), fixture.adds_bos[group], "{name}");
                 for case in &fixture.cases {
                     let text = &case.text;
                     let ids = tokenizer.encode(text, Special::Text);
@@ -389,6 +392,62 @@ mod tests {
             assert_eq!(words(&pre, text), expected, "{name}: {text:?}");
         }
     }
+
+    /// Names of which no two divide texts alike.
+    fn distinct_names() -> Vec<&'static str> {
+        let mut rows: Vec<(&str, &PreTokenizer)> = Vec::new();
+        for (name, pre) in TABLE {
+            let is_new = |(_, other): &(&str, &PreTokenizer)| !std::ptr::eq(other.steps, pre.steps);
+            if rows.iter().all(is_new) {
+                rows.push((name, pre));
+            }
+        }
+        rows.into_iter().map(|(name, _)| name).collect()
+    }
+
+    /// An attempt to find the end of each of these words anew would take hours.
+    #[test]
+    fn long_texts_take_linear_time() {
+        for unit in [" ", "\t \u{3000}", "\n ", "a", "A", "aA", "é", "É1", "\u{301}", "7", "½", "'", "中", "<sentinel:1", "IMGIMGA", "a b", "!"] {
+            let text = unit.repeat((256 << 10) / unit.len());
+            for name in distinct_names() {
+                let mut bytes = 0;
+                let flow = PreTokenizer::named(name).unwrap().split(&text, &mut |word| {
+                    bytes += word.len();
+                    ControlFlow::Continue(())
+                });
+                assert!(flow.is_continue() && bytes == text.len(), "{name}: {unit:?}");
+            }
+        }
+    }
+
+    // FUZZ-BEGIN
+    #[test]
+    fn fuzz() {
+        let Ok(path) = std::env::var("FUZZ") else { return };
+        let mut bad = std::collections::BTreeMap::new();
+        for line in std::fs::read_to_string(path).unwrap().lines() {
+            let mut f = line.split(' ');
+            let (name, hex, lens) = (f.next().unwrap(), f.next().unwrap(), f.next().unwrap_or(""));
+            let bytes: Vec<u8> = (0..hex.len() / 2).map(|i| u8::from_str_radix(&hex[2 * i..2 * i + 2], 16).unwrap()).collect();
+            let text = String::from_utf8(bytes).unwrap();
+            let w = words(&PreTokenizer::named(name).unwrap(), &text);
+            let mine = w.iter().map(|w| w.len().to_string()).collect::<Vec<_>>().join(",");
+            if mine != lens {
+                let e: &mut Vec<String> = bad.entry(name.to_owned()).or_default();
+                let mut at = 0;
+                let theirs: Vec<&str> = lens.split(',').filter(|l| !l.is_empty()).map(|l| { let n: usize = l.parse().unwrap(); at += n; &text[at - n..at] }).collect();
+                e.push(format!("{text:?}\n   mine   {w:?}\n   theirs {theirs:?}"));
+            }
+        }
+        for (name, e) in &mut bad {
+            e.sort_by_key(|e| e.len());
+            println!("{name}: {}", e.len());
+            for x in e.iter().take(4) { println!("  {x}"); }
+        }
+        assert!(bad.is_empty());
+    }
+    // FUZZ-END
 
     /// Text of what ends or continues words in some pre-tokenizer.
     fn text() -> impl Strategy<Value = String> {
