@@ -189,6 +189,18 @@ impl Window {
             .unwrap_or_default()
     }
 
+    /// The newest answer without its heading and buttons. Which words it has depends on the seed.
+    pub fn answer_words(&self) -> String {
+        let script = format!("return [...document.querySelectorAll('{ANSWERS} .markdown')].at(-1)?.textContent");
+        let words = self.session.script(&script).ok();
+        words
+            .as_ref()
+            .and_then(|words| words.as_str())
+            .unwrap_or_default()
+            .trim()
+            .to_owned()
+    }
+
     /// Waits until this answer, counted from 1, has reached one of these states.
     ///
     /// # Panics
