@@ -2,7 +2,7 @@
 
 use super::{MergeError, quant_of, type_of};
 use hearth_formats::Architecture;
-use hearth_formats::adapter::{AdapterFile, BaseShape, LoraTensors, ModuleName};
+use hearth_formats::adapter::{AdapterFile, BaseShape, LoraTensors, ModuleName, TargetName};
 use hearth_formats::gguf::{Gguf, Tensor, TensorHeader, TensorInfo, TensorType};
 use hearth_formats::shape::{LayerPart, LinearName};
 use hearth_kernels::blocks::BlockError;
@@ -225,7 +225,7 @@ impl<'a> Delta<'a> {
         let Some(name) = ModuleName::from_weight(tensor, architecture) else {
             return Self(Vec::new());
         };
-        let update = |target| {
+        let update = |target: TargetName| {
             Some(RowsDelta {
                 rows: name.module.rows(base.layers.get(name.layer)?, target.linear)?,
                 lora: adapter.tensors.get(&target)?,
