@@ -37,9 +37,7 @@ impl Bpe {
     pub fn token_bytes(alphabet: Alphabet, texts: &Strings, types: &[TokenType]) -> ByteStrings {
         if alphabet == Alphabet::Characters {
             // Some writers mark bytes as ordinary tokens.
-            return spaced::token_bytes(texts, types, |kind| {
-                matches!(kind, TokenType::Byte | TokenType::Normal)
-            });
+            return spaced::token_bytes(texts, types, |kind| matches!(kind, TokenType::Byte | TokenType::Normal));
         }
         let mut strings = ByteStrings::default();
         for (text, kind) in texts.iter().zip(types) {

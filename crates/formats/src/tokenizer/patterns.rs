@@ -47,9 +47,21 @@ macro_rules! cl100k_style {
 macro_rules! o200k_style {
     ($first:literal, $last:literal, $suffix:expr, $number:literal) => {
         concat!(
-            r"[^\r\n\p{L}\p{N}]?", $first, "*", $last, "+", $suffix,
-            r"|[^\r\n\p{L}\p{N}]?", $first, "+", $last, "*", $suffix,
-            "|", $number, r"| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+"
+            r"[^\r\n\p{L}\p{N}]?",
+            $first,
+            "*",
+            $last,
+            "+",
+            $suffix,
+            r"|[^\r\n\p{L}\p{N}]?",
+            $first,
+            "+",
+            $last,
+            "*",
+            $suffix,
+            "|",
+            $number,
+            r"| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+"
         )
     };
 }

@@ -12,9 +12,29 @@ static GROUPS_IN_NUMBER: Step = Step::Groups(Groups::WithTextAfter);
 
 pub(super) static AFMOE: &[&Step] = &[&GROUPS, &p::AFMOE_SCRIPTS, &p::DEEPSEEK_V3];
 pub(super) static BLOOM: &[&Step] = &[&p::BLOOM];
-pub(super) static CHAMELEON: &[&Step] = &[&p::SENTINEL, &p::IMAGE, &p::CHAMELEON_SPACE, &p::DIGIT, &p::ONE_PUNCTUATION, &p::GPT2];
-pub(super) static DEEPSEEK_CODER: &[&Step] = &[&p::LINE_BREAK, &p::SPACE_AND_LETTERS, &p::SPACE_AND_PUNCTUATION, &p::EAST, &p::DIGIT];
-pub(super) static DEEPSEEK_LLM: &[&Step] = &[&p::LINE_BREAK, &p::DEEPSEEK_LETTERS, &p::DEEPSEEK_SYMBOLS, &p::SPACE_AT_END, &p::EAST, &p::NUMBER];
+pub(super) static CHAMELEON: &[&Step] = &[
+    &p::SENTINEL,
+    &p::IMAGE,
+    &p::CHAMELEON_SPACE,
+    &p::DIGIT,
+    &p::ONE_PUNCTUATION,
+    &p::GPT2,
+];
+pub(super) static DEEPSEEK_CODER: &[&Step] = &[
+    &p::LINE_BREAK,
+    &p::SPACE_AND_LETTERS,
+    &p::SPACE_AND_PUNCTUATION,
+    &p::EAST,
+    &p::DIGIT,
+];
+pub(super) static DEEPSEEK_LLM: &[&Step] = &[
+    &p::LINE_BREAK,
+    &p::DEEPSEEK_LETTERS,
+    &p::DEEPSEEK_SYMBOLS,
+    &p::SPACE_AT_END,
+    &p::EAST,
+    &p::NUMBER,
+];
 pub(super) static DEEPSEEK_V3: &[&Step] = &[&p::UP_TO_THREE_DIGITS, &p::HAN_OR_KANA, &p::DEEPSEEK_V3];
 pub(super) static DEFAULT: &[&Step] = &[&p::PUNCTUATION, &p::GPT2, &p::NUMBER, &p::THREE_ASCII_DIGITS];
 pub(super) static EXAONE_MOE: &[&Step] = &[&p::EXAONE_MOE];

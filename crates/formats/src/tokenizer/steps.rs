@@ -6,11 +6,7 @@ use std::ops::{ControlFlow, Range};
 use std::sync::LazyLock;
 
 /// Calls `visit` with the words that a sequence of steps divides a text into, until it breaks.
-pub(super) fn divide(
-    steps: &[&Step],
-    text: &str,
-    visit: &mut dyn FnMut(&str) -> ControlFlow<()>,
-) -> ControlFlow<()> {
+pub(super) fn divide(steps: &[&Step], text: &str, visit: &mut dyn FnMut(&str) -> ControlFlow<()>) -> ControlFlow<()> {
     match steps.split_first() {
         Some((step, inner)) => step.divide(text, &mut |word| divide(inner, word, visit)),
         None => visit(text),
@@ -122,7 +118,10 @@ fn powers(space: &str, visit: &mut dyn FnMut(&str) -> ControlFlow<()>) -> Contro
     let mut remaining = space.chars().count();
     while remaining > 0 {
         let characters = power(remaining);
-        let end = rest.char_indices().nth(characters).map_or(rest.len(), |(index, _)| index);
+        let end = rest
+            .char_indices()
+            .nth(characters)
+            .map_or(rest.len(), |(index, _)| index);
         let (word, after) = rest.split_at(end);
         visit(word)?;
         rest = after;
@@ -148,7 +147,11 @@ impl Groups {
         let mut word_ends_at = |end: usize| {
             let word = &text[start..end];
             start = end;
-            if word.is_empty() { ControlFlow::Continue(()) } else { visit(word) }
+            if word.is_empty() {
+                ControlFlow::Continue(())
+            } else {
+                visit(word)
+            }
         };
         for number in regex.find_iter(text) {
             let digits = number.as_str().chars().count();

@@ -163,7 +163,7 @@ fn the_search_for_a_cut_in_a_text_without_one_can_be_interrupted() {
 #[test]
 fn another_conversation_before_the_message_changes_only_the_frame() {
     let template = ChatTemplate::parse(TEMPLATE, "", "").unwrap();
-    let text = "Some words, and a few more. ".repeat(400);
+    let text = "Some words, and 2 more. ".repeat(400);
     for (name, tokenizer) in TOKENIZERS.iter() {
         let frame = |chat: &Chat| template.frame(tokenizer, chat).unwrap().expect("a frame");
         let alone = |text: &str| {
