@@ -248,6 +248,7 @@ impl Engine {
 fn model_info(request: &LoadRequest, gguf: &Gguf, config: Config, plan: Plan) -> ModelInfo {
     tracing::info!("{} of {} layers are on GPUs", plan.gpu_layers, plan.layers_total);
     let output_device = plan.devices.iter().rfind(|device| !device.layers.is_empty());
+    let layers = saturating_u32(config.n_layers());
     ModelInfo {
         path: request.path.clone(),
         name: config.name,
@@ -255,7 +256,7 @@ fn model_info(request: &LoadRequest, gguf: &Gguf, config: Config, plan: Plan) ->
         quantization: gguf.quantization(),
         parameters: gguf.parameter_count(),
         file_size: gguf.file_size(),
-        layers: saturating_u32(config.n_layers()),
+        layers,
         context: plan.context,
         context_trained: saturating_u32(config.context_trained),
         device: output_device.map_or_else(|| hardware::CPU.to_owned(), |device| device.id.clone()),

@@ -5,7 +5,9 @@ use crate::batch::Batch;
 use crate::device;
 use crate::error::LoadError;
 use crate::layer::Layer;
-use crate::ops::{Bias, Linear, Linears, MatmulPrecision, Norm, OptionalNorm, cross_entropy, embed, norm_linears, softcap};
+use crate::ops::{
+    Bias, Linear, Linears, MatmulPrecision, Norm, OptionalNorm, cross_entropy, embed, norm_linears, softcap,
+};
 use crate::placement::{Place, Placement};
 use crate::threads::DecodeThreads;
 use crate::weights::Weights;

@@ -567,7 +567,9 @@ fn mismatched_sizes_are_errors() {
     assert!(gpu::rms_norm_backward(&client, &ones(2, 4), &norm, &ones(3, 4)).is_err());
     assert!(gpu::rms_norm_backward(&client, &ones(2, 5), &norm, &ones(2, 5)).is_err());
     assert!(gpu::glu_backward(&client, &ones(2, 5), Activation::Silu, &ones(2, 3)).is_err());
-    assert!(gpu::cross_entropy_in_place(&client, &ones(9, 5), &unpadded(numbers(&client, &[0])), 1.0, true).is_err());
+    assert!(
+        gpu::cross_entropy_in_place(&client, &ones(9, 5), &unpadded(numbers(&client, &[0])), 1.0, None, true).is_err()
+    );
     let (weight, _) = weight(&client, Quant::Q8_0, 3, 32);
     assert!(
         gpu::weight_backward(

@@ -258,7 +258,7 @@ impl Op {
     fn scale(&self) -> f32 {
         match self {
             Self::LinearAdd { scale, .. } | Self::FeedForward { scale, .. } => *scale,
-            Self::NormLinears(_) | Self::Attend { .. } | Self::CrossEntropy(_) | Self::Argmax { .. } => 1.0,
+            Self::NormLinears(_) | Self::Attend { .. } | Self::CrossEntropy { .. } | Self::Argmax { .. } => 1.0,
         }
     }
 

@@ -69,7 +69,6 @@ impl MixerSpec {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use crate::arch::{Config, describe};
     use hearth_formats::Architecture;
     use hearth_formats::gguf::Gguf;
