@@ -128,6 +128,11 @@ impl Comparison {
     fn model(&mut self, model: &Path, isa: Option<&str>) {
         let name = model.file_stem().unwrap_or_default().to_string_lossy().into_owned();
         announce(&format!("{name}, {}", isa.unwrap_or("native instruction set")));
+        let [loads_in_old, loads_in_new] = self.programs.each_ref().map(|program| loads(program, model));
+        if loads_in_new && !loads_in_old {
+            println!("    the old build does not load it");
+            return;
+        }
         let text = paths::root().join("tests/fixtures/perplexity/text.txt");
         for (field, words) in INFERENCE_COMMANDS {
             let command = |program: &Path| {
@@ -192,6 +197,13 @@ fn base_command(program: &Path, isa: Option<&str>) -> Command {
         command.env("HEARTH_ISA", isa);
     }
     command
+}
+
+/// Whether an executable loads a model.
+fn loads(program: &Path, model: &Path) -> bool {
+    let mut command = base_command(program, None);
+    command.arg("run").arg(model).args([PROMPT, "--raw", "-n", "1", "--json"]);
+    last_line(&mut command).is_ok()
 }
 
 /// Runs a command and returns its last line of output, or of standard error if it fails.

@@ -9,6 +9,9 @@ mod fixture;
 #[path = "../shared/lora.rs"]
 mod lora;
 mod offload;
+#[path = "../shared/reference.rs"]
+mod reference;
+mod reference_logits;
 mod sequences;
 mod table;
 

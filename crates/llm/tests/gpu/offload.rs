@@ -3,6 +3,7 @@
 
 use crate::fixture::relative_error;
 use crate::gpu;
+use crate::reference::names;
 use hearth_formats::gguf::{Gguf, GgufWriter, Metadata, TensorHeader, Value};
 #[cfg(feature = "wgpu")]
 use hearth_llm::gpus;
@@ -16,17 +17,6 @@ use std::sync::Arc;
 /// Tolerance relative to the maximum logit. An f16 cache amplifies differences in the last bit of
 /// f32.
 pub const TOLERANCE: f32 = 2e-3;
-
-/// The names of the tiny models of all architectures.
-fn models() -> Vec<String> {
-    let files = std::fs::read_dir(folder()).expect("the fixtures exist");
-    let paths = files.map(|file| file.expect("it can be listed").path());
-    let models = paths.filter(|path| path.extension().is_some_and(|extension| extension == "gguf"));
-    let stem = |path: PathBuf| path.file_stem().expect("a name").to_string_lossy().into_owned();
-    let mut names: Vec<_> = models.map(stem).collect();
-    names.sort_unstable();
-    names
-}
 
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/models")
@@ -90,7 +80,7 @@ fn any_number_of_layers_gives_the_same_logits() {
         return;
     }
     let (parts, mut count) = (Parts::from_variable("gpu"), 0);
-    for (number, name) in models().into_iter().enumerate() {
+    for (number, name) in names().into_iter().enumerate() {
         let gguf = Gguf::open(path(&name)).expect("the fixture opens");
         check_all(&name, &gguf, &mut |requested| {
             let case = format!("offload::any_number_of_layers_gives_the_same_logits {name} with {requested} layers");
@@ -99,7 +89,7 @@ fn any_number_of_layers_gives_the_same_logits() {
             is_included
         });
     }
-    assert!(count > models().len() / 2, "{count} cases");
+    assert!(count > names().len() / 2, "{count} cases");
 }
 
 /// The argmax computed on the output layer's device equals the argmax of its logits.

@@ -58,9 +58,9 @@ fn adapted(model: &Model, rank: usize) -> Arc<Model> {
 }
 
 /// Tokens of one sequence, and the model with its adapters.
-struct Part {
-    model: Arc<Model>,
-    ids: Vec<u32>,
+pub struct Part {
+    pub model: Arc<Model>,
+    pub ids: Vec<u32>,
 }
 
 /// Sequences of different lengths. Neighbors have the same adapter, different ones or none.
@@ -117,9 +117,10 @@ fn logits(output: &Output) -> &[f32] {
     }
 }
 
-/// The bits of the logits after every token of all sequences, which are processed in common steps.
-fn together(parts: &[Part], format: KvFormat) -> Vec<Vec<u32>> {
-    let cache = cache(&parts[0].model, format, parts.len(), 300);
+/// The bits of the logits after every token of all sequences, which are processed in common steps
+/// and have at most `context` tokens.
+pub fn together(parts: &[Part], format: KvFormat, context: usize) -> Vec<Vec<u32>> {
+    let cache = cache(&parts[0].model, format, parts.len(), context);
     let mut sequences: Vec<Sequence> = parts.iter().map(|_| Sequence::new(&cache)).collect();
     let mut actual = vec![Vec::new(); parts.len()];
     for step in 0.. {
@@ -183,7 +184,7 @@ fn sequences_of_a_batch_have_the_bits_they_have_alone() {
         let expected: Vec<Vec<u32>> = parts.iter().map(|part| alone(part, format)).collect();
         for (count, threads) in [(1, 2), (3, 1), (3, 3), (16, 1), (16, 2), (16, 8)] {
             set_threads(threads);
-            let actual = together(&parts[..count], format);
+            let actual = together(&parts[..count], format, 300);
             for (index, (actual, expected)) in actual.iter().zip(&expected).enumerate() {
                 let architecture = &base.config().architecture;
                 assert!(

@@ -17,6 +17,8 @@ mod nvfp4_pair;
 #[path = "../../../kernels/tests/it/own_process.rs"]
 mod own_process;
 mod packed;
+#[path = "../shared/reference.rs"]
+mod reference;
 mod residual;
 mod rope_scaling;
 #[allow(dead_code, reason = "no test draws tokens from it")]
