@@ -29,7 +29,7 @@ fn load_with_key(architecture: &str, key: &str, value: Value) -> Result<ModelInf
 #[test]
 fn a_model_with_an_unsupported_setting_is_refused_by_name() {
     for (architecture, key, value) in [
-        ("gemma3", "final_logit_softcapping", Value::F32(30.0)),
+        ("gemma3", "embedding_scale", Value::F32(2.0)),
         ("llama", "block_count", Value::U32(1)),
         ("qwen3", "nextn_predict_layers", Value::U32(2)),
         ("qwen2", "feed_forward_length", vec![64u32, 32].into()),
