@@ -114,7 +114,7 @@ impl AnswerDraft {
     }
 }
 
-/// The draft that was proposed for an answer. Its fields are those of
+/// The draft that was proposed for an answer, with the fields of
 /// [`DraftRequest`](hearth_llm::draft::DraftRequest).
 pub(crate) struct Proposal {
     pub drafted: Vec<Drafted>,

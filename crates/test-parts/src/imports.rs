@@ -37,7 +37,7 @@ struct File {
     text: String,
 }
 
-/// Reads the Rust files of a folder, without those of tests.
+/// Reads the Rust files of a folder, except tests.
 fn collect(folder: &Path, module: &mut Vec<String>, files: &mut Vec<File>) {
     let entries = fs::read_dir(folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
     for entry in entries {
@@ -157,7 +157,7 @@ fn names_at_root(text: &str, depth: usize) -> BTreeSet<String> {
     names
 }
 
-/// The first name of a path, or those of a group of paths in braces.
+/// The first name of a path, or the first names of a group of paths in braces.
 fn first_names(path: &str) -> Vec<String> {
     let name = |path: &str| -> String { path.trim_start().chars().take_while(|c| is_of_name(*c)).collect() };
     let Some(group) = path.strip_prefix('{') else {

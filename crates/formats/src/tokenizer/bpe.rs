@@ -25,7 +25,7 @@ pub(super) struct Bpe {
     /// Tokens by their key, without control tokens: their bytes, or their text if words consist of
     /// characters.
     tokens: Lookup,
-    /// The keys if they are texts. Spaces are U+2581 in those of added tokens, too.
+    /// The keys if they are texts. Spaces are U+2581, also in texts of added tokens.
     texts: Option<ByteStrings>,
     /// The token of each single byte, or [`NO_TOKEN`].
     byte_tokens: [u32; 256],
@@ -212,7 +212,7 @@ impl Bpe {
     pub fn divides(&self, previous: char, next: char, vocabulary: &Vocabulary) -> bool {
         match self.pre.alphabet {
             Alphabet::Bytes => true,
-            // Line breaks are words of their own.
+            // Line breaks are separate words.
             Alphabet::Characters => (previous == '\n') != (next == '\n') || vocabulary.divides(previous, next),
         }
     }

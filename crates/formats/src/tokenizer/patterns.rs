@@ -2,8 +2,8 @@
 //!
 //! llama.cpp replaces the characters of a text beyond ASCII by their general category, so its
 //! patterns know neither scripts nor the case of letters beyond ASCII where they name a category.
-//! A pattern that names none has characters of its own, but then every white space beyond ASCII is
-//! a vertical tab. The patterns here give the same words.
+//! A pattern that names none has its own characters, but then every white space beyond ASCII is a
+//! vertical tab. The patterns here give the same words.
 
 use super::steps::{Pattern, Step, WhiteSpace};
 use regex::Regex;

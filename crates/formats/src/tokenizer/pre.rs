@@ -13,7 +13,7 @@ pub(super) struct PreTokenizer {
     steps: &'static [&'static Step],
     /// Words that are encoded as one token if they are a token, without applying merges.
     pub whole_words: WholeWords,
-    /// What the words consist of before merging.
+    /// The units of words before merging.
     pub alphabet: Alphabet,
     /// Whether models expect BOS before a text.
     pub bos: Bos,
@@ -31,13 +31,13 @@ pub(super) enum WholeWords {
     All,
 }
 
-/// What words are merged from.
+/// The units from which words are merged.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Alphabet {
     /// Bytes. Token texts have a printable character for each.
     Bytes,
-    /// Characters, with U+2581 for a space, as in SentencePiece. Other characters than those of the
-    /// vocabulary become bytes after merging.
+    /// Characters, with U+2581 for a space, as in SentencePiece. Characters that the
+    /// vocabulary lacks become bytes after merging.
     Characters,
 }
 
@@ -250,7 +250,7 @@ mod tests {
     use serde::Deserialize;
     use std::collections::BTreeSet;
 
-    /// What `tests/fixtures/tokenizer/pre.py` writes.
+    /// The file that `tests/fixtures/tokenizer/pre.py` writes.
     #[derive(Deserialize)]
     struct Fixture {
         /// Names of pre-tokenizers that give every text the same tokens.
@@ -412,7 +412,7 @@ mod tests {
         rows.into_iter().map(|(name, _)| name).collect()
     }
 
-    /// An attempt to find the end of each of these words anew would take hours.
+    /// To search for the end of each of these words again at each character would take hours.
     #[test]
     fn long_texts_take_linear_time() {
         for unit in [

@@ -1,4 +1,4 @@
-//! What vocabularies share whose tokens are plain text, with U+2581 for a space and a token such as
+//! Common parts of vocabularies whose tokens are plain text, with U+2581 for a space and a token such as
 //! `<0x0A>` for each byte: SentencePiece's, and byte-pair encodings in its style.
 
 use super::lookup::ByteStrings;

@@ -27,7 +27,7 @@ pub(super) struct Pattern {
     pub white_space: WhiteSpace,
 }
 
-/// What replaces the look-ahead of a published pattern. The `regex` crate has none, so the patterns
+/// The replacement of the look-ahead of a published pattern. The `regex` crate has none, so the patterns
 /// here match all white space before a word, and the end of the match is dropped.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum WhiteSpace {

@@ -36,9 +36,10 @@ impl Norms {
 
     /// The lengths of the weights of the norms of Q and of K.
     pub fn head_norm_lengths(&self, attention: AttentionShape) -> [usize; 2] {
-        match self.over_heads {
-            false => [attention.head_dim; 2],
-            true => [attention.heads, attention.kv_heads].map(|heads| heads * attention.head_dim),
+        if self.over_heads {
+            [attention.heads, attention.kv_heads].map(|heads| heads * attention.head_dim)
+        } else {
+            [attention.head_dim; 2]
         }
     }
 

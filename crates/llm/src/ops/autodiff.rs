@@ -138,7 +138,7 @@ impl<B: BurnBackend, C: CheckpointStrategy> Parents<B, C> {
     }
 }
 
-/// The gradients of parents: those of the inputs, then those of each linear layer's adapter.
+/// The gradients of parents: first the inputs, then each linear layer's adapter.
 fn gradients_of<T>(
     inputs: impl IntoIterator<Item = T>,
     adapters: impl IntoIterator<Item = Option<(T, T)>>,

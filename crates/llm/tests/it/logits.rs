@@ -45,7 +45,7 @@ impl Case<'_> {
     }
 
     /// Checks the logits for both precisions and several chunk sizes, which give the same bits.
-    /// Returns those of 8-bit activations.
+    /// Returns the logits of 8-bit activations.
     fn check_chunks(&self) -> Vec<f32> {
         let mut last = Vec::new();
         for precision in [MatmulPrecision::F32, MatmulPrecision::Int8Activations] {

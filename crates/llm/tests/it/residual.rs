@@ -1,4 +1,4 @@
-//! What a layer adds to the residual stream: its factor, and linear layers without a norm before
+//! The sums of the residual stream: its factor, and linear layers without a norm before
 //! them. Forward against f64, and the gradients of the tape.
 
 use burn::backend::Dispatch;
@@ -201,8 +201,8 @@ fn a_feed_forward_may_have_no_norm_and_a_factor() {
     }
 }
 
-/// The second of three linear layers has no adapter. The gradients of the others are those of their
-/// own adapters.
+/// The second of three linear layers has no adapter. The gradients of the others belong to their own
+/// adapters.
 #[test]
 fn linears_without_a_norm_have_the_gradients_of_their_own_adapters() {
     let [q, k, v] = [50, 60, 70].map(|seed| TestLinear::new(seed, 4, WIDTH));

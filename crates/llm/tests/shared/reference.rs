@@ -26,7 +26,7 @@ pub struct Fixture {
 pub struct Reference {
     /// The context that the model is loaded for, in tokens; `None` if it changes nothing.
     pub context: Option<usize>,
-    /// How many tokens are fed.
+    /// The number of fed tokens.
     pub fed: usize,
     /// Positions and logits after them.
     pub rows: Vec<(usize, Vec<f32>)>,
@@ -150,7 +150,7 @@ fn indices(list: &Value) -> Vec<usize> {
     list.map(|index| index.as_u64().expect("an index") as usize).collect()
 }
 
-/// The length of the difference, relative to that of `expected`. NaN if a number is.
+/// The length of the difference, relative to the length of `expected`. NaN if a number is.
 pub fn distance(actual: &[f32], expected: &[f32]) -> f64 {
     assert_eq!(actual.len(), expected.len());
     let square = |x: f64| x * x;

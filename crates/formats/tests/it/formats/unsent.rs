@@ -22,7 +22,7 @@ const USER_DEFINED: [(&str, i32); 9] = [
     ("<|sep|>", 3),
 ];
 
-/// Pre-tokenizers whose words end elsewhere than those of [`VOCABULARIES`].
+/// Pre-tokenizers whose words end elsewhere than words of [`VOCABULARIES`].
 const PRE_TOKENIZERS: [&str; 8] = [
     "afmoe",
     "bloom",

@@ -53,7 +53,7 @@ fn linears_backward(
     (dx, adapters)
 }
 
-/// The gradient of `x` from that of [`normed`].
+/// The gradient of `x`, given the gradient of [`normed`].
 fn normed_backward(x: &Tensor, norm: Option<&gpu::Norm>, d_normed: Floats) -> Floats {
     match norm {
         None => d_normed,

@@ -84,7 +84,7 @@ fn kernel_optional_norm(norm: OptionalNorm<Cube>) -> Option<gpu::Norm> {
     }
 }
 
-/// The rows of `x` after a norm, or those of `x` itself without one.
+/// The rows of `x`, after a norm if there is one.
 fn normed(x: &Tensor, norm: Option<&gpu::Norm>) -> Floats {
     let rows = floats(x);
     match norm {
