@@ -202,7 +202,10 @@ fn base_command(program: &Path, isa: Option<&str>) -> Command {
 /// Whether an executable loads a model.
 fn loads(program: &Path, model: &Path) -> bool {
     let mut command = base_command(program, None);
-    command.arg("run").arg(model).args([PROMPT, "--raw", "-n", "1", "--json"]);
+    command
+        .arg("run")
+        .arg(model)
+        .args([PROMPT, "--raw", "-n", "1", "--json"]);
     last_line(&mut command).is_ok()
 }
 

@@ -21,7 +21,8 @@ pub struct LoadOptions {
     /// The cache folder of packed weights; `None` means that weights are packed at each load.
     pub packed_in: Option<PathBuf>,
     /// The planned context length, in tokens per sequence, by which LongRoPE chooses its
-    /// frequencies; `None` means the context length in training. Sequences may be longer or shorter.
+    /// frequencies; `None` means the context length in training. Sequences may be longer or
+    /// shorter.
     pub context: Option<usize>,
     /// Whether to measure the best prefetching of weights on the CPU, for formats that were not
     /// measured yet.

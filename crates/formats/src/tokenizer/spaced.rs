@@ -1,5 +1,5 @@
-//! Common parts of vocabularies whose tokens are plain text, with U+2581 for a space and a token such as
-//! `<0x0A>` for each byte: SentencePiece's, and byte-pair encodings in its style.
+//! Common parts of vocabularies whose tokens are plain text, with U+2581 for a space and a token
+//! such as `<0x0A>` for each byte: SentencePiece's, and byte-pair encodings in its style.
 
 use super::lookup::ByteStrings;
 use super::vocabulary::{TokenType, Vocabulary};

@@ -27,8 +27,8 @@ pub(super) struct Pattern {
     pub white_space: WhiteSpace,
 }
 
-/// The replacement of the look-ahead of a published pattern. The `regex` crate has none, so the patterns
-/// here match all white space before a word, and the end of the match is dropped.
+/// The replacement of the look-ahead of a published pattern. The `regex` crate has none, so the
+/// patterns here match all white space before a word, and the end of the match is dropped.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum WhiteSpace {
     /// The pattern has no look-ahead.

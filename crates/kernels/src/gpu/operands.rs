@@ -99,8 +99,8 @@ pub struct Linear {
 }
 
 impl Linear {
-    /// A linear whose gradients are `factor` times the gradients of this one: they are proportional to
-    /// the scales of weight and adapter. The bias has no gradient.
+    /// A linear whose gradients are `factor` times the gradients of this one: they are proportional
+    /// to the scales of weight and adapter. The bias has no gradient.
     pub fn with_gradients_times(mut self, factor: f32) -> Self {
         self.scale *= factor;
         if let Some(lora) = &mut self.lora {

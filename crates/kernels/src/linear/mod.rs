@@ -96,8 +96,8 @@ impl<'a> Linear<'a> {
         }
     }
 
-    /// A linear whose gradients are `factor` times the gradients of this one: they are proportional to
-    /// the scales of weight and adapter. The bias has no gradient.
+    /// A linear whose gradients are `factor` times the gradients of this one: they are proportional
+    /// to the scales of weight and adapter. The bias has no gradient.
     pub(crate) fn with_gradients_times(self, factor: f32) -> Self {
         Self {
             scale: self.scale * factor,

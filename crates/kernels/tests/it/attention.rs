@@ -544,8 +544,8 @@ fn the_gradient_of_long_sequences_matches_the_formulas() {
     }
 }
 
-/// Parameters with and without each change, the same in f32 and in f64. Q of the first token has the
-/// factor 1, since its position is below the length of the temperature.
+/// Parameters with and without each change, the same in f32 and in f64. Q of the first token has
+/// the factor 1, since its position is below the length of the temperature.
 fn changes<'a>(rope: &'a Rope, norms: &'a [Norm<'a>; 4]) -> Vec<(QkNormRope<'a>, reference::QkNormRope)> {
     let [q_head, k_head, q_all, k_all] = norms.map(Some);
     let temperature = Some(Temperature { scale: 0.3, length: 5 });

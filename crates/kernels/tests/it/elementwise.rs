@@ -174,8 +174,8 @@ fn cross_entropy_and_its_gradient_match_f64() {
         let (mut actual, mut gradient) = (vec![0.0; rows], logits.clone());
         cross_entropy_backward_in_place(&mut gradient, &targets, scale, softcap, &mut actual).unwrap();
         assert_near(&format!("losses, softcap {softcap:?}"), &actual, &expected, 1e-6);
-        // The derivative of the softcap, 1 - t^2 with t up to tanh(6 / 4), has ten times the relative
-        // error of t, which is up to 3e-7.
+        // The derivative of the softcap, 1 - t^2 with t up to tanh(6 / 4), has ten times the
+        // relative error of t, which is up to 3e-7.
         let tolerance = if softcap.is_some() { 5e-6 } else { 2e-6 };
         let case = format!("gradient of the losses, softcap {softcap:?}");
         assert_near(&case, &gradient, &expected_gradient, tolerance);

@@ -61,8 +61,8 @@ impl Layer {
     }
 
     /// [`Layer::forward`] for a batch with several adapters, which consists of consecutive parts:
-    /// the rows of `x[i]` run in `layers[i]`. The layers differ in adapters only. The mixer is one op
-    /// over the rows of all parts.
+    /// the rows of `x[i]` run in `layers[i]`. The layers differ in adapters only. The mixer is one
+    /// op over the rows of all parts.
     pub fn forward_parts(
         layers: &[&Self],
         x: Vec<Tensor<2>>,

@@ -201,8 +201,8 @@ fn a_feed_forward_may_have_no_norm_and_a_factor() {
     }
 }
 
-/// The second of three linear layers has no adapter. The gradients of the others belong to their own
-/// adapters.
+/// The second of three linear layers has no adapter. The gradients of the others belong to their
+/// own adapters.
 #[test]
 fn linears_without_a_norm_have_the_gradients_of_their_own_adapters() {
     let [q, k, v] = [50, 60, 70].map(|seed| TestLinear::new(seed, 4, WIDTH));
