@@ -32,7 +32,7 @@ fn a_model_with_an_unsupported_setting_is_refused_by_name() {
         ("gemma3", "embedding_scale", Value::F32(2.0)),
         ("llama", "block_count", Value::U32(1)),
         ("qwen3", "nextn_predict_layers", Value::U32(2)),
-        ("qwen2", "feed_forward_length", vec![64u32, 32].into()),
+        ("qwen2", "attention.clamp_kqv", Value::F32(8.0)),
     ] {
         let refused = load_with_key(architecture, key, value).expect_err("it is refused");
         let expected = match key {
