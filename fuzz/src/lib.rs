@@ -33,6 +33,14 @@ pub const TARGETS: &[Target] = &[
     row("gguf", targets::gguf::run, targets::gguf::seeds, 256, 1 << 16, 200),
     row("model", targets::model::run, targets::model::seeds, 512, 1 << 15, 100),
     row(
+        "model_keys",
+        targets::model_keys::run,
+        targets::model_keys::seeds,
+        512,
+        128,
+        100,
+    ),
+    row(
         "tokenizer",
         targets::tokenizer::run,
         targets::tokenizer::seeds,

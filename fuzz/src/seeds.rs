@@ -66,11 +66,17 @@ pub const VOCAB: usize = 48;
 
 /// A model of one layer with matrices of this type.
 pub fn model(architecture: &str, kind: TensorType) -> Vec<u8> {
+    let (metadata, tensors) = description(architecture, 1, kind);
+    write(&metadata, &tensors)
+}
+
+/// The metadata and the tensors of a model with this number of layers and matrices of this type.
+pub fn description(architecture: &str, layers: usize, kind: TensorType) -> (Metadata, Vec<TensorHeader>) {
     let mut metadata: Metadata = [("general.architecture", architecture), ("general.name", "tiny")]
         .into_iter()
         .collect();
     for (key, value) in [
-        ("block_count", 1),
+        ("block_count", layers),
         ("context_length", 64),
         ("embedding_length", WIDTH),
         ("feed_forward_length", FFN_WIDTH),
@@ -93,7 +99,7 @@ pub fn model(architecture: &str, kind: TensorType) -> Vec<u8> {
     };
     add("token_embd.weight", &[WIDTH, VOCAB]);
     add("output_norm.weight", &[WIDTH]);
-    let layer = LayerShape {
+    let shape = LayerShape {
         width: WIDTH,
         mixer: Some(MixerShape::Attention(AttentionShape {
             heads: 2,
@@ -103,14 +109,16 @@ pub fn model(architecture: &str, kind: TensorType) -> Vec<u8> {
         feed_forward: Some(FeedForwardShape::Gated { width: FFN_WIDTH }),
     };
     if let Some(architecture) = Architecture::named(architecture) {
-        for (module, [outputs, inputs]) in architecture.modules(&layer) {
-            add(&format!("blk.0.{}.weight", module.gguf()), &[inputs, outputs]);
-        }
-        for (norm, length) in arch::norms(architecture).lengths(&layer) {
-            add(&format!("blk.0.{norm}.weight"), &[length]);
+        for layer in 0..layers {
+            for (module, [outputs, inputs]) in architecture.modules(&shape) {
+                add(&format!("blk.{layer}.{}.weight", module.gguf()), &[inputs, outputs]);
+            }
+            for (norm, length) in arch::norms(architecture).lengths(&shape) {
+                add(&format!("blk.{layer}.{norm}.weight"), &[length]);
+            }
         }
     }
-    write(&metadata, &tensors)
+    (metadata, tensors)
 }
 
 /// A GGUF file of these tensors with random values.

@@ -20,14 +20,16 @@ pub enum LoadError {
         tensor: String,
     },
     /// A metadata value is out of range.
-    #[error("{file}: the value of '{key}' is {value}, which is invalid. The file is corrupt: download it again.")]
+    #[error("{file}: the value of '{key}' is {value}, but must be {expected}. The file is corrupt: download it again.")]
     BadValue {
         /// The file.
         file: String,
-        /// The metadata key.
+        /// The metadata key, or a tensor.
         key: String,
         /// Its value.
         value: String,
+        /// The values that are possible.
+        expected: String,
     },
     /// A tensor's shape does not match the architecture.
     #[error(
@@ -85,11 +87,12 @@ impl LoadError {
         }
     }
 
-    pub(crate) fn bad_value(gguf: &GgufHeader, key: &str, value: impl Display) -> Self {
+    pub(crate) fn bad_value(gguf: &GgufHeader, key: &str, value: impl Display, expected: &str) -> Self {
         Self::BadValue {
             file: Self::file(gguf),
             key: key.to_owned(),
             value: value.to_string(),
+            expected: expected.to_owned(),
         }
     }
 

@@ -4,6 +4,7 @@
 use crate::arch::{Config, RopeSpec};
 use crate::cpu_matrices::CpuMatrices;
 use crate::error::LoadError;
+use crate::header_keys::POSITIVE;
 use crate::ops::{Adapter, Bias, Linear, MatrixSpec, Norm, SharedRope};
 use crate::packed::{PackedWeights, UnpackedMatrix};
 use burn::backend::{AllocationProperty, Bytes, Dispatch};
@@ -238,26 +239,33 @@ impl<'a> Weights<'a> {
         Ok(rope)
     }
 
-    /// The divisors of RoPE's frequencies for the planned context, if the file has them. Zero,
-    /// negative and subnormal ones are refused, unlike in llama.cpp: they make angles infinite or
-    /// NaN, or rotate backwards.
+    /// The divisors of RoPE's frequencies for the planned context, if the file has them. A file has
+    /// both sets of LongRoPE, or none. Both are checked, so that no plan depends on a corrupt one.
     fn rope_divisors(&mut self, spec: &RopeSpec) -> Result<Option<Vec<f32>>, LoadError> {
         let Some(name) = spec.factors.tensor(self.context) else {
             return Ok(None);
         };
+        let others: Vec<_> = spec.factors.others(name).collect();
         if self.gguf.tensor(name).is_none() {
-            let mut others = spec.factors.others(name);
-            // A file has both sets of LongRoPE, or none.
-            return if others.any(|other| self.gguf.tensor(other).is_some()) {
+            return if others.iter().any(|other| self.gguf.tensor(other).is_some()) {
                 Err(LoadError::missing(self.gguf, name))
             } else {
                 Ok(None)
             };
         }
-        let divisors = self.float_vec(name, spec.dims / 2)?;
+        for other in others {
+            self.divisors(other, spec.dims / 2)?;
+        }
+        self.divisors(name, spec.dims / 2).map(Some)
+    }
+
+    /// A tensor with this number of divisors. Zero, negative and subnormal ones are refused, unlike
+    /// in llama.cpp: they make angles infinite or NaN, or rotate backwards.
+    fn divisors(&mut self, name: &str, count: usize) -> Result<Vec<f32>, LoadError> {
+        let divisors = self.float_vec(name, count)?;
         match divisors.iter().find(|divisor| **divisor < f32::MIN_POSITIVE) {
-            Some(divisor) => Err(LoadError::bad_value(self.gguf, name, divisor)),
-            None => Ok(Some(divisors)),
+            Some(divisor) => Err(LoadError::bad_value(self.gguf, name, divisor, POSITIVE)),
+            None => Ok(divisors),
         }
     }
 

@@ -12,7 +12,7 @@ use std::sync::{Arc, LazyLock};
 const KEY: SnapshotKey = [7; 32];
 const CONTEXT: usize = 80;
 /// Bytes before the first segment.
-const HEADER_BYTES: usize = 68;
+const HEADER_BYTES: usize = 72;
 
 static MODEL: LazyLock<Arc<Model>> = LazyLock::new(|| {
     let gguf = Gguf::from_bytes(seeds::model("llama", TensorType::Q4_0)).expect("a model");

@@ -8,6 +8,7 @@ pub mod draft;
 pub mod gguf;
 pub mod kv_snapshot;
 pub mod model;
+pub mod model_keys;
 pub mod packed;
 pub mod render;
 pub mod request;

@@ -14,6 +14,12 @@ pub fn run(bytes: &[u8]) -> bool {
     let Ok(model) = load(&gguf) else {
         return false;
     };
+    generate(model);
+    true
+}
+
+/// Runs a few tokens.
+pub fn generate(model: Model) {
     let vocab = model.config().vocab;
     let mut session = Session::new(Arc::new(model), 8).expect("a context of 8 tokens");
     let ids = [0, 1, 2].map(|id| id % vocab as u32);
@@ -22,7 +28,6 @@ pub fn run(bytes: &[u8]) -> bool {
         .expect("tokens of the vocabulary");
     assert_eq!(session.logits().len(), vocab);
     session.push(ids[1]).expect("capacity for one more token");
-    true
 }
 
 pub fn load(gguf: &Gguf) -> Result<Model, hearth_llm::LoadError> {

@@ -21,9 +21,12 @@ impl AdapterFile {
             return Err(AdapterProblem::OtherModel(mismatch));
         }
         let architecture = base.known_architecture()?;
-        let mut modules = Modules::new();
+        // All of them first: the matrices of a fused linear are those of several targets.
         for (&target, lora) in &self.tensors {
             base.check_module(target.into(), lora.inputs, lora.outputs)?;
+        }
+        let mut modules = Modules::new();
+        for (&target, lora) in &self.tensors {
             let name = ModuleName {
                 layer: target.layer,
                 module: architecture.module_with(target.linear),

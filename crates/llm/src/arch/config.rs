@@ -112,18 +112,22 @@ impl HeaderKeys<'_> {
     fn context_trained(&self) -> Result<usize, LoadError> {
         const KEY: &str = "context_length";
         match self.gguf.required_u32(&self.key(KEY))? {
-            0 => Err(self.bad(KEY, 0)),
+            0 => Err(self.bad(KEY, 0, "at least 1")),
             context => Ok(context as usize),
         }
     }
 
     /// Refuses values of another width than keys.
     fn check_value_width(&self, head_dim: usize) -> Result<(), LoadError> {
-        match self.gguf.u32(&self.key("attention.value_length"))? {
-            Some(width) if width as usize != head_dim => Err(LoadError::unsupported(
-                self.gguf,
-                "keys and values have different widths",
-            )),
+        let key = self.key("attention.value_length");
+        match self.gguf.u32(&key)? {
+            Some(width) if width as usize != head_dim => {
+                let what = format!(
+                    "keys and values have different widths: its '{key}' is {width}, and its keys have a width of \
+                     {head_dim}"
+                );
+                Err(LoadError::unsupported(self.gguf, &what))
+            }
             _ => Ok(()),
         }
     }
@@ -133,7 +137,11 @@ impl HeaderKeys<'_> {
         const KEY: &str = "rope.dimension_count";
         match self.gguf.u32(&self.key(KEY))? {
             None => Ok(head_dim),
-            Some(dims) if dims == 0 || dims as usize > head_dim || dims % 2 != 0 => Err(self.bad(KEY, dims)),
+            Some(dims) if dims == 0 || dims as usize > head_dim || dims % 2 != 0 => Err(self.bad(
+                KEY,
+                dims,
+                &format!("even and from 2 to {head_dim}, the width of a head"),
+            )),
             Some(dims) => Ok(dims as usize),
         }
     }

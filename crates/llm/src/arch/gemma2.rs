@@ -8,7 +8,7 @@ use super::config::Config;
 use super::gemma3;
 use super::norms::Norms;
 use super::softcap::softcap;
-use super::spec::{DecoderSpec, FeedForwardSpec, LayerSpec, MixerSpec, RopeSpec, full_attention};
+use super::spec::{DecoderSpec, FeedForwardSpec, LayerSpec, MixerSpec, RopeScaling, RopeSpec, full_attention};
 use crate::error::LoadError;
 use crate::header_keys::HeaderKeys;
 use hearth_formats::gguf::GgufHeader;
@@ -24,6 +24,8 @@ pub(super) const NORMS: Norms = Norms {
     ..Norms::PLAIN
 };
 
+/// The key of the RoPE base of layers with a window.
+const WINDOWED_BASE: &str = "rope.freq_base_swa";
 /// The defaults of keys, as in llama.cpp.
 const DEFAULT_WINDOW: u32 = 4096;
 const DEFAULT_PATTERN: u32 = 2;
@@ -38,11 +40,15 @@ pub(super) fn describe(gguf: &GgufHeader, config: &Config) -> Result<DecoderSpec
         architecture: config.architecture,
     };
     let window = keys.window(DEFAULT_WINDOW)?;
-    let is_windowed = keys.windowed_layers(config.n_layers(), DEFAULT_PATTERN)?;
+    let is_windowed = keys.windowed_layers(config, DEFAULT_PATTERN)?;
     let score_softcap = softcap(gguf, &keys.key("attn_logit_softcapping"), Some(DEFAULT_SCORE_SOFTCAP))?;
     let full_rope = RopeSpec::new(config, Pairing::Halves);
+    let windowed_base = keys.positive(WINDOWED_BASE, config.rope_base)?;
+    if let RopeScaling::Yarn(_) = full_rope.scaling {
+        keys.check_yarn_base(WINDOWED_BASE, windowed_base)?;
+    }
     let windowed_rope = RopeSpec {
-        base: keys.positive("rope.freq_base_swa", config.rope_base)?,
+        base: windowed_base,
         ..full_rope
     };
     let layer = |(shape, is_windowed): (&LayerShape, bool)| -> Result<_, LoadError> {
@@ -120,6 +126,26 @@ mod tests {
         assert_eq!(spec.logit_softcap, Some(2.5));
         let bases = spec.ropes().into_iter().map(|rope| rope.base);
         assert!(bases.eq([10_000.0, 5000.0]));
+    }
+
+    /// The number of rotations of a pair is a logarithm to the base.
+    #[test]
+    fn bases_of_at_most_1_are_refused_with_yarn() {
+        let windowed = |base: f32, method: &str| {
+            let keys = [
+                (WINDOWED_BASE, Value::F32(base)),
+                ("rope.scaling.type", method.into()),
+                ("rope.scaling.factor", Value::F32(4.0)),
+            ];
+            let gguf = synthetic::gguf(Architecture::Gemma2, &keys, &[]);
+            describe(&gguf, &Config::from_gguf(&gguf)?)
+        };
+        for base in [1.0, 0.5] {
+            let error = windowed(base, "yarn").expect_err("it is refused").to_string();
+            assert!(error.contains(WINDOWED_BASE), "{error}");
+            assert!(windowed(base, "linear").is_ok());
+        }
+        assert!(windowed(2.0, "yarn").is_ok());
     }
 
     #[test]

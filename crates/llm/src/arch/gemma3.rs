@@ -42,7 +42,7 @@ pub(super) fn describe(gguf: &GgufHeader, config: &Config) -> Result<DecoderSpec
     let window = keys.window(0)?;
     let is_local = match window {
         None => vec![false; config.n_layers()],
-        Some(_) => keys.windowed_layers(config.n_layers(), DEFAULT_PATTERN)?,
+        Some(_) => keys.windowed_layers(config, DEFAULT_PATTERN)?,
     };
     let full_rope = RopeSpec::new(config, Pairing::Halves);
     let local_rope = match window {
@@ -103,7 +103,8 @@ pub(super) fn score_scale(
     };
     if scale_dim == 0 {
         let key = format!("{}.attention.head_count", config.architecture);
-        return Err(LoadError::bad_value(gguf, &key, attention.heads));
+        let expected = format!("at most its width of {}", config.width);
+        return Err(LoadError::bad_value(gguf, &key, attention.heads, &expected));
     }
     Ok((scale_dim as f32).sqrt().recip())
 }
@@ -183,12 +184,17 @@ mod tests {
             (Some(Value::U32(1)), "--------"),
             (Some(Value::U32(0)), "wwwwwwww"),
             (Some([false, true].repeat(4).into()), "-w-w-w-w"),
-            (Some(all_local(9).into()), "wwwwwwww"),
+            (Some(all_local(8).into()), "wwwwwwww"),
             (Some([1u32, 0].repeat(4).into()), "w-w-w-w-"),
         ] {
             assert_eq!(windows(pattern.clone()).expect("a model"), expected, "{pattern:?}");
         }
-        for pattern in [Value::from(all_local(7)), Value::from("6"), Value::I32(-1)] {
+        for pattern in [
+            all_local(7).into(),
+            all_local(9).into(),
+            Value::from("6"),
+            Value::I32(-1),
+        ] {
             let error = windows(Some(pattern)).expect_err("it is refused").to_string();
             assert!(error.contains("sliding_window_pattern"), "{error}");
         }

@@ -442,6 +442,13 @@ mod tests {
             (Gemma3, "hidden_activation", "silu".into(), "gelu_pytorch_tanh".into()),
             (Llama, "hidden_activation", "gelu".into(), "silu".into()),
             (Llama, "deepstack_mapping", vec![-1, 0].into(), vec![-1, -1].into()),
+            // No list is longer than a model can have layers: some numbers are compared with each.
+            (
+                Llama,
+                "attention.scale",
+                vec![0.5_f32; 4097].into(),
+                vec![0.5_f32; 4096].into(),
+            ),
             (Llama, "target_layers", vec![1u32].into(), Vec::<u32>::new().into()),
             (Granite, "expert_count", Value::U32(8), Value::U32(0)),
             (Granite, "deepstack_mapping", vec![3, -1].into(), vec![-1, -1].into()),

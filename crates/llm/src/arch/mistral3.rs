@@ -26,18 +26,14 @@ pub(super) fn describe(gguf: &GgufHeader, config: &Config) -> Result<DecoderSpec
 
 /// The temperature of attention. Its steps are as long as the context before the extension.
 fn temperature(gguf: &GgufHeader, config: &Config) -> Result<Option<Temperature>, LoadError> {
-    const SCALE: &str = "attention.temperature_scale";
     let keys = HeaderKeys {
         gguf,
         architecture: config.architecture,
     };
-    let scale = gguf.f32(&keys.key(SCALE))?.unwrap_or(0.0);
-    if !scale.is_finite() {
-        return Err(keys.bad(SCALE, scale));
-    }
-    if scale == 0.0 {
+    // Unlike in llama.cpp, it is not negative: Q would vanish at some position, and change its sign.
+    let Some(scale) = keys.factor("attention.temperature_scale")? else {
         return Ok(None);
-    }
+    };
     let length = keys.original_context(config.context_trained)?;
     Ok(Some(Temperature { scale, length }))
 }

@@ -3,7 +3,7 @@
 use super::config::Config;
 use super::spec::RopeScaling;
 use hearth_formats::gguf::Value;
-use hearth_formats::shape::{AttentionShape, LayerShape};
+use hearth_formats::shape::{AttentionShape, LayerShape, MAX_LAYERS};
 use hearth_formats::shortened;
 
 /// A value with which a key does not change the computation.
@@ -54,7 +54,8 @@ fn attention(config: &Config) -> impl Iterator<Item = AttentionShape> {
     config.layer_shapes.iter().filter_map(LayerShape::attention)
 }
 
-/// Whether a value, or each value of a list, is one of `neutral`.
+/// Whether a value, or each value of a list, is one of `neutral`. A list of more numbers than any
+/// model has layers is not.
 pub(super) fn is_neutral(value: &Value, neutral: &[Neutral], config: &Config) -> bool {
     if let Value::Str(text) = value {
         return neutral
@@ -62,9 +63,11 @@ pub(super) fn is_neutral(value: &Value, neutral: &[Neutral], config: &Config) ->
             .any(|candidate| matches!(candidate, Neutral::Text(neutral_text) if neutral_text == text));
     }
     let is_neutral_number = |number: f64| neutral.iter().any(|candidate| candidate.matches_number(number, config));
-    value
-        .numbers()
-        .is_some_and(|mut numbers| numbers.all(is_neutral_number))
+    let Some(mut numbers) = value.numbers() else {
+        return false;
+    };
+    // Some numbers are compared with each layer, so the length of a list is limited.
+    numbers.by_ref().take(MAX_LAYERS).all(is_neutral_number) && numbers.next().is_none()
 }
 
 /// Maximum numbers of a list in a message.

@@ -33,7 +33,7 @@ pub(super) fn describe(gguf: &GgufHeader, config: &Config) -> Result<DecoderSpec
     let window = keys.window(0)?;
     let is_windowed = match window {
         None => vec![false; config.n_layers()],
-        Some(_) => keys.windowed_layers(config.n_layers(), DEFAULT_PATTERN)?,
+        Some(_) => keys.windowed_layers(config, DEFAULT_PATTERN)?,
     };
     let full_rope = RopeSpec::new(config, Pairing::Halves);
     let windowed_rope = RopeSpec {

@@ -84,8 +84,27 @@ impl HeaderKeys<'_> {
         Ok(RopeKeys {
             scaling,
             factors,
-            magnitude: self.positive("rope.scaling.attn_factor", 1.0)?,
+            magnitude: self.rope_magnitude(scaling)?,
         })
+    }
+
+    /// The factor of sines and cosines besides YaRN's. The product of both is finite and not 0.
+    fn rope_magnitude(&self, scaling: RopeScaling) -> Result<f32, LoadError> {
+        const KEY: &str = "rope.scaling.attn_factor";
+        let magnitude = self.positive(KEY, 1.0)?;
+        let product = match scaling {
+            RopeScaling::Linear(_) => magnitude,
+            RopeScaling::Yarn(yarn) => magnitude * yarn.magnitude,
+        };
+        if product.is_normal() {
+            Ok(magnitude)
+        } else {
+            Err(self.bad(
+                KEY,
+                magnitude,
+                "a number whose product with YaRN's factor is finite and not 0",
+            ))
+        }
     }
 
     /// The context length before the extension, in tokens. As in llama.cpp, the default is the
@@ -94,7 +113,7 @@ impl HeaderKeys<'_> {
         const KEY: &str = "rope.scaling.original_context_length";
         let default = u32::try_from(context_trained).unwrap_or(u32::MAX);
         match self.gguf.u32(&self.key(KEY))?.unwrap_or(default) {
-            0 => Err(self.bad(KEY, 0)),
+            0 => Err(self.bad(KEY, 0, "at least 1")),
             context => Ok(context),
         }
     }
@@ -113,10 +132,7 @@ impl HeaderKeys<'_> {
     }
 
     fn yarn(&self, keys: YarnKeys, base: f32, context_trained: usize) -> Result<Yarn, LoadError> {
-        // The number of rotations of a pair is a logarithm to this base.
-        if base <= 1.0 {
-            return Err(self.bad("rope.freq_base", base));
-        }
+        self.check_yarn_base("rope.freq_base", base)?;
         let (mut beta_fast, mut beta_slow, mut log_multiplier) = (32.0, 1.0, 0.0);
         if keys.reads_betas {
             beta_fast = self.positive("rope.scaling.yarn_beta_fast", beta_fast)?;
@@ -133,6 +149,15 @@ impl HeaderKeys<'_> {
             beta_slow,
             magnitude: yarn_magnitude(factor, log_multiplier),
         })
+    }
+
+    /// Refuses a base that YaRN cannot have: the number of rotations of a pair is a logarithm to it.
+    pub fn check_yarn_base(&self, suffix: &str, base: f32) -> Result<(), LoadError> {
+        if base > 1.0 {
+            Ok(())
+        } else {
+            Err(self.bad(suffix, base, "above 1 with YaRN"))
+        }
     }
 
     /// The multiplier of the logarithm in the divisor of the magnitude (`mscale_all_dim` in
@@ -308,6 +333,8 @@ mod tests {
             (None, FACTOR, Value::F32(f32::NAN)),
             (None, FACTOR, Value::from("4")),
             (None, MAGNITUDE, Value::F32(0.0)),
+            (None, FACTOR, Value::F32(1e-40)),
+            (None, FACTOR, vec![4.0_f32].into()),
             (Some("none"), MAGNITUDE, Value::F32(f32::NAN)),
             (Some("linear"), OLD_FACTOR, Value::F32(f32::INFINITY)),
             (Some("yarn"), FACTOR, Value::F32(-4.0)),
@@ -331,6 +358,17 @@ mod tests {
             let keys = [(key, Value::F32(value))];
             let error = read_from(Architecture::Llama, None, &keys, read).expect_err("it is refused");
             assert!(error.to_string().contains(key), "{key} {value}: {error}");
+        }
+        // Each of two factors is valid, but their product is infinite, or 0.
+        for (log_multiplier, magnitude) in [(0.0, f32::MAX), (f32::MAX, 1e-10)] {
+            let keys = [
+                (FACTOR, Value::F32(16.0)),
+                (LOG, Value::F32(log_multiplier)),
+                (MAGNITUDE, Value::F32(magnitude)),
+            ];
+            let read = |keys: &HeaderKeys| keys.rope(10_000.0, 100);
+            let error = read_from(Architecture::Mistral3, Some("yarn"), &keys, read).expect_err("it is refused");
+            assert!(error.to_string().contains(MAGNITUDE), "{error}");
         }
         for base in [1.0, 0.5] {
             let read = |keys: &HeaderKeys| keys.rope(base, 100);

@@ -1,6 +1,7 @@
 //! The softcaps of a file: of attention scores, and of logits.
 
 use crate::error::LoadError;
+use crate::header_keys::POSITIVE;
 use hearth_formats::gguf::GgufHeader;
 
 /// The softcap of a key, or `default` if the file has no such key. 0 means that there is none.
@@ -14,7 +15,7 @@ pub(super) fn softcap(gguf: &GgufHeader, key: &str, default: Option<f32>) -> Res
         None => Ok(default),
         Some(0.0) => Ok(None),
         Some(cap) if cap.is_normal() && cap > 0.0 => Ok(Some(cap)),
-        Some(cap) => Err(LoadError::bad_value(gguf, key, cap)),
+        Some(cap) => Err(LoadError::bad_value(gguf, key, cap, POSITIVE)),
     }
 }
 

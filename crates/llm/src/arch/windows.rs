@@ -1,5 +1,6 @@
 //! Layers with a sliding window.
 
+use super::config::Config;
 use super::spec::{LayerSpec, MixerSpec};
 use crate::error::LoadError;
 use crate::header_keys::HeaderKeys;
@@ -17,11 +18,11 @@ impl HeaderKeys<'_> {
         Ok((window > 0).then_some(window as usize))
     }
 
-    /// For each layer, whether it has the sliding window. The file has a list of flags, or a period
-    /// `n`: the last of every `n` layers has full attention. With a period of 0, no layer has full
-    /// attention.
-    pub(super) fn windowed_layers(&self, layers: usize, default_period: u32) -> Result<Vec<bool>, LoadError> {
-        let key = self.key(PATTERN);
+    /// For each layer of the model, whether it has the sliding window. The file has a list with a
+    /// flag for each, also for layers for multi-token prediction, or a period `n`: the last of every
+    /// `n` layers has full attention. With a period of 0, no layer has full attention.
+    pub(super) fn windowed_layers(&self, config: &Config, default_period: u32) -> Result<Vec<bool>, LoadError> {
+        let (key, layers) = (self.key(PATTERN), config.n_layers());
         let flags = match self.gguf.metadata().get(&key) {
             Some(value @ Value::Array(_)) => value.numbers(),
             _ => None,
@@ -31,11 +32,13 @@ impl HeaderKeys<'_> {
             let is_windowed = |layer: usize| period == 0 || layer % period + 1 < period;
             return Ok((0..layers).map(is_windowed).collect());
         };
-        let is_windowed: Vec<bool> = flags.take(layers).map(|flag| flag != 0.0).collect();
-        if is_windowed.len() < layers {
-            let what = format!("'{key}' has {} values for {layers} layers", is_windowed.len());
-            return Err(LoadError::unsupported(self.gguf, &what));
+        let mut is_windowed: Vec<bool> = flags.map(|flag| flag != 0.0).collect();
+        let (found, expected) = (is_windowed.len(), layers + config.prediction_layers);
+        if found != layers && found != expected {
+            let found = format!("a list of {found}");
+            return Err(self.bad(PATTERN, found, &format!("a list of {expected}, one for each layer")));
         }
+        is_windowed.truncate(layers);
         Ok(is_windowed)
     }
 }

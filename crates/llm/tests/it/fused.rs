@@ -1,6 +1,6 @@
 //! Files with fused queries, keys and values compute what files with separate ones compute.
 
-use hearth_formats::gguf::{Gguf, GgufWriter, TensorHeader};
+use hearth_formats::gguf::{Gguf, GgufWriter, TensorHeader, TensorInfo};
 use hearth_llm::ops::MatmulPrecision;
 use hearth_llm::{LoadOptions, Model, Session};
 use std::fs;
@@ -80,6 +80,65 @@ fn fused_rows_have_the_same_bits() {
         // The second load with a folder maps what the first one wrote.
         for packed_in in [None, Some(&*packed_in), Some(&*packed_in)] {
             assert!(logits(&copy, packed_in) == expected, "{name} {packed_in:?}");
+        }
+    }
+}
+
+/// A copy of a model in f32 with another shape of one tensor, whose values are repeated.
+fn reshaped(base: &Gguf, name: &str, shape: &[u64]) -> Gguf {
+    let header = |info: &TensorInfo| TensorHeader {
+        name: info.name.clone(),
+        shape: if info.name == name {
+            shape.to_vec()
+        } else {
+            info.shape.clone()
+        },
+        kind: info.kind,
+    };
+    let headers: Vec<_> = base.tensors().map(header).collect();
+    let mut writer = GgufWriter::begin(Vec::new(), base.metadata(), &headers).expect("a header");
+    for header in &headers {
+        let bytes = base.tensor(&header.name).expect("the tensor").bytes();
+        let length = 4 * header.shape.iter().product::<u64>() as usize;
+        let bytes: Vec<u8> = bytes.iter().copied().cycle().take(length).collect();
+        writer.tensor(&bytes).expect("a tensor");
+    }
+    Gguf::from_bytes(writer.finish().expect("a file")).expect("it opens")
+}
+
+#[test]
+fn tensors_of_other_sizes_are_refused() {
+    let models = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/models");
+    // Queries of 60 rows, keys and values of 20; gate and up of 76 each; 10 pairs.
+    let base = Gguf::open(models.join("phi3-2.gguf")).expect("the fixture opens");
+    for (name, needed, shapes) in [
+        (
+            "blk.1.attn_qkv.weight",
+            "[60, 100]",
+            &[&[60, 99][..], &[60, 101], &[60, 80], &[100, 60], &[59, 100], &[60]][..],
+        ),
+        (
+            "blk.1.ffn_up.weight",
+            "[60, 152]",
+            &[&[60, 76], &[60, 151], &[60, 153], &[60, 76, 2]],
+        ),
+        ("blk.1.attn_output.weight", "[60, 60]", &[&[60, 100]]),
+        ("rope_factors_long.weight", "[10]", &[&[9], &[11], &[20]]),
+        ("rope_factors_short.weight", "[10]", &[&[9], &[11], &[1, 10]]),
+    ] {
+        for shape in shapes {
+            for context in [256, 257] {
+                let options = LoadOptions {
+                    context: Some(context),
+                    ..LoadOptions::default()
+                };
+                let result = Model::load(&reshaped(&base, name, shape), &options, &mut |_| {
+                    ControlFlow::Continue(())
+                });
+                let message = result.err().expect("it is refused").to_string();
+                let expected = format!("'{name}' has the shape {shape:?}, but must have {needed}");
+                assert!(message.contains(&expected), "{message}");
+            }
         }
     }
 }

@@ -84,15 +84,28 @@ fn longrope_has_both_sets_or_none() {
     let plain = logits_with(&[]);
     let without = load(&longrope(), &[], 64).expect("it loads");
     assert_eq!(logits(&without), plain);
-    for (present, missing, context) in [(SHORT, LONG, 64), (LONG, SHORT, 32)] {
-        let error = load(&longrope(), &[(present, vec![1.0; PAIRS])], context);
-        let error = error.err().expect("it is refused").to_string();
-        assert!(error.contains(missing), "{error}");
+    for (present, missing) in [(SHORT, LONG), (LONG, SHORT)] {
+        for context in [32, 64] {
+            let error = load(&longrope(), &[(present, vec![1.0; PAIRS])], context);
+            let error = error.err().expect("it is refused").to_string();
+            assert!(error.contains(missing), "{error}");
+        }
     }
-    for divisor in [0.0, -1.0, f32::NAN] {
-        let vectors = [(SHORT, vec![1.0; PAIRS]), (LONG, vec![divisor; PAIRS])];
-        let error = load(&longrope(), &vectors, 64).err().expect("it is refused");
-        assert!(error.to_string().contains(LONG), "{error}");
+}
+
+/// Both sets are checked, so that no plan depends on a corrupt one.
+#[test]
+fn both_sets_of_longrope_are_positive_numbers() {
+    for context in [32, 33] {
+        for (name, other) in [(SHORT, LONG), (LONG, SHORT)] {
+            for divisor in [0.0, -0.0, -1.0, 1e-40, f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
+                let mut divisors = vec![1.0; PAIRS];
+                divisors[PAIRS - 1] = divisor;
+                let vectors = [(other, vec![1.0; PAIRS]), (name, divisors)];
+                let error = load(&longrope(), &vectors, context).err().expect("it is refused");
+                assert!(error.to_string().contains(name), "{context} {divisor}: {error}");
+            }
+        }
     }
 }
 

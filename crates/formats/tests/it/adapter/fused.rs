@@ -314,3 +314,59 @@ fn names_of_other_models_and_targets_twice_are_refused() {
     let short = file("llama", &[("attn_qkv", 120)]).unwrap_err();
     assert!(short.to_string().contains("this model's weight is 64 x 128"), "{short}");
 }
+
+#[test]
+fn fused_matrices_that_do_not_fit_are_refused() {
+    for (module, [outputs, inputs], expected) in [
+        ("self_attn.qkv_proj", [80, WIDTH], "blk.0.attn_qkv are for 60 x 80"),
+        ("self_attn.qkv_proj", [120, WIDTH], "blk.0.attn_qkv are for 60 x 120"),
+        ("self_attn.qkv_proj", [100, 64], "blk.0.attn_qkv are for 64 x 100"),
+        ("mlp.gate_up_proj", [76, WIDTH], "blk.0.ffn_gate_up are for 60 x 76"),
+        ("mlp.gate_up_proj", [154, WIDTH], "blk.0.ffn_gate_up are for 60 x 154"),
+    ] {
+        let message = read(&[(module, outputs, inputs)], &base()).unwrap_err().to_string();
+        let own = if module.ends_with("qkv_proj") {
+            "60 x 100"
+        } else {
+            "60 x 152"
+        };
+        let expected = format!("{expected}, but this model's weight is {own}");
+        assert!(message.contains(&expected), "{module} {outputs} {inputs}: {message}");
+    }
+    // A fused module and a part of it.
+    for (part, outputs, name) in [
+        ("self_attn.k_proj", 20, "blk.0.attn_k"),
+        ("mlp.gate_proj", 76, "blk.0.ffn_gate"),
+        ("mlp.up_proj", 76, "blk.0.ffn_up"),
+    ] {
+        let modules = [&MODULES[..], &[(part, outputs, WIDTH)]].concat();
+        let message = read(&modules, &base()).unwrap_err().to_string();
+        assert!(
+            message.contains(&format!("{name}, which this model does not have")),
+            "{message}"
+        );
+    }
+}
+
+/// The matrices of a fused linear are those of several targets. All of them are checked before they
+/// are joined: here the last one has more rows than the model's.
+#[test]
+fn adapters_for_other_shapes_are_not_written() {
+    for linear in [LinearName::AttnK, LinearName::AttnV, LinearName::FfnUp] {
+        let mut adapter = adapter();
+        let lora = adapter.tensors.get_mut(&target(1, linear)).unwrap();
+        lora.outputs += 4;
+        lora.b = values(lora.rank * lora.outputs, 1);
+        // Other As, whose Bs are joined as a block-diagonal matrix.
+        lora.alpha = 4.0;
+        let expected = format!("blk.1.{linear} are for 60 x {}", lora.outputs);
+        let folder = tempfile::tempdir().unwrap();
+        for result in [
+            adapter.write_peft(&folder.path().join("peft"), &base()),
+            adapter.write_gguf(&folder.path().join("a.gguf"), &base()),
+        ] {
+            let message = result.unwrap_err().to_string();
+            assert!(message.contains(&expected), "{message}");
+        }
+    }
+}
