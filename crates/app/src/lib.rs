@@ -43,6 +43,7 @@ pub mod power;
 mod presets;
 mod prompt_cache;
 mod ratings;
+mod recommended;
 mod relocation;
 mod remeasure;
 mod remote_models;

@@ -7,6 +7,7 @@ use crate::{
         catalog::{self, Entry},
         hub::{Expected, HeaderFile, Reference, Repository, SearchResult, Variant},
     },
+    recommended::recommended_first,
     remeasure::{self, Check},
     shared::Shared,
     store::adapter,
@@ -17,10 +18,7 @@ use crate::{
 };
 use hearth_protocol::{DraftChoice, Estimate, PlanRequest};
 use serde_json::Value;
-use std::{cmp::Reverse, collections::HashMap, path::Path};
-
-/// Number of recommended models of the catalog.
-const RECOMMENDED: usize = 3;
+use std::{collections::HashMap, path::Path};
 
 impl App {
     /// The models of the catalog, the recommended ones for this machine first. Starts a worker if
@@ -190,32 +188,6 @@ fn replace(value: &mut Value, path: &str, name: &str) {
         Value::Object(fields) => fields.values_mut().for_each(|value| replace(value, path, name)),
         Value::Null | Value::Bool(_) | Value::Number(_) => {}
     }
-}
-
-/// The catalog's entries. First, of those that run well, the largest, the largest of another family
-/// and the fastest; then the others in the catalog's order.
-fn recommended_first<'a>(entries: &'a [Entry], expected: &Expected) -> Vec<&'a Entry> {
-    // The first entry is bundled.
-    let mut suited: Vec<&Entry> = entries
-        .iter()
-        .skip(1)
-        .filter(|entry| expected.runs_well(entry.size))
-        .collect();
-    suited.sort_by_key(|entry| Reverse(entry.size));
-    let mut chosen: Vec<&Entry> = suited.first().copied().into_iter().collect();
-    let family = |entry: &Entry| entry.id.split('-').next().unwrap_or_default().to_owned();
-    chosen.extend(
-        suited
-            .iter()
-            .find(|entry| chosen.iter().all(|other| family(other) != family(entry))),
-    );
-    for entry in suited.iter().rev().chain(suited.iter()) {
-        if chosen.len() < RECOMMENDED && !chosen.contains(entry) {
-            chosen.push(entry);
-        }
-    }
-    let others = entries.iter().filter(|entry| !chosen.contains(entry));
-    chosen.iter().copied().chain(others).collect()
 }
 
 fn hub_model(result: SearchResult, expected: &Expected) -> HubModel {

@@ -1,11 +1,13 @@
-//! Architectures that Hearth does not support, for messages. The names are from llama.cpp's
-//! `llama-arch.cpp`.
+//! Architectures that Hearth does not support, for messages.
+//!
+//! The names are from llama.cpp's `llama-arch.cpp`, as are the recurrent ones and those that write
+//! by diffusion (`llm_arch_is_...`); the others follow from the tensors and graphs in its `models`.
 
 use crate::{Architecture, shortened};
 
 /// A group of architectures.
 struct Group {
-    /// The reason that they are not supported, after "which".
+    /// The reason that they are not supported, or what else runs them, after "which".
     reason: &'static str,
     /// Whether a later version may support them.
     may_follow: bool,
@@ -34,6 +36,8 @@ const GROUPS: &[Group] = &[
         reason: "has recurrent layers and mixtures of experts",
         may_follow: true,
         names: &[
+            "bailingmoe3",
+            "glm5-next",
             "granitehybrid",
             "jamba",
             "kimi-k3",
@@ -43,6 +47,7 @@ const GROUPS: &[Group] = &[
             "nemotron_h_moe",
             "qwen35moe",
             "qwen3next",
+            "qwen4exp",
         ],
     },
     Group {
@@ -53,14 +58,15 @@ const GROUPS: &[Group] = &[
             "arctic",
             "bailingmoe",
             "bailingmoe2",
-            "bailingmoe3",
             "cohere2moe",
             "dbrx",
             "deepseek",
             "deepseek2",
+            "deepseek2-ocr",
             "deepseek32",
             "deepseek4",
             "dots1",
+            "dots3note",
             "ernie4_5-moe",
             "exaone-moe",
             "glm-dsa",
@@ -70,7 +76,12 @@ const GROUPS: &[Group] = &[
             "grok",
             "grovemoe",
             "hunyuan-moe",
+            "hy_v3",
+            "hy_v4",
+            "laguna",
             "llama4",
+            "maple",
+            "mellum",
             "mimo2",
             "minimax-m2",
             "minimax-m3",
@@ -81,10 +92,11 @@ const GROUPS: &[Group] = &[
             "qwen3moe",
             "qwen3vlmoe",
             "smallthinker",
+            "step35",
         ],
     },
     Group {
-        reason: "has layers that this version does not compute",
+        reason: "llama.cpp runs",
         may_follow: true,
         names: &[
             "apertus",
@@ -92,8 +104,10 @@ const GROUPS: &[Group] = &[
             "baichuan",
             "bitnet",
             "bloom",
+            "chameleon",
             "chatglm",
             "codeshell",
+            "cogvlm",
             "cohere2",
             "command-r",
             "deci",
@@ -106,30 +120,41 @@ const GROUPS: &[Group] = &[
             "gemma4",
             "glm4",
             "gpt2",
-            "gptj",
             "gptneox",
             "granite_swa",
+            "graniteswitch",
+            "hrm_text",
             "hunyuan-dense",
+            "hunyuan_vl",
             "internlm2",
             "jais",
+            "jais2",
+            "maincoder",
             "minicpm",
             "minicpm3",
             "mpt",
+            "muse-glimmer",
+            "nanbeige",
             "nemotron",
             "olmo",
             "openelm",
             "orion",
+            "paddleocr",
+            "pangu-embedded",
             "phi2",
             "plamo",
             "plamo3",
+            "plm",
             "qwen",
             "qwen2vl",
             "qwen3vl",
             "refact",
             "seed_oss",
+            "spark2_5",
             "stablelm",
             "starcoder",
             "starcoder2",
+            "talkie",
             "xverse",
         ],
     },
@@ -159,6 +184,11 @@ const GROUPS: &[Group] = &[
             "nomic-bert-moe",
             "t5encoder",
         ],
+    },
+    Group {
+        reason: "writes speech and no text",
+        may_follow: false,
+        names: &["pockettts", "qwen3tts"],
     },
     Group {
         reason: "is a part of another model, for images or sound",
@@ -249,6 +279,7 @@ mod tests {
                 "gpt-oss",
                 "'gpt-oss' yet, which has mixtures of experts. A newer version may",
             ),
+            ("exaone4", "'exaone4' yet, which llama.cpp runs. A newer version may"),
             (
                 "bert",
                 "which computes embeddings and writes no text. This version supports llama,",

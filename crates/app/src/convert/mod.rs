@@ -164,7 +164,7 @@ pub(crate) fn model(model: &library::Model, all: &[library::Model]) -> wire::Mod
         catalog_id: model.entry.map(|entry| entry.id.clone()),
         system_prompt: model.system_prompt().map(str::to_owned),
         sampling: model.sampling(),
-        sampling_source: match (model.entry, metadata) {
+        sampling_source: match (model.entry.and_then(|entry| entry.sampling.as_ref()), metadata) {
             (Some(_), _) => wire::SamplingSource::Catalog,
             (None, Some(metadata)) if metadata.sampling != FileSampling::default() => wire::SamplingSource::File,
             (None, _) => wire::SamplingSource::BuiltIn,

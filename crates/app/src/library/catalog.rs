@@ -29,12 +29,14 @@ pub struct Entry {
     pub sha256: Option<String>,
     /// Default system prompt. `None` means that the chat template decides.
     pub system_prompt: Option<String>,
-    /// Default sampling parameters.
-    #[serde(default)]
-    pub sampling: SamplingParams,
+    /// Default sampling parameters. `None` means that the file decides, or Hearth's apply.
+    pub sampling: Option<SamplingParams>,
     /// Whether it writes titles of conversations.
     #[serde(default = "yes")]
     pub titles: bool,
+    /// Whether the first run offers it on machines that it suits.
+    #[serde(default = "yes")]
+    pub first_run: bool,
 }
 
 fn yes() -> bool {
@@ -164,7 +166,11 @@ mod tests {
                 entry.id
             );
             assert!(entry.size > 1_000_000);
-            assert!((0.0..=2.0).contains(&entry.sampling.temperature) && (0.0..=1.0).contains(&entry.sampling.top_p));
+            if let Some(sampling) = &entry.sampling {
+                let is_in_range =
+                    (0.0..=2.0).contains(&sampling.temperature) && (0.0..=1.0).contains(&sampling.top_p);
+                assert!(is_in_range, "{}", entry.id);
+            }
         }
     }
 }

@@ -99,12 +99,11 @@ impl Model {
     /// Default sampling parameters: the catalog's, or those that the file recommends over the
     /// base's, or over Hearth's.
     pub fn sampling(&self) -> SamplingParams {
-        if let Some(entry) = self.entry {
-            return entry.sampling.clone();
+        let of_entry = |entry: Option<&Entry>| entry.and_then(|entry| entry.sampling.clone());
+        if let Some(sampling) = of_entry(self.entry) {
+            return sampling;
         }
-        let others = self
-            .base_entry
-            .map_or_else(SamplingParams::default, |base| base.sampling.clone());
+        let others = of_entry(self.base_entry).unwrap_or_default();
         match &self.metadata {
             Ok(metadata) => metadata.sampling.over(others),
             Err(_) => others,

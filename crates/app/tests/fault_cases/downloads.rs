@@ -4,7 +4,6 @@ use super::pace::Pace;
 use crate::table;
 use hearth_app::library::{self, Hub, Progress, catalog::Entry, hub::Ranges};
 use hearth_formats::hex;
-use hearth_protocol::SamplingParams;
 use sha2::{Digest, Sha256};
 use std::{
     fs,
@@ -68,8 +67,9 @@ fn download_as(folder: &Path, ranges: Ranges, pace: Pace) -> Result<(), String> 
         size: body.len() as u64,
         sha256: Some(sha256),
         system_prompt: None,
-        sampling: SamplingParams::default(),
+        sampling: None,
         titles: true,
+        first_run: true,
     };
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let hub = Hub {

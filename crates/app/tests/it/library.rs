@@ -135,17 +135,24 @@ fn a_vocabulary_is_told_from_others() {
 fn sampling_is_the_catalogs_then_the_files_then_the_default() {
     let folder = folder();
     let mut metadata = support::metadata();
+    // An entry may leave the parameters to the file.
+    let without = catalog::find("phi-4-mini-instruct").expect("an entry");
+    assert_eq!(without.sampling, None);
     let library = |metadata: &Metadata| {
-        for name in [DEFAULT, "own.gguf"] {
+        for name in [DEFAULT, "own.gguf", &without.file] {
             support::write(&folder.path().join("data/models"), name, metadata, "weight", 8);
         }
         let library = Library::new(Vec::new(), &folder.path().join("data"), Reader::InProcess, None);
         let models = library.list(&[]);
-        assert_eq!(models.len(), 2);
-        [models[0].sampling(), models[1].sampling()]
+        let sampling = |file: &str| {
+            let model = models.iter().find(|model| model.path.ends_with(file));
+            model.expect("a model").sampling()
+        };
+        [sampling(DEFAULT), sampling("own.gguf"), sampling(&without.file)]
     };
-    let catalog = catalog::entries()[0].sampling.clone();
-    assert_eq!(library(&metadata), [catalog.clone(), SamplingParams::default()]);
+    let catalog = catalog::entries()[0].sampling.clone().expect("parameters");
+    let default = SamplingParams::default();
+    assert_eq!(library(&metadata), [catalog.clone(), default.clone(), default]);
     metadata.insert("general.sampling.temp", Value::F32(0.35));
     metadata.insert("general.sampling.top_k", Value::I32(-1));
     metadata.insert("general.sampling.top_p", Value::F32(7.0));
@@ -154,7 +161,7 @@ fn sampling_is_the_catalogs_then_the_files_then_the_default() {
         top_k: 0,
         ..SamplingParams::default()
     };
-    assert_eq!(library(&metadata), [catalog, own]);
+    assert_eq!(library(&metadata), [catalog, own.clone(), own]);
 }
 
 #[test]
@@ -283,8 +290,9 @@ fn entry(file: &[u8]) -> catalog::Entry {
         size: file.len() as u64,
         sha256: Some(hex(Sha256::digest(file))),
         system_prompt: None,
-        sampling: SamplingParams::default(),
+        sampling: None,
         titles: true,
+        first_run: true,
     }
 }
 

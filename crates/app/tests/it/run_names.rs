@@ -150,7 +150,8 @@ async fn a_merged_model_has_the_sampling_of_its_base() {
     let adapter = wait_until_finished(&mut harness, run.id).await.adapter.unwrap();
     let merged = support::model(harness.folder.path(), "merged.gguf");
     let added = harness.add_merged_model(merged, adapter).await.unwrap();
-    assert_eq!(added.sampling.temperature, base.sampling.temperature);
+    let expected = base.sampling.as_ref().expect("parameters");
+    assert_eq!(added.sampling.temperature, expected.temperature);
     assert_ne!(added.sampling.temperature, SamplingParams::default().temperature);
 }
 
