@@ -6,8 +6,8 @@ use std::cmp::Reverse;
 /// Number of recommended models of the catalog.
 const RECOMMENDED: usize = 3;
 
-/// The catalog's entries. First, of those for a first run that run well, the largest, the largest of
-/// another family and the fastest; then the others in the catalog's order.
+/// The catalog's entries. First, of those for a first run that run well, the largest, the largest
+/// of another family and the fastest; then the others in the catalog's order.
 pub fn recommended_first<'a>(entries: &'a [Entry], expected: &Expected) -> Vec<&'a Entry> {
     // The first entry is bundled.
     let mut suited: Vec<&Entry> = entries

@@ -11,6 +11,7 @@ pub mod characters;
 pub mod chat_template;
 pub mod dataset;
 pub mod durable;
+mod evidence;
 pub mod fence;
 mod free_space;
 pub mod gguf;

@@ -69,6 +69,10 @@ describe("on this machine", () => {
     await expect
       .poll(() => card(page, "own-download").textContent())
       .toContain("hf.co/bartowski/SmolLM2-360M-Instruct-GGUF:Q8_0");
+    // Of an architecture that was never seen with real weights, the details say so.
+    await card(page, "file-hf").getByTestId("card-details").click();
+    await expect.poll(() => card(page, "file-hf").textContent()).toContain("no real file of this architecture yet");
+    expect(await card(page, "own-download").textContent()).not.toContain("no real file");
     expect(errors).toEqual([]);
   });
 

@@ -117,6 +117,7 @@ pub const SUITES: &[Suite] = &[
         &[
             Tests::new("hearth-kernels").named("quants_page::"),
             Tests::new("hearth-formats").named("readme"),
+            Tests::new("hearth-formats").named("models_page::"),
         ],
         &[Paths::Pages],
     ),

@@ -5,6 +5,7 @@ use crate::{
     store::{conversation, message, search},
     title, wire,
 };
+use hearth_formats::Architecture;
 use hearth_protocol as protocol;
 use serde::{Serialize, de::DeserializeOwned};
 
@@ -158,6 +159,9 @@ pub(crate) fn model(model: &library::Model, all: &[library::Model]) -> wire::Mod
         path: model.path.display().to_string(),
         file_size: metadata.map_or(0, |metadata| metadata.file_size),
         architecture: metadata.map_or_else(String::new, |metadata| metadata.architecture.clone()),
+        checked_with_real_file: metadata
+            .and_then(|metadata| Architecture::named(&metadata.architecture))
+            .is_some_and(|architecture| architecture.real_file().is_some()),
         quantization: metadata.map_or_else(String::new, |metadata| metadata.quantization.clone()),
         parameters: metadata.map_or(0, |metadata| metadata.parameters),
         context_trained: metadata.map_or(0, |metadata| metadata.context_trained),

@@ -167,8 +167,7 @@ mod tests {
             );
             assert!(entry.size > 1_000_000);
             if let Some(sampling) = &entry.sampling {
-                let is_in_range =
-                    (0.0..=2.0).contains(&sampling.temperature) && (0.0..=1.0).contains(&sampling.top_p);
+                let is_in_range = (0.0..=2.0).contains(&sampling.temperature) && (0.0..=1.0).contains(&sampling.top_p);
                 assert!(is_in_range, "{}", entry.id);
             }
         }

@@ -1,5 +1,7 @@
 //! Separates a model's thoughts from its answer by the markers around them.
 
+#[cfg(test)]
+mod families;
 mod markers;
 mod passage;
 #[cfg(test)]

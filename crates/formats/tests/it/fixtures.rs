@@ -4,6 +4,11 @@ use hearth_formats::gguf::{Gguf, GgufWriter, Metadata, Strings};
 use hearth_formats::tokenizer::Tokenizer;
 use std::path::{Path, PathBuf};
 
+/// The folder of this repository.
+pub fn repository() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
 /// The folder of the tokenizer fixtures.
 pub fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/tokenizer")

@@ -3155,6 +3155,11 @@ fileSize: number,
  */
 architecture: string,
 /**
+ * Whether Hearth was checked with a real file of this architecture, and not only with models of
+ * random weights.
+ */
+checkedWithRealFile: boolean,
+/**
  * `Q4_1` and so on; empty if the file cannot be read.
  */
 quantization: string,

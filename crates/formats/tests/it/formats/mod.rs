@@ -6,6 +6,7 @@ mod gguf_files;
 mod hostile_gguf;
 mod interrupts;
 mod jinja;
+mod models_page;
 mod quoted_letters;
 mod round_trips;
 mod thinking;

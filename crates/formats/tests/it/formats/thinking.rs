@@ -29,6 +29,11 @@ fn the_fields_that_a_template_reads_are_detected() {
         ("openai-gpt-oss-120b", None, true),
         ("Qwen-Qwen2.5-7B-Instruct", None, false),
         ("google-gemma-2-2b-it", None, false),
+        ("ibm-granite-granite-4.0", None, false),
+        ("ibm-granite-granite-4.1", None, false),
+        ("microsoft-Phi-3.5-mini-instruct", None, false),
+        ("mistralai-Ministral-3-14B-Reasoning-2512", None, false),
+        ("mistralai-Mistral-Nemo-Instruct-2407", None, false),
         ("meta-llama-Llama-3.1-8B-Instruct", None, false),
     ] {
         assert_eq!(template(name).thinking(), ThinkingSupport { switch, effort }, "{name}");
@@ -41,6 +46,15 @@ fn a_choice_is_a_variable_and_no_choice_is_none() {
     assert!(rendered(&qwen, Some(false), None).ends_with("<think>\n\n</think>\n\n"));
     assert_eq!(rendered(&qwen, Some(true), None), rendered(&qwen, None, None));
     assert_eq!(rendered(&qwen, None, Some("high")), rendered(&qwen, None, None));
+    let smol = template("HuggingFaceTB-SmolLM3-3B");
+    let off = rendered(&smol, Some(false), None);
+    assert!(off.contains("Reasoning Mode: /no_think\n") && off.ends_with("assistant\n<think>\n\n</think>\n"));
+    let on = rendered(&smol, Some(true), None);
+    assert!(on.contains("Reasoning Mode: /think\n") && on.ends_with("assistant\n"));
+    assert_eq!(on, rendered(&smol, None, None));
+    let granite = template("ibm-granite-granite-3.3-2B-Instruct");
+    let asks = |enabled| rendered(&granite, enabled, None).contains("Write your thoughts between <think></think>");
+    assert_eq!([None, Some(true), Some(false)].map(asks), [false, true, false]);
     let oss = template("openai-gpt-oss-120b");
     assert!(rendered(&oss, None, Some("high")).contains("Reasoning: high"));
     assert!(rendered(&oss, None, None).contains("Reasoning: medium"));

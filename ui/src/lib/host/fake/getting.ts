@@ -346,6 +346,7 @@ function downloaded({ name, source, total }: Download, devices: readonly Device[
     path: `/home/you/.local/share/hearth/models/${match?.variant.file ?? `${name.replaceAll(" ", "-")}.gguf`}`,
     fileSize: total ?? qwen.fileSize,
     architecture: match?.repository.architecture ?? "llama",
+    checkedWithRealFile: (match?.repository.architecture ?? "llama") === "llama",
     quantization: entry?.quantization ?? match?.variant.name ?? "Q4_K_M",
     parameters: match?.repository.parameters ?? Math.round((total ?? qwen.fileSize) / 0.62),
     contextTrained: match?.repository.context ?? 32_768,
