@@ -124,6 +124,21 @@ pub fn id(name: &str) -> String {
     format!("[data-testid=\"{name}\"]")
 }
 
+/// Answers commands of the page before they reach the program: Tauri sends them by `fetch`.
+const DIALOGS: &str = "
+    if (!window.answeredDialogs) {
+        const send = window.fetch;
+        const answered = (window.answeredDialogs = {});
+        const headers = { 'Content-Type': 'application/json', 'Tauri-Response': 'ok' };
+        window.fetch = (address, options) => {
+            const path = answered[String(address).split('/').at(-1)];
+            return path === undefined
+                ? send(address, options)
+                : Promise.resolve(new Response(JSON.stringify(path), { headers }));
+        };
+    }
+    window.answeredDialogs['COMMAND'] = PATH;";
+
 /// The CSS selector of answers.
 const ANSWERS: &str = "[data-testid=\"message\"][data-role=\"assistant\"]";
 
@@ -157,6 +172,17 @@ impl Window {
     /// Clicks the element with this `data-testid`.
     pub fn click(&self, name: &str) {
         self.session.click(&self.session.one(&id(name)));
+    }
+
+    /// Answers the next and later dialogs of this command of the window with a path. The system's
+    /// own dialogs have no WebDriver.
+    ///
+    /// # Panics
+    /// Panics if the page cannot be changed.
+    pub fn answer_dialog(&self, command: &str, path: &Path) {
+        let path = serde_json::to_string(&path.display().to_string()).expect("JSON");
+        let script = DIALOGS.replace("COMMAND", command).replace("PATH", &path);
+        self.session.script(&script).expect("the dialog is answered");
     }
 
     /// Opens a page of Settings: `hardware`, `models` and so on.
@@ -219,10 +245,23 @@ impl Window {
     /// Panics after a time limit.
     pub fn until_ended(&self, number: usize) -> String {
         let stop_at = Instant::now() + STOP_AFTER;
+        self.until_ended_or(number, || Instant::now() > stop_at)
+    }
+
+    /// Waits until this answer, counted from 1, has ended; it is stopped once it has words.
+    ///
+    /// # Panics
+    /// Panics after a time limit.
+    pub fn until_stopped(&self, number: usize) -> String {
+        self.until_ended_or(number, || !self.answer_words().is_empty())
+    }
+
+    /// Waits until this answer has ended, and stops it once it is long enough.
+    fn until_ended_or(&self, number: usize, is_enough: impl Fn() -> bool) -> String {
         self.session
             .until(ANSWER_TIMEOUT, &format!("answer {number} has ended"), || {
                 let state = self.state_of(number)?;
-                if state == "streaming" && Instant::now() > stop_at {
+                if state == "streaming" && is_enough() {
                     // It may end before the click.
                     self.session
                         .all(&id("stop"))

@@ -4,7 +4,9 @@
 //! nextest, a test runs alone unless `.config/nextest.toml` names it as one with a scripted worker.
 #![cfg(target_os = "linux")]
 
+mod families;
 mod window;
+mod window_families;
 mod window_first_hour;
 mod window_follow;
 mod window_installed;

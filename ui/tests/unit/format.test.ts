@@ -23,6 +23,8 @@ afterEach(() => language.choose("en"));
 
 test.each([
   [count(2048), "2,048"],
+  [parameters(79_360), "79K"],
+  [parameters(999_600), "1M"],
   [parameters(134_515_008), "135M"],
   [parameters(1_235_814_432), "1.2B"],
   [parameters(999_885_952), "1B"],

@@ -300,6 +300,22 @@ pub const SUITES: &[Suite] = &[
             Paths::Under("crates/engine/src/check/"),
         ],
     },
+    // Changes of what differs between families run all of them; the suite `window` has the rest of
+    // the window's files.
+    Suite {
+        name: "families",
+        parts: PARTS,
+        stage: Stage::Rust,
+        tests: &[Tests::new("hearth-tests").only(&["window"]).named("window_families::")],
+        paths: &[
+            Paths::Under("crates/formats/src/adapter/"),
+            Paths::Under("crates/formats/src/shape/"),
+            Paths::Under("crates/llm/src/arch/"),
+            Paths::Under("tests/fixtures/models/"),
+            Paths::Under("tests/tests/window/families.rs"),
+            Paths::Under("tests/tests/window/window_families.rs"),
+        ],
+    },
     Suite {
         name: "assertions",
         parts: 1,

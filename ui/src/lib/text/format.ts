@@ -83,8 +83,9 @@ export function scaled(n: number): string {
   return `${decimal(value, value < 9.95 ? 1 : 0)} ${prefix}`;
 }
 
-/** Number of parameters: `135M`, `1.2B`. */
+/** Number of parameters: `79K`, `135M`, `1.2B`. */
 export function parameters(n: number): string {
+  if (n < 9.995e5) return `${count(n / 1e3)}K`;
   // The rounded value decides: 999,886,000 are 1B, not 1,000M.
   if (n < 9.995e8) return `${count(n / 1e6)}M`;
   return `${decimal(n / 1e9, 1)}B`;
