@@ -7,6 +7,9 @@
 //! more than one layer's operations.
 //! <https://arxiv.org/abs/1604.06174>
 
+#[cfg(test)]
+mod pytorch;
+
 use crate::batch::Batch;
 use crate::parameters::{DropoutPass, Parameters};
 use burn::tensor::Tensor;

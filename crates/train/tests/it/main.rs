@@ -1,5 +1,7 @@
 //! Tests of this crate's public API, in one executable: linking takes longer than most of them.
 
+mod exports;
+mod imported;
 mod merge;
 #[path = "../../../llm/tests/nvfp4_pair/mod.rs"]
 mod nvfp4_pair;

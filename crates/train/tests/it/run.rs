@@ -3,6 +3,7 @@
 //! The fixtures, and the script that makes them, are in `tests/fixtures/training` and
 //! `tests/fixtures/models`.
 
+use crate::exports;
 use crate::nvfp4_pair;
 use hearth_formats::adapter::{AdapterFile, BaseShape};
 use hearth_formats::gguf::Gguf;
@@ -34,17 +35,27 @@ struct Fixture {
 impl Fixture {
     fn read(name: &'static str) -> Self {
         let gguf = Gguf::open(fixtures().join("models").join(name).with_extension("gguf")).expect("the model opens");
-        let model = Model::load(&gguf, &LoadOptions::default(), &mut |_| ControlFlow::Continue(()));
         let text = std::fs::read_to_string(fixtures().join("training").join(name).join("run.json")).expect("the run");
+        let json: Value = serde_json::from_str(&text).expect("JSON");
+        let lengths = Self::examples_in(&json).into_iter().map(|example| example.ids.len());
+        let options = LoadOptions {
+            context: lengths.max(),
+            ..LoadOptions::default()
+        };
+        let model = Model::load(&gguf, &options, &mut |_| ControlFlow::Continue(()));
         Self {
             name,
             model: Arc::new(model.expect("it loads")),
             base: BaseShape::from_gguf(&gguf).expect("its sizes"),
-            json: serde_json::from_str(&text).expect("JSON"),
+            json,
         }
     }
 
     fn examples(&self) -> Vec<Example> {
+        Self::examples_in(&self.json)
+    }
+
+    fn examples_in(json: &Value) -> Vec<Example> {
         let numbers = |value: &Value| -> Vec<u32> {
             let list = value.as_array().expect("a list");
             list.iter()
@@ -55,7 +66,7 @@ impl Fixture {
             ids: numbers(&value["ids"]),
             trained: numbers(&value["trained"]).into_iter().map(|flag| flag == 1).collect(),
         };
-        self.json["examples"]
+        json["examples"]
             .as_array()
             .expect("a list")
             .iter()
@@ -132,7 +143,7 @@ fn check_against_pytorch(
     loss_tolerance: f64,
     cosine_tolerance: f64,
     change: impl Fn(&mut Settings),
-) {
+) -> (Fixture, Vec<LoraPart>) {
     let fixture = Fixture::read(name);
     let mut settings = fixture.settings();
     change(&mut settings);
@@ -173,16 +184,36 @@ fn check_against_pytorch(
             assert!(distance <= cosine_tolerance, "{name} {layer}.{linear}: {distance}");
         }
     }
+    (fixture, parts)
+}
+
+/// Repeats the fixture's run, and exports its adapter.
+fn check_family(name: &'static str) {
+    let (fixture, parts) = check_against_pytorch(name, LOSS_TOLERANCE, COSINE_TOLERANCE, |_| {});
+    let (alpha, ids) = (fixture.settings().alpha, &fixture.examples()[0].ids);
+    exports::check_trained(name, &fixture.base, &fixture.model, &parts, alpha, ids);
 }
 
 #[test]
 fn a_llama_follows_pytorch_and_peft() {
-    check_against_pytorch("llama", LOSS_TOLERANCE, COSINE_TOLERANCE, |_| {});
+    check_family("llama");
 }
 
 #[test]
 fn a_gemma_follows_pytorch_and_peft() {
-    check_against_pytorch("gemma3", LOSS_TOLERANCE, COSINE_TOLERANCE, |_| {});
+    check_family("gemma3");
+}
+
+/// With fused linear layers, and the divisors of LongRoPE for a short context.
+#[test]
+fn a_phi3_follows_pytorch_and_peft() {
+    check_family("phi3-2");
+}
+
+/// With softcaps.
+#[test]
+fn a_gemma2_follows_pytorch_and_peft() {
+    check_family("gemma2");
 }
 
 #[test]

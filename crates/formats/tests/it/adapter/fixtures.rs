@@ -88,3 +88,15 @@ pub fn changed(base: &Gguf, tensor: &str, change: impl Fn(&[u8]) -> (TensorType,
     }
     Gguf::from_bytes(writer.finish().unwrap()).unwrap()
 }
+
+/// Asserts bit-identical tensors with the same scales; metadata is not compared.
+#[track_caller]
+pub fn assert_same(expected: &AdapterFile, actual: &AdapterFile) {
+    assert_eq!(expected.architecture, actual.architecture);
+    assert!(expected.tensors.keys().eq(actual.tensors.keys()));
+    for (&target, lora) in &expected.tensors {
+        let actual_lora = &actual.tensors[&target];
+        assert_eq!((&lora.a, &lora.b), (&actual_lora.a, &actual_lora.b), "{target}");
+        assert_eq!(expected.scale(target), actual.scale(target), "{target}");
+    }
+}

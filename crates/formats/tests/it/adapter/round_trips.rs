@@ -1,6 +1,6 @@
 //! Files of PEFT and of llama.cpp's converter are read identically, and written files round-trip.
 
-use crate::adapter::fixtures::{adapter, known, model, path, shape, with_manifest};
+use crate::adapter::fixtures::{adapter, assert_same, known, model, path, shape, with_manifest};
 use hearth_formats::adapter::{AdapterFile, LinearName, TargetName};
 use hearth_formats::durable::write_file;
 use std::fs;
@@ -9,18 +9,6 @@ use std::path::PathBuf;
 use tempfile::TempDir;
 
 const ADAPTERS: [&str; 3] = ["llama", "qwen2", "patterns"];
-
-/// Asserts bit-identical tensors with the same scales; metadata is not compared.
-#[track_caller]
-fn assert_same(expected: &AdapterFile, actual: &AdapterFile) {
-    assert_eq!(expected.architecture, actual.architecture);
-    assert!(expected.tensors.keys().eq(actual.tensors.keys()));
-    for (&target, lora) in &expected.tensors {
-        let actual_lora = &actual.tensors[&target];
-        assert_eq!((&lora.a, &lora.b), (&actual_lora.a, &actual_lora.b), "{target}");
-        assert_eq!(expected.scale(target), actual.scale(target), "{target}");
-    }
-}
 
 #[test]
 fn a_peft_folder_and_its_gguf_conversion_are_equal() {
