@@ -3,19 +3,20 @@
     python models.py NAME...
 
 prints a line of JSON for each: `Facts`. A NAME is one of `NAMES`, or a GGUF file. Random weights are written once, to bench/cache: neither
-time nor memory depends on the values of weights. The tokenizer is the default model's.
+time nor memory depends on the values of weights. The tokenizer is the default model's, filled up with unused tokens.
 """
 
 import json
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from names import DEFAULT, RECIPES, SHAPES
+from names import DEFAULT, RECIPES
+from shapes import SHAPES
 
 HERE = Path(__file__).parent
 DEFAULT_FILE = HERE.parent / "models" / "SmolLM2-135M-Instruct.Q4_1.gguf"
-CONTEXT = 8192
 
 
 @dataclass(frozen=True)
@@ -51,32 +52,22 @@ def find(name: str) -> Path:
 
 
 def write(path: Path, shape_name: str, recipe_name: str) -> None:
-    """Writes a Llama model with random weights, reproducibly, one tensor in memory at a time."""
+    """Writes a model with random weights, reproducibly, one tensor in memory at a time."""
     import gguf
     import numpy as np
     from blocks import random_rows
 
     shape, recipe = SHAPES[shape_name], RECIPES[recipe_name]
     half_written = path.with_suffix(".part")
-    writer = gguf.GGUFWriter(half_written, "llama")
+    writer = gguf.GGUFWriter(half_written, shape.architecture)
     writer.add_name(f"Random {shape_name} {recipe_name}")
     # OpenVINO GenAI reads no file without it.
     if file_type := gguf.LlamaFileType.__members__.get(f"MOSTLY_{recipe_name}"):
         writer.add_file_type(file_type)
-    writer.add_context_length(CONTEXT)
-    writer.add_block_count(shape.layers)
-    writer.add_embedding_length(shape.width)
-    writer.add_feed_forward_length(shape.ffn)
-    writer.add_head_count(shape.heads)
-    writer.add_head_count_kv(shape.kv_heads)
-    writer.add_rope_dimension_count(shape.width // shape.heads)
-    writer.add_rope_freq_base(100000.0)
-    writer.add_layer_norm_rms_eps(1e-5)
-    default = gguf.GGUFReader(DEFAULT_FILE)
-    for field in default.fields.values():
-        if field.name.startswith("tokenizer."):
-            writer.add_key_value(field.name, field.contents(), field.types[0], field.types[-1] if len(field.types) > 1 else None)
-    vocab = len(default.fields["tokenizer.ggml.tokens"].data)
+    kinds = {int: gguf.GGUFValueType.UINT32, float: gguf.GGUFValueType.FLOAT32, str: gguf.GGUFValueType.STRING}
+    for key, value in shape.keys().items():
+        writer.add_key_value(f"{shape.architecture}.{key}", value, kinds[type(value)])
+    vocab = add_tokenizer(writer, shape.vocab)
     writer.add_vocab_size(vocab)
 
     rng = np.random.default_rng(1)
@@ -95,6 +86,25 @@ def write(path: Path, shape_name: str, recipe_name: str) -> None:
         writer.write_tensor_data(np.ones(cols, np.float32) if kind == "F32" else random_rows(rng, kind, rows, cols))
     writer.close()
     half_written.rename(path)
+
+
+def add_tokenizer(writer: Any, vocab: int) -> int:
+    """Adds the default model's tokenizer, with as many unused tokens as the vocabulary needs; 0 needs none. Returns the size."""
+    import gguf
+
+    default = gguf.GGUFReader(DEFAULT_FILE)
+    size = len(default.fields["tokenizer.ggml.tokens"].data)
+    unused = range(size, vocab)
+    more = {
+        # The names and the type that llama.cpp's converter gives to the rest of a vocabulary.
+        "tokenizer.ggml.tokens": [f"[PAD{token}]" for token in unused],
+        "tokenizer.ggml.token_type": [int(gguf.TokenType.UNUSED)] * len(unused),
+    }
+    for field in default.fields.values():
+        if field.name.startswith("tokenizer."):
+            values = field.contents() + more[field.name] if field.name in more else field.contents()
+            writer.add_key_value(field.name, values, field.types[0], field.types[-1] if len(field.types) > 1 else None)
+    return max(size, vocab)
 
 
 def facts(name: str, path: Path) -> Facts:
