@@ -92,7 +92,7 @@ def run(command: list[object]) -> tuple[list[dict[str, Any]], float]:
 
 
 def planned(hearth: Path, path: str, threads: int) -> float:
-    """Planned memory for the longest prompt, with that of the program without a model, in MiB."""
+    """Planned memory for the longest prompt, plus the memory of the program without a model, in MiB."""
     context = ["--ctx", max(PREFILLS), "--threads", threads]
     [plan], _ = run([hearth, "plan", path, "--device", "cpu", *context, "--json"])
     return sum(plan["devices"][0][part] for part in ["weights", "kv", "compute"]) / MIB + idle(str(hearth))

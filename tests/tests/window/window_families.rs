@@ -25,8 +25,8 @@ struct Other {
 }
 
 impl Other {
-    /// The one for a family, of which it must not be.
-    fn of(family: &Family) -> Self {
+    /// The model that is used with this family, which is of another one.
+    fn new(family: &Family) -> Self {
         let id = if family.fixture == "qwen2" { "llama" } else { "qwen2" };
         Self {
             id,
@@ -254,7 +254,7 @@ fn each_family_is_loaded_trained_and_exported_and_refuses_other_adapters() {
         if !parts.includes(index, family.name) {
             continue;
         }
-        let (started, other) = (Instant::now(), Other::of(family));
+        let (started, other) = (Instant::now(), Other::new(family));
         let file = family.write(folder.path());
         add(&window, family, &file);
         chat(&window, family);

@@ -21,7 +21,7 @@ impl AdapterFile {
             return Err(AdapterProblem::OtherModel(mismatch));
         }
         let architecture = base.known_architecture()?;
-        // All of them first: the matrices of a fused linear are those of several targets.
+        // All of them first: a fused linear has the matrices of several targets.
         for (&target, lora) in &self.tensors {
             base.check_module(target.into(), lora.inputs, lora.outputs)?;
         }

@@ -142,7 +142,7 @@ families!(
     smollm3: "smollm3"
 );
 
-/// In the files as in a run, fused linear layers have one A, whose gradient is that of all of them.
+/// In the files as in a run, fused linear layers have one A with one gradient, the sum over them.
 #[test]
 fn fused_linear_layers_have_one_gradient_of_a() {
     let fixture = Fixture::read("phi3-3");

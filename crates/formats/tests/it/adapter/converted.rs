@@ -46,7 +46,7 @@ fn gguf_tensors(file: &Gguf) -> BTreeMap<String, (TensorType, Vec<u64>, Vec<u8>)
         .collect()
 }
 
-/// What PEFT applies of a configuration.
+/// The parts of a configuration that PEFT applies.
 fn settings(folder: &Path) -> (BTreeSet<String>, BTreeMap<&'static str, Value>) {
     let file = fs::read(folder.join("adapter_config.json")).unwrap();
     let config: Value = serde_json::from_slice(&file).unwrap();

@@ -348,8 +348,8 @@ fn fused_matrices_that_do_not_fit_are_refused() {
     }
 }
 
-/// The matrices of a fused linear are those of several targets. All of them are checked before they
-/// are joined: here the last one has more rows than the model's.
+/// A fused linear has the matrices of several targets. All of them are checked before they are
+/// joined: here the last one has more rows than the model's.
 #[test]
 fn adapters_for_other_shapes_are_not_written() {
     for linear in [LinearName::AttnK, LinearName::AttnV, LinearName::FfnUp] {
