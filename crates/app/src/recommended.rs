@@ -74,7 +74,6 @@ mod tests {
         const SMALL: [&str; 3] = ["qwen3-4b-instruct-2507", "gemma-3-4b-it", "qwen3-0.6b"];
         const MIDDLE: [&str; 3] = ["gemma-3-12b-it", "qwen3-8b", "qwen3-0.6b"];
         const LARGE: [&str; 3] = ["qwen3-14b", "gemma-3-12b-it", "qwen3-0.6b"];
-        const LARGEST: [&str; 3] = ["mistral-small-3.1-24b-instruct", "qwen3-14b", "qwen3-0.6b"];
         for (memory, speed, gpu, expected) in [
             (8, 20.0, 0, SMALL),
             (16, 20.0, 0, SMALL),
@@ -82,12 +81,12 @@ mod tests {
             (64, 20.0, 0, SMALL),
             (8, 80.0, 0, SMALL),
             (16, 80.0, 0, MIDDLE),
-            (32, 80.0, 0, LARGEST),
-            (64, 80.0, 0, LARGEST),
+            (32, 80.0, 0, LARGE),
+            (64, 80.0, 0, LARGE),
             (8, 20.0, 6, MIDDLE),
             (16, 20.0, 8, LARGE),
-            (32, 20.0, 12, LARGEST),
-            (64, 20.0, 24, LARGEST),
+            (32, 20.0, 12, LARGE),
+            (64, 20.0, 24, LARGE),
         ] {
             let sorted = recommended_first(entries(), &Expected(&machine(memory, speed, gpu)));
             let offered: Vec<_> = sorted.iter().take(RECOMMENDED).map(|entry| entry.id.as_str()).collect();
