@@ -335,7 +335,7 @@ fn fused_matrices_that_do_not_fit_are_refused() {
     }
     // A fused module and a part of it.
     for (part, outputs, name) in [
-        ("self_attn.k_proj", 20, "blk.0.attn_k"),
+        ("self_attn.q_proj", WIDTH, "blk.0.attn_q"),
         ("mlp.gate_proj", 76, "blk.0.ffn_gate"),
         ("mlp.up_proj", 76, "blk.0.ffn_up"),
     ] {
