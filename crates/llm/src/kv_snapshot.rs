@@ -406,7 +406,7 @@ impl Session {
 }
 
 /// Bytes of [`Session::header`].
-const HEADER_BYTES: usize = size_of_val(&MAGIC) + size_of::<SnapshotKey>() + 8 * size_of::<u32>();
+const HEADER_BYTES: usize = size_of_val(&MAGIC) + size_of::<SnapshotKey>() + size_of::<[u32; 8]>();
 /// Bytes of a checksum.
 const CHECKSUM_BYTES: usize = size_of::<u32>();
 

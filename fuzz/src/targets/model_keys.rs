@@ -308,41 +308,50 @@ fn plan(gguf: &Gguf) {
     }
 }
 
-/// Changes that are accepted: the settings of the architectures.
-pub fn seeds() -> Vec<Seed> {
-    use Architecture::{Gemma2, Gemma3, Granite, Llama, Mistral3, Olmo2, Phi3, Qwen2, SmolLm3};
-    let key = |name: &str, kind: u8, count: u8, number: u16| {
-        let index = KEYS.iter().position(|key| *key == name).expect("a key") as u8;
-        Change {
-            what: 0,
-            choices: [index, kind],
-            count,
-            number,
-        }
-    };
-    let float = |name: &str, value: f32| {
-        let index = NUMBERS.iter().position(|number| *number == value).expect("a number");
-        key(name, 1, 0, index as u16)
-    };
-    let text = |name: &str, value: &str| {
-        let index = TEXTS.iter().position(|text| *text == value).expect("a text");
-        key(name, 2, 0, index as u16)
-    };
-    let vector = |name: &str, count: u8| {
-        let index = VECTORS.iter().position(|vector| *vector == name).expect("a vector") as u8;
-        Change {
-            what: 4,
-            choices: [index, 0],
-            count,
-            number: 0,
-        }
-    };
-    let fuse = |layer: u8| Change {
+/// A change of a key's value.
+fn key(name: &str, kind: u8, count: u8, number: u16) -> Change {
+    let index = KEYS.iter().position(|key| *key == name).expect("a key") as u8;
+    Change {
+        what: 0,
+        choices: [index, kind],
+        count,
+        number,
+    }
+}
+
+fn float(name: &str, value: f32) -> Change {
+    let index = NUMBERS.iter().position(|number| *number == value).expect("a number");
+    key(name, 1, 0, index as u16)
+}
+
+fn text(name: &str, value: &str) -> Change {
+    let index = TEXTS.iter().position(|text| *text == value).expect("a text");
+    key(name, 2, 0, index as u16)
+}
+
+fn vector(name: &str, count: u8) -> Change {
+    let index = VECTORS.iter().position(|vector| *vector == name).expect("a vector") as u8;
+    Change {
+        what: 4,
+        choices: [index, 0],
+        count,
+        number: 0,
+    }
+}
+
+/// Fuses queries, keys and values of a layer.
+fn fuse(layer: u8) -> Change {
+    Change {
         what: 7,
         choices: [layer, 0],
         count: 0,
         number: 0,
-    };
+    }
+}
+
+/// Changes that are accepted: the settings of the architectures.
+fn accepted() -> Vec<(Architecture, Vec<Change>)> {
+    use Architecture::{Gemma2, Gemma3, Granite, Llama, Mistral3, Olmo2, Phi3, Qwen2, SmolLm3};
     let yarn = [
         text("rope.scaling.type", "yarn"),
         float("rope.scaling.factor", 4.0),
@@ -402,6 +411,11 @@ pub fn seeds() -> Vec<Seed> {
             ],
         ),
     ]);
+    inputs
+}
+
+/// An input for each of [`accepted`], below and above the original context of LongRoPE.
+pub fn seeds() -> Vec<Seed> {
     let bytes = |(architecture, changes): &(Architecture, Vec<Change>), context: u8| {
         let index = Architecture::ALL.iter().position(|other| other == architecture);
         let changes = changes.iter().flat_map(|change| change.to_bytes());
@@ -411,7 +425,6 @@ pub fn seeds() -> Vec<Seed> {
             .collect::<Vec<u8>>()
     };
     let seed = |(number, input): (usize, &(Architecture, Vec<Change>))| {
-        // Below and above the original context of LongRoPE.
         [8, 9].map(|context| {
             Seed::new(
                 format!("{} {number}, context {context}", input.0),
@@ -419,5 +432,5 @@ pub fn seeds() -> Vec<Seed> {
             )
         })
     };
-    inputs.iter().enumerate().flat_map(seed).collect()
+    accepted().iter().enumerate().flat_map(seed).collect()
 }

@@ -214,12 +214,14 @@ fn the_gradient_of_qk_norm_rope_matches_the_cpu() {
     }
 }
 
+/// Tokens, heads, KV heads and head dimension; the window; the softcap; the lengths of all sequences
+/// but the last.
+type AttentionCase<'a> = ([usize; 4], Option<usize>, Option<f32>, &'a [usize]);
+
 #[test]
 fn the_gradient_of_attention_matches_the_cpu() {
     let Some(client) = gpu() else { return };
-    // Tokens, heads, KV heads and head dimension; the window; the softcap; the lengths of all
-    // sequences but the last.
-    let cases: [([usize; 4], Option<usize>, Option<f32>, &[usize]); 10] = [
+    let cases: [AttentionCase; 10] = [
         ([1, 1, 1, 6], None, None, &[]),
         ([3, 4, 2, 64], None, None, &[]),
         ([70, 2, 1, 80], None, None, &[]),

@@ -177,7 +177,7 @@ fn a_layer_has_the_linears_of_its_parts() {
 fn shapes_are_those_of_the_weights() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/models");
     for architecture in Architecture::ALL {
-        let gguf = Gguf::open(&folder.join(format!("{architecture}.gguf"))).expect("the fixture opens");
+        let gguf = Gguf::open(folder.join(format!("{architecture}.gguf"))).expect("the fixture opens");
         let shape = ModelShape::from_gguf(&gguf, *architecture).expect("a shape");
         for (index, layer) in shape.layers.iter().enumerate() {
             for (name, [outputs, inputs]) in layer.linears() {

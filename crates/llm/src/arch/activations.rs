@@ -79,7 +79,7 @@ mod tests {
     fn sizes_of_the_fixtures_are_those_of_their_formulas() {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/models");
         for architecture in Architecture::ALL {
-            let gguf = Gguf::open(&folder.join(format!("{architecture}.gguf"))).expect("the fixture opens");
+            let gguf = Gguf::open(folder.join(format!("{architecture}.gguf"))).expect("the fixture opens");
             let optional = |key: &str| gguf.u32(&format!("{architecture}.{key}")).expect("a number");
             let number = |key: &str| optional(key).expect("the key") as usize;
             let (width, ffn) = (number("embedding_length"), number("feed_forward_length"));

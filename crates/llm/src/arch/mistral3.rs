@@ -66,7 +66,7 @@ mod tests {
             temperatures(&[("attention.temperature_scale", Value::F32(0.0))]),
             [None; 2]
         );
-        assert_eq!(temperatures(&[scale.clone()]), expected(8));
+        assert_eq!(temperatures(std::slice::from_ref(&scale)), expected(8));
         let context = ("rope.scaling.original_context_length", Value::U32(4));
         assert_eq!(temperatures(&[scale, context]), expected(4));
     }
