@@ -214,8 +214,8 @@ fn the_gradient_of_qk_norm_rope_matches_the_cpu() {
     }
 }
 
-/// Tokens, heads, KV heads and head dimension; the window; the softcap; the lengths of all sequences
-/// but the last.
+/// Tokens, heads, KV heads and head dimension; the window; the softcap; the lengths of all
+/// sequences but the last.
 type AttentionCase<'a> = ([usize; 4], Option<usize>, Option<f32>, &'a [usize]);
 
 #[test]

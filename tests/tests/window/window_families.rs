@@ -1,5 +1,5 @@
-//! Each family of models in the window, from a tiny file with random weights: its card and plan, its
-//! thinking switch, a chat, a short run, its exports, and adapters that do not fit it.
+//! Each family of models in the window, from a tiny file with random weights: its card and plan,
+//! its thinking switch, a chat, a short run, its exports, and adapters that do not fit it.
 
 use crate::families::{FAMILIES, Family, fixture};
 use hearth_formats::gguf::Gguf;

@@ -286,8 +286,8 @@ pub struct Model {
     pub file_size: u64,
     /// `llama`, `qwen2` and so on; empty if the file cannot be read.
     pub architecture: String,
-    /// Whether Hearth was checked with a real file of this architecture, and not only with models of
-    /// random weights.
+    /// Whether Hearth was checked with a real file of this architecture, and not only with models
+    /// of random weights.
     pub checked_with_real_file: bool,
     /// `Q4_1` and so on; empty if the file cannot be read.
     pub quantization: String,

@@ -30,7 +30,7 @@ fn temperature(gguf: &GgufHeader, config: &Config) -> Result<Option<Temperature>
         gguf,
         architecture: config.architecture,
     };
-    // Unlike in llama.cpp, it is not negative: Q would vanish at some position, and change its sign.
+    // Unlike in llama.cpp, it is not negative: Q would vanish at some position and change its sign.
     let Some(scale) = keys.factor("attention.temperature_scale")? else {
         return Ok(None);
     };

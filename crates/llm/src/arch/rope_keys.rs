@@ -151,7 +151,7 @@ impl HeaderKeys<'_> {
         })
     }
 
-    /// Refuses a base that YaRN cannot have: the number of rotations of a pair is a logarithm to it.
+    /// Refuses a base that YaRN cannot have: the rotations of a pair are a logarithm to this base.
     pub fn check_yarn_base(&self, suffix: &str, base: f32) -> Result<(), LoadError> {
         if base > 1.0 {
             Ok(())

@@ -19,8 +19,8 @@ impl HeaderKeys<'_> {
     }
 
     /// For each layer of the model, whether it has the sliding window. The file has a list with a
-    /// flag for each, also for layers for multi-token prediction, or a period `n`: the last of every
-    /// `n` layers has full attention. With a period of 0, no layer has full attention.
+    /// flag for each, also for layers for multi-token prediction, or a period `n`: the last of
+    /// every `n` layers has full attention. With a period of 0, no layer has full attention.
     pub(super) fn windowed_layers(&self, config: &Config, default_period: u32) -> Result<Vec<bool>, LoadError> {
         let (key, layers) = (self.key(PATTERN), config.n_layers());
         let flags = match self.gguf.metadata().get(&key) {

@@ -3155,8 +3155,8 @@ fileSize: number,
  */
 architecture: string,
 /**
- * Whether Hearth was checked with a real file of this architecture, and not only with models of
- * random weights.
+ * Whether Hearth was checked with a real file of this architecture, and not only with models
+ * of random weights.
  */
 checkedWithRealFile: boolean,
 /**

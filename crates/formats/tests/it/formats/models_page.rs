@@ -93,16 +93,22 @@ fn page() -> String {
     }
     page.push_str(
         "\n\
-         - **Logits**: tiny models with random weights, in several shapes, and their logits by `transformers`, or by\n  \
-         `transformers` and llama.cpp where both agree. `tests/fixtures/models/architectures.py` and `make.py` there say\n  \
+         - **Logits**: tiny models with random weights, in several \
+         shapes, and their logits by `transformers`, or by\n  \
+         `transformers` and llama.cpp where both agree. \
+         `tests/fixtures/models/architectures.py` and `make.py` there say\n  \
          how they were made, and where the two differ.\n\
-         - **Training**: gradients of an adapter by PyTorch, and losses of 20 steps by PEFT, for the same tiny models\n  \
+         - **Training**: gradients of an adapter by PyTorch, and losses of \
+         20 steps by PEFT, for the same tiny models\n  \
          (`tests/fixtures/training`). An architecture without references trains by the same operations.\n\
-         - **Real weights**: a file that people use, which answered and was trained. Without one, the window says so in\n  \
+         - **Real weights**: a file that people use, which answered and \
+         was trained. Without one, the window says so in\n  \
          the model's details: a property of real files that the tiny models do not have may be missed.\n\
-         - **CPU and GPU**: all of them run and train on the CPU and on GPUs. Before a GPU is used, the device check\n  \
+         - **CPU and GPU**: all of them run and train on the CPU \
+         and on GPUs. Before a GPU is used, the device check\n  \
          compares each operation, forward and backward, with the CPU, and the logits of tiny models\n  \
-         (`crates/engine/src/check`). Tests run it on a software GPU; [GPU.md](GPU.md#tested-hardware) lists hardware.\n\
+         (`crates/engine/src/check`). Tests run it on \
+         a software GPU; [GPU.md](GPU.md#tested-hardware) lists hardware.\n\
          - [QUANTS.md](QUANTS.md) lists the weight types.\n",
     );
     page
